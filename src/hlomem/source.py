@@ -76,8 +76,9 @@ class Source:
         window_end = min(end, window_start + EXCERPT_COLUMNS)
         before = ("… " if low else "") + visible(self.text[window_start : span.start])
         marked = visible(self.text[span.start : max(span.start, min(span.end, window_end))])
-        after = visible(self.text[span.start + max(0, min(span.end, window_end) - span.start) :
-                                  window_end]) + (" …" if window_end < end else "")
+        after = visible(
+            self.text[span.start + max(0, min(span.end, window_end) - span.start) : window_end]
+        ) + (" …" if window_end < end else "")
         gutter = f"{line} | "
         rows = [
             f"{visible(self.name)}:{line}:{column}: {problem}",
