@@ -1,3 +1,39 @@
-"""Reads, plans, proves and explains where XLA puts every tensor of a program."""
+"""Reads, plans, proves and explains where XLA puts every tensor of a program.
+
+    dump = hlomem.load("xla_dump/")
+    dump.assignment.allocations[0].size
+    assert str(dump) == open(...).read()
+
+The names below are imported when first used, so that `import hlomem` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+__all__ = ["Dump", "HlomemError", "ParseError", "__version__", "load"]
+
+if TYPE_CHECKING:
+    from hlomem.dump.dump import Dump
+    from hlomem.errors import HlomemError, ParseError
+    from hlomem.inputs import load
+
+_HOME = {
+    "Dump": "hlomem.dump.dump",
+    "HlomemError": "hlomem.errors",
+    "ParseError": "hlomem.errors",
+    "load": "hlomem.inputs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

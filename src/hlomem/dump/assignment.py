@@ -1,0 +1,291 @@
+"""`*-buffer-assignment.txt`: allocations and the values in them, read and written.
+
+Mirrors BufferAssignment::ToString and BufferAllocation::ToString of XLA's
+service/buffer_assignment.cc. The header of an allocation also appears in usage reports, with a
+rounded size; its attributes are read and written here for both.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index, unexpected
+from hlomem.dump.records import (
+    Allocation,
+    AllocationAttributes,
+    AssignedValue,
+    Assignment,
+    Parameter,
+    UnknownAttribute,
+    Value,
+)
+from hlomem.errors import ParseError
+from hlomem.source import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.source import Source
+
+TITLE = "BufferAssignment:\n"
+
+VALUE_PIECES = (
+    ("<", "`<`, the start of a value"),
+    (rf"({INT64}) ", "a number, the value's id"),
+    (f"({NAME})", "the name of an instruction"),
+    (rf"({INDEX})?", "a shape index"),
+    (r"( \(phi\))?", "`(phi)`"),
+    (rf"(?: @({INT64}))?", "`@` and a colour"),
+    (">", "`>`, the end of a value"),
+)
+
+_ATTRIBUTES: dict[str, str] = {
+    "color": rf", color (?!0[,:])({INT64})",
+    "page": rf", page ({INT64})",
+    "parameter": rf", parameter ({INT64}), shape \|([^|\n]*)\| at ShapeIndex ({INDEX})",
+    "output_shape": r", output shape is \|([^|\n]*)\|",
+    "is_constant": "(, constant)",
+    "is_thread_local": "(, thread-local)",
+    "maybe_live_out": "(, maybe-live-out)",
+    "is_preallocated_temp": "(, preallocated-temp)",
+}
+_PATTERN_BY_ATTRIBUTE = {name: re.compile(pattern) for name, pattern in _ATTRIBUTES.items()}
+_UNKNOWN = re.compile(r", (?:\|[^|\n]*\||[^|\n,:]|:(?!\n)|,(?! ))+")
+
+_NUMBER = Form(("allocation ", "`allocation`"), (f"({INT64}): size ", "a number and `: size`"))
+_EXACT_SIZE = Form((f"({INT64})", "a number, the size in bytes"))
+ROUNDED_SIZE = Form((r"([\d.]+[KMGTPE]?i?B)", "a size such as `1.5KiB`"))
+_HEADER_END = Form((":\n", "`, `, an attribute, or `:` at the end of the line"))
+_HEADER = re.compile(
+    rf"allocation ({INT64}): size ({INT64})"
+    + "".join(f"(?:{pattern})?" for pattern in _ATTRIBUTES.values())
+    + ":\n((?: value: [^\n]*\n)*)"
+)
+_VALUE = Form(
+    (" value: ", "` value:`"),
+    *VALUE_PIECES,
+    (r" \(size=", "`(size=`"),
+    (f"({INT64}),offset=", "a number, then `,offset=`"),
+    (rf"({INT64})\): ", "a number, then `): `"),
+    ("([^\n]+)\n", "a shape"),
+)
+_REUSE_TITLE = " reused by buffers of a different color:\n"
+_REUSE = Form(
+    ("  value: ", "`  value:`"),
+    *VALUE_PIECES,
+    (rf" \(color=({INT64})\)\n", "`(color=` and a number"),
+)
+
+
+def parse(source: Source, start: int = 0, end: int | None = None) -> Assignment:
+    """The allocations in [start, end), which begins with `BufferAssignment:`."""
+    end = len(source.text) if end is None else end
+    if not source.text.startswith(TITLE, start):
+        raise unexpected(source, start, f"`{TITLE.strip()}`")
+    place, allocations = start + len(TITLE), []
+    while place < end:
+        allocation, place = _parse_allocation(source, place, end)
+        allocations.append(allocation)
+    return Assignment(allocations=tuple(allocations))
+
+
+def _parse_allocation(source: Source, start: int, end: int) -> tuple[Allocation, int]:
+    match = _HEADER.match(source.text, start, end)
+    if match is None:
+        return _parse_unusual_allocation(source, start, end)
+    index, size, *groups, _ = match.groups()
+    reused, place = _parse_reuse(source, match.end(), end)
+    return Allocation(
+        index=int(index),
+        size=int(size),
+        values=_parse_values(source, *match.span(match.lastindex or 0)),
+        reused_across_colors=reused,
+        **_attribute_fields(groups),
+    ), place
+
+
+def _parse_unusual_allocation(source: Source, start: int, end: int) -> tuple[Allocation, int]:
+    """An allocation with attributes we do not know, or the error that says what is wrong."""
+    index, place = parse_number(source, start, end)
+    size = _EXACT_SIZE.require(source, place, end)
+    attributes, place = parse_attributes(source, size.end(), end)
+    lines = re.compile("(?: value: [^\n]*\n)*").match(source.text, place, end)
+    assert lines is not None
+    values = _parse_values(source, *lines.span())
+    reused, place = _parse_reuse(source, lines.end(), end)
+    return Allocation(
+        index=index,
+        size=int(size[1]),
+        values=values,
+        reused_across_colors=reused,
+        **{name: getattr(attributes, name) for name in attributes.__struct_fields__},
+    ), place
+
+
+def parse_number(source: Source, start: int, end: int) -> tuple[int, int]:
+    """`allocation N: size `: the number, and where the size stands."""
+    match = _NUMBER.require(source, start, end)
+    return int(match[1]), match.end()
+
+
+def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAttributes, int]:
+    """The attributes of a header, to the end of its line; unknown ones are kept as text."""
+    groups: list[str | None] = []
+    unknown: list[UnknownAttribute] = []
+    place, known = start, 0
+    for pattern in _PATTERN_BY_ATTRIBUTE.values():
+        match, place, passed = _next_known(source, place, end, pattern)
+        unknown += [UnknownAttribute(text=text, position=known) for text in passed]
+        groups += match.groups() if match else [None] * pattern.groups
+        known += match is not None
+        place = match.end() if match else place
+    while (match := _UNKNOWN.match(source.text, place, end)) is not None:
+        _refuse_misplaced(source, place, match)
+        unknown.append(UnknownAttribute(text=match.group()[2:], position=known))
+        place = match.end()
+    place = _HEADER_END.require(source, place, end).end()
+    return AllocationAttributes(unknown=tuple(unknown), **_attribute_fields(groups)), place
+
+
+def _next_known(
+    source: Source, start: int, end: int, pattern: re.Pattern[str]
+) -> tuple[re.Match[str] | None, int, list[str]]:
+    """The attribute `pattern`, here or behind attributes nobody knows.
+
+    Returns the match, its start (or `start` when it is not there), and the unknown ones passed.
+    """
+    place, passed = start, []
+    while (match := pattern.match(source.text, place, end)) is None:
+        stranger = _UNKNOWN.match(source.text, place, end)
+        if stranger is None or _is_known(source, place):
+            return None, start, []
+        passed.append(stranger.group()[2:])
+        place = stranger.end()
+    return match, place, passed
+
+
+def _is_known(source: Source, place: int) -> bool:
+    return any(pattern.match(source.text, place) for pattern in _PATTERN_BY_ATTRIBUTE.values())
+
+
+def _refuse_misplaced(source: Source, place: int, match: re.Match[str]) -> None:
+    """A known attribute that stands twice, or out of XLA's order, is damage and not news."""
+    if _is_known(source, place):
+        span = Span(place + 2, match.end())
+        raise ParseError(source, span, "attribute is repeated or out of order")
+
+
+def _attribute_fields(groups: list[Any]) -> dict[str, Any]:
+    color, page, number, shape, index, output, constant, thread_local, live_out, temp = groups
+    return {
+        "color": int(color or 0),
+        "page": None if page is None else int(page),
+        "parameter": None
+        if number is None
+        else Parameter(number=int(number), shape=shape, index=parse_index(index) or ()),
+        "output_shape": output,
+        "is_constant": constant is not None,
+        "is_thread_local": thread_local is not None,
+        "maybe_live_out": live_out is not None,
+        "is_preallocated_temp": temp is not None,
+    }
+
+
+def _parse_values(source: Source, start: int, end: int) -> tuple[AssignedValue, ...]:
+    return tuple(
+        [
+            AssignedValue(
+                id=int(id_),
+                name=name,
+                index=parse_index(index),
+                is_phi=phi != "",
+                color=int(color) if color else None,
+                size=int(size),
+                offset=int(offset),
+                shape=shape,
+            )
+            for id_, name, index, phi, color, size, offset, shape in _VALUE.find_lines(
+                source, start, end
+            )
+        ]
+    )
+
+
+def _parse_reuse(source: Source, start: int, end: int) -> tuple[tuple[Value, ...] | None, int]:
+    """The list of values that reuse the allocation across colours, where there is one."""
+    if not source.text.startswith(_REUSE_TITLE, start, end):
+        return None, start
+    place, values = start + len(_REUSE_TITLE), []
+    while source.text.startswith("  value:", place, end):
+        match = _REUSE.require(source, place, end)
+        *groups, color = match.groups()
+        values.append(value_of(groups))
+        if values[-1].color != int(color):
+            raise ParseError(source, Span(*match.span(6)), "the value itself has another colour")
+        place = match.end()
+    return tuple(values), place
+
+
+def value_of(groups: Sequence[Any]) -> Value:
+    """The value whose `VALUE_PIECES` matched `groups`."""
+    id_, name, index, phi, color = groups
+    return Value(
+        id=int(id_),
+        name=name,
+        index=parse_index(index or ""),
+        is_phi=bool(phi),
+        color=int(color) if color else None,
+    )
+
+
+def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001
+    """XLA's text; `pages` says whether this XLA prints the page of an allocation."""
+    parts = [TITLE]
+    for allocation in assignment.allocations:
+        attributes = format_attributes(allocation, pages=pages)
+        parts.append(f"allocation {allocation.index}: size {allocation.size}{attributes}:\n")
+        parts += [
+            f" value: {format_value(v)} (size={v.size},offset={v.offset}): {v.shape}\n"
+            for v in allocation.values
+        ]
+        if allocation.reused_across_colors is not None:
+            parts.append(_REUSE_TITLE)
+            parts += [
+                f"  value: {format_value(v)} (color={v.color})\n"
+                for v in allocation.reused_across_colors
+            ]
+    return "".join(parts)
+
+
+def format_value(value: Value) -> str:
+    """`<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
+    phi = " (phi)" if value.is_phi else ""
+    color = "" if value.color is None else f" @{value.color}"
+    return f"<{value.id} {value.name}{format_index(value.index)}{phi}{color}>"
+
+
+def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -> str:
+    """What stands between an allocation's size and the colon (XLA: ToShortString)."""
+    known = []
+    if attributes.color:
+        known.append(f"color {attributes.color}")
+    if pages and attributes.page is not None:
+        known.append(f"page {attributes.page}")
+    if (parameter := attributes.parameter) is not None:
+        index = format_index(parameter.index)
+        known.append(
+            f"parameter {parameter.number}, shape |{parameter.shape}| at ShapeIndex {index}"
+        )
+    if attributes.output_shape is not None:
+        known.append(f"output shape is |{attributes.output_shape}|")
+    flags = (
+        (attributes.is_constant, "constant"),
+        (attributes.is_thread_local, "thread-local"),
+        (attributes.maybe_live_out, "maybe-live-out"),
+        (attributes.is_preallocated_temp, "preallocated-temp"),
+    )
+    known += [word for is_set, word in flags if is_set]
+    for passed, unknown in enumerate(attributes.unknown):
+        known.insert(unknown.position + passed, unknown.text)
+    return "".join(f", {attribute}" for attribute in known)

@@ -1,0 +1,190 @@
+"""`Dump`: everything XLA wrote about one program's memory, joined from its files.
+
+Its records are what every report and the checker look at; `to_text` prints them back as the XLA
+that wrote them did, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from hlomem.dump.eras import Era, Features, describe, recognise
+from hlomem.dump.parts import Part, format_part
+from hlomem.dump.records import Record
+from hlomem.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hlomem.dump.parts import Kind
+    from hlomem.dump.records import Assignment, LiveRanges, UsageReport, Values
+
+T = TypeVar("T")
+
+_WORDS: dict[Kind, str] = {
+    "combined": "the combined dump",
+    "assignment": "allocations (*-buffer-assignment.txt)",
+    "values": "values (*-buffer-assignment-values.txt)",
+    "live-range": "live ranges (*-live-range.txt)",
+    "report": "usage report (*-memory-usage-report.txt)",
+}
+
+
+class Note(Record, frozen=True, kw_only=True):
+    """Something a reader should know about a dump."""
+
+    kind: Literal["kept", "missing", "contradiction"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dump:
+    """The memory plan of one program, as XLA's files tell it."""
+
+    name: str
+    """The file or module it came from."""
+    parts: tuple[Part, ...]
+    eras: tuple[Era, ...]
+    """The versions of the format its text can be of, oldest first."""
+
+    @property
+    def era(self) -> Era:
+        """The newest version of the format its text can be of."""
+        return self.eras[-1]
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """Allocations, with the values in them."""
+        return _first(part.contents.assignment for part in self.parts)
+
+    @property
+    def values(self) -> Values | None:
+        """Values, with their positions and uses."""
+        return _first(part.contents.values for part in self.parts)
+
+    @property
+    def live_ranges(self) -> LiveRanges | None:
+        """The schedule, live ranges and the peak."""
+        return _first(part.contents.live_ranges for part in self.parts)
+
+    @property
+    def report(self) -> UsageReport | None:
+        """The usage report."""
+        found: Iterable[UsageReport | None] = [part.contents.report for part in self.parts]
+        return next((each for each in found if each is not None), None)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was kept without being understood, what is missing, what contradicts itself."""
+        return (*_kept(self.parts), *_missing(self), *_contradictions(self))
+
+    def texts(self, era: Era | None = None) -> dict[str, str]:
+        """The text of each file by its name, as `era` (by default the dump's own) writes it."""
+        return {part.name: self.part_text(part, era) for part in self.parts}
+
+    def part_text(self, part: Part, era: Era | None = None) -> str:
+        """The text of one file."""
+        return part.wrapping.restore(format_part(part.kind, part.contents, era or self.era))
+
+    def to_text(self, era: Era | None = None) -> str:
+        """The text of all files, one after another; of one file, exactly its text."""
+        return "".join(self.part_text(part, era) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def _first(found: Iterable[T | None]) -> T | None:
+    return next((each for each in found if each is not None), None)
+
+
+def join(name: str, parts: Sequence[Part]) -> Dump:
+    """One dump from its files, which must each be of another kind."""
+    doubled = [kind for kind, n in Counter(part.kind for part in parts).items() if n > 1]
+    if doubled:
+        raise InputError(f"{name}: two files hold {_WORDS[doubled[0]]}; give one dump at a time")
+    seen = Features()
+    for part in parts:
+        seen = seen.merged_with(part.seen)
+    return Dump(name, tuple(parts), recognise(seen))
+
+
+def _kept(parts: Sequence[Part]) -> list[Note]:
+    notes = []
+    for part in parts:
+        wrapping, allocations = part.wrapping, part.contents.assignment
+        if wrapping.has_bom:
+            notes.append(f"{part.name}: begins with a byte-order mark")
+        if wrapping.has_crlf:
+            notes.append(rf"{part.name}: lines end with \r\n")
+        if wrapping.undecodable_line is not None:
+            notes.append(f"{part.name}:{wrapping.undecodable_line}: bytes that are not UTF-8")
+        notes += [
+            f"{part.name}:{line.line}: log line is not of the dump: {line.text}"
+            for line in wrapping.foreign_lines
+        ]
+        notes += [
+            f"{part.name}: allocation {each.index} has an unknown attribute: {unknown.text}"
+            for each in (allocations.allocations if allocations else ())
+            for unknown in each.unknown
+        ]
+    return [Note(kind="kept", text=text) for text in notes]
+
+
+def _missing(dump: Dump) -> list[Note]:
+    """The files that belong to a split dump and are not at hand."""
+    kinds = {part.kind for part in dump.parts}
+    if "combined" in kinds:
+        return []
+    wanted: tuple[Kind, ...] = ("assignment", "values", "live-range")
+    return [
+        Note(kind="missing", text=f"no {_WORDS[kind]} beside {dump.name}")
+        for kind in wanted
+        if kind not in kinds
+    ]
+
+
+def _contradictions(dump: Dump) -> list[Note]:
+    """Where two lines of a whole dump cannot both be true."""
+    texts = []
+    if dump.eras[0].letter == "?":
+        texts.append(f"{describe(dump.eras)}; read and printed as it stands")
+    if dump.assignment is not None and dump.values is not None:
+        texts += _assignment_against_values(dump.assignment, dump.values)
+    if dump.live_ranges is not None:
+        texts += _peak_against_ranges(dump.live_ranges)
+    return [Note(kind="contradiction", text=text) for text in texts]
+
+
+def _assignment_against_values(assignment: Assignment, values: Values) -> list[str]:
+    texts = []
+    total = sum(each.size for each in assignment.allocations)
+    if total != values.total_bytes:
+        said = values.total_bytes
+        texts.append(f"allocations hold {total} bytes, `Total bytes used` says {said}")
+    assigned = Counter([v.id for each in assignment.allocations for v in each.values])
+    used = Counter([value.id for value in values.values])
+    if assigned != used:
+        odd = sorted({*(assigned - used), *(used - assigned)})
+        shown = ", ".join(map(str, odd[:5])) + (", …" if len(odd) > 5 else "")
+        texts.append(f"allocations and `Used values` list different values: {shown}")
+    return texts
+
+
+def _peak_against_ranges(live: LiveRanges) -> list[str]:
+    texts = []
+    if live.end != len(live.sequence):
+        texts.append(f"the sequence has {len(live.sequence)} steps, its head says {live.end}")
+    if (peak := live.peak) is None:
+        return texts
+    alive = Counter([r.instruction for r in live.ranges if r.is_live_at(peak.moment)])
+    listed = Counter([buffer.instruction for buffer in peak.buffers])
+    if alive != listed:
+        odd = ", ".join(sorted({*(alive - listed), *(listed - alive)})[:5])
+        texts.append(f"live ranges and the list at the peak disagree about {odd}")
+    total = sum(buffer.size for buffer in peak.buffers)
+    if peak.stack_trace is not None and peak.stack_trace.total != total:
+        texts.append(f"buffers at the peak hold {total} bytes, the tree {peak.stack_trace.total}")
+    return texts

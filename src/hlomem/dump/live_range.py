@@ -1,0 +1,234 @@
+"""`*-live-range.txt`: the flattened schedule, live ranges and the peak, read and written.
+
+Mirrors HloLiveRange::ToString of XLA's hlo/utils/hlo_live_range.cc; the stack-trace breakdown at
+its end is hlo/utils/hlo_stack_trace.cc. Up to jaxlib 0.9 the same text closes the one dump file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index, unexpected
+from hlomem.dump.numbers import spaced
+from hlomem.dump.records import LiveRange, LiveRanges, Peak, PeakBuffer, StackTrace, TraceNode
+from hlomem.errors import ParseError
+from hlomem.source import Span
+
+if TYPE_CHECKING:
+    from hlomem.source import Source
+
+TITLE = "HloLiveRange (max "
+_UNBOUNDED = "  Peak memory could not be determined due to unbounded dynamic shape.\n"
+
+_HEADER = Form(
+    (r"HloLiveRange \(max ", "`HloLiveRange (max`"),
+    (rf"({INT64})\):\n", "a number and `):`"),
+    ("  InstructionSequence:\n", "`  InstructionSequence:`"),
+)
+_STEP = Form((rf"    ({INT64}):", "four spaces and a number"), ("([^\n]+)\n", "an instruction"))
+_RANGES_TITLE = Form(("  BufferLiveRange:\n", "a step after four spaces, or `  BufferLiveRange:`"))
+_RANGE = Form(
+    (rf"    ({NAME})({INDEX}):", "four spaces, an instruction, its shape index and `:`"),
+    (rf"({INT64})-", "a number and `-`"),
+    (rf"({INT64})\n", "a number"),
+)
+_PEAK_TITLE = Form(
+    ("  Live ranges at ", "a live range after four spaces, or `  Live ranges at`"),
+    (rf"({INT64}) ", "a number, the peak's moment"),
+    (r"\(peak\):\n", "`(peak):`"),
+)
+_BUFFER = Form(
+    (rf"    ({NAME})", "four spaces and an instruction"),
+    (rf"({INDEX})?: ", "a shape index, or `: `"),
+    (rf"({INT64}) bytes", "a number and `bytes`"),
+    (rf"(?: \(cumulative: ({INT64}) bytes\))?\n", "`(cumulative: N bytes)`"),
+)
+_SPACED = r"-?\d{1,3}(?: \d{3})*"
+_TREE_TITLE = Form(
+    ("  Stack trace breakdown for peak usage: ", "a buffer after four spaces, or `  Stack trace`"),
+    (rf"({_SPACED}) bytes\n", "a number and `bytes`"),
+)
+_NODE = Form(
+    (r"(    (?! |│)|  (?:│   |    )+[├└]── )", "a branch of the tree"),
+    (
+        r"((?:[^\n(]|\((?!\d+\.\d%, total: )|\n(?!    ))*) \((?=\d+\.\d%, total: )",
+        "a name, then `(…%, total: `",
+    ),
+    (r"(\d+\.\d)%, total: ", "a percentage"),
+    (rf"({_SPACED}) bytes, current: ", "a number and `bytes, current:`"),
+    (rf"({_SPACED}) bytes, remaining: ", "a number and `bytes, remaining:`"),
+    (rf"({_SPACED}) bytes\)\n", "a number and `bytes)`"),
+)
+_INDENTED = re.compile("(?:    [^\n]*\n)*")
+
+
+def parse(source: Source, start: int = 0, end: int | None = None) -> LiveRanges:
+    """The text in [start, end), which begins with `HloLiveRange`."""
+    end = len(source.text) if end is None else end
+    header = _HEADER.require(source, start, end)
+    sequence, place = _parse_sequence(source, header.end(), end)
+    place = _RANGES_TITLE.require(source, place, end).end()
+    block = _indented(source, place, end)
+    ranges = tuple(
+        [
+            LiveRange(
+                instruction=name, index=parse_index(index) or (), start=int(low), end=int(high)
+            )
+            for name, index, low, high in _RANGE.find_lines(source, place, block)
+        ]
+    )
+    peak, place = _parse_peak(source, block, end, ranges)
+    if place != end:
+        raise unexpected(source, place, "the end of the dump")
+    return LiveRanges(end=int(header[1]), sequence=sequence, ranges=ranges, peak=peak)
+
+
+def _indented(source: Source, start: int, end: int) -> int:
+    """Where the lines that begin with four spaces end."""
+    match = _INDENTED.match(source.text, start, end)
+    assert match is not None
+    return match.end()
+
+
+def _parse_sequence(source: Source, start: int, end: int) -> tuple[tuple[str, ...], int]:
+    stop = _indented(source, start, end)
+    steps = _STEP.find_lines(source, start, stop)
+    for wanted, (number, _) in enumerate(steps):
+        if int(number) != wanted:
+            place = start
+            for _ in range(wanted):
+                place = source.text.index("\n", place) + 1
+            problem = f"expected step {wanted} of the sequence, found {number}"
+            raise ParseError(source, Span(place + 4, place + 4 + len(number)), problem)
+    return tuple([name for _, name in steps]), stop
+
+
+def _parse_peak(
+    source: Source, start: int, end: int, ranges: tuple[LiveRange, ...]
+) -> tuple[Peak | None, int]:
+    if source.text.startswith(_UNBOUNDED, start, end):
+        return None, start + len(_UNBOUNDED)
+    title = _PEAK_TITLE.require(source, start, end)
+    stop = _indented(source, title.end(), end)
+    buffers = tuple(
+        [
+            PeakBuffer(
+                instruction=name,
+                index=parse_index(index),
+                size=int(size),
+                cumulative=int(cumulative) if cumulative else None,
+            )
+            for name, index, size, cumulative in _BUFFER.find_lines(source, title.end(), stop)
+        ]
+    )
+    moment, trace = int(title[1]), None
+    if stop < end:
+        trace, stop = _parse_stack_trace(source, stop, end)
+    else:
+        _refuse_cut_list(source, stop, buffers, [r for r in ranges if r.is_live_at(moment)])
+    return Peak(moment=moment, buffers=buffers, stack_trace=trace), stop
+
+
+def _refuse_cut_list(
+    source: Source, place: int, buffers: tuple[PeakBuffer, ...], live: list[LiveRange]
+) -> None:
+    """A list that closes the text must not break off before its last buffer.
+
+    Up to jaxlib 0.6.0 the list has the order of the live ranges, so a cut one is a prefix of them;
+    later it is sorted by size, and every buffer alive at the peak must be there.
+    """
+    listed = [buffer.instruction for buffer in buffers]
+    names = [each.instruction for each in live]
+    is_sorted = bool(buffers) and buffers[0].cumulative is not None
+    is_cut = not Counter(listed) - Counter(names) if is_sorted else listed == names[: len(listed)]
+    if len(listed) < len(names) and is_cut:
+        wanted = f"{len(names)} buffers alive at the peak, of which {len(listed)} are listed"
+        raise unexpected(source, place, wanted)
+
+
+def _parse_stack_trace(source: Source, start: int, end: int) -> tuple[StackTrace, int]:
+    title = _TREE_TITLE.require(source, start, end)
+    place, rows = title.end(), []
+    while place < end:
+        rows.append(_NODE.require(source, place, end))
+        place = rows[-1].end()
+    depths = [len(row[1]) // 4 - 1 for row in rows]
+    for row, branch in zip(rows, _branches(depths), strict=True):
+        if row[1] != branch:
+            raise ParseError(source, Span(*row.span(1)), "the tree is cut off or drawn wrongly")
+    nodes = tuple([_node(row, depth) for row, depth in zip(rows, depths, strict=True)])
+    total = _number(title[1])
+    if sum(node.current for node in nodes) < sum(n.total for n in nodes if n.depth == 0) or (
+        total and not nodes
+    ):
+        raise unexpected(source, place, f"more of the tree of {total} bytes")
+    return StackTrace(total=total, nodes=nodes), place
+
+
+def _node(row: re.Match[str], depth: int) -> TraceNode:
+    return TraceNode(
+        name=row[2],
+        depth=depth,
+        percent=float(row[3]),
+        total=_number(row[4]),
+        current=_number(row[5]),
+        remaining=_number(row[6]),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text.replace(" ", ""))
+
+
+def _branches(depths: list[int]) -> list[str]:
+    """What is drawn before each node of a tree given by its nodes' depths.
+
+    From the last node to the first, `open_levels` holds the levels at which a sibling follows.
+    """
+    branches: list[str] = []
+    open_levels: set[int] = set()
+    for depth in reversed(depths):
+        bars = ["│   " if level in open_levels else "    " for level in range(depth)]
+        connector = "  " if depth == 0 else "├── " if depth in open_levels else "└── "
+        branches.append("".join(["  ", *bars, connector]))
+        open_levels = {level for level in open_levels if level < depth} | {depth}
+    branches.reverse()
+    return branches
+
+
+def format(  # noqa: A001
+    live: LiveRanges, *, index: bool = True, cumulative: bool = True, stack_trace: bool = True
+) -> str:
+    """XLA's text; the switches say what this XLA prints of the peak."""
+    parts = [f"{TITLE}{live.end}):\n  InstructionSequence:\n"]
+    parts += [f"    {time}:{name}\n" for time, name in enumerate(live.sequence)]
+    parts.append("  BufferLiveRange:\n")
+    parts += [
+        f"    {r.instruction}{format_index(r.index)}:{r.start}-{r.end}\n" for r in live.ranges
+    ]
+    if (peak := live.peak) is None:
+        return "".join([*parts, _UNBOUNDED])
+    parts.append(f"  Live ranges at {peak.moment} (peak):\n")
+    for buffer in peak.buffers:
+        where = format_index(buffer.index) if index else ""
+        has_sum = cumulative and buffer.cumulative is not None
+        sum_ = f" (cumulative: {buffer.cumulative} bytes)" if has_sum else ""
+        parts.append(f"    {buffer.instruction}{where}: {buffer.size} bytes{sum_}\n")
+    if stack_trace and peak.stack_trace is not None:
+        parts += _format_stack_trace(peak.stack_trace)
+    return "".join(parts)
+
+
+def _format_stack_trace(trace: StackTrace) -> list[str]:
+    title = f"  Stack trace breakdown for peak usage: {spaced(trace.total)} bytes\n"
+    branches = _branches([node.depth for node in trace.nodes])
+    return [title, *map(_format_node, trace.nodes, branches)]
+
+
+def _format_node(node: TraceNode, branch: str) -> str:
+    return (
+        f"{branch}{node.name} ({node.percent:.1f}%, total: {spaced(node.total)} bytes, "
+        f"current: {spaced(node.current)} bytes, remaining: {spaced(node.remaining)} bytes)\n"
+    )

@@ -1,0 +1,174 @@
+"""Dumps as users have them: a file, standard input, gzip, one file of four, a folder of many.
+
+Everything is read as bytes and decoded here: bytes that are not UTF-8 are kept as surrogates, so
+that nothing is lost on the way back. Files of one dump are found by name, XLA's own
+(`X-buffer-assignment.txt`, `X-live-range.txt`, ...) and the short ones (`buffer-assignment.txt`,
+`live-range.txt`, ...), each also with `.gz`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from hlomem.dump.dump import Dump, join
+from hlomem.dump.parts import parse_part
+from hlomem.errors import CommandError, InputError
+from hlomem.source import Source, visible
+
+# In the order XLA writes them. The first suffix of each is XLA's, the second the short name.
+_SUFFIXES = (
+    ("-buffer-assignment.txt", "buffer-assignment.txt"),
+    ("-buffer-assignment-values.txt", "values.txt"),
+    ("-live-range.txt", "live-range.txt"),
+    ("-memory-usage-report.txt", "memory-usage-report.txt"),
+)
+_GZIP_MAGIC = b"\x1f\x8b"
+_SNIFF_BYTES = 64
+
+
+class Module(NamedTuple):
+    """One program's dump in a folder: its name and its files."""
+
+    name: str
+    files: tuple[Path, ...]
+
+
+def read_source(path: str | Path) -> Source:
+    """The text of a file, gzipped or not, or of standard input for `-`."""
+    if str(path) == "-":
+        return decode("<stdin>", sys.stdin.buffer.read())
+    try:
+        return decode(str(path), Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(f"{visible(str(path))}: {error.strerror or error}") from error
+
+
+def decode(name: str, data: bytes) -> Source:
+    """The text in `data`; bytes that are not UTF-8 stay, as surrogates."""
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{visible(name)}: damaged gzip file: {error}") from error
+    return Source(name, data.decode("utf-8", "surrogateescape"))
+
+
+def encode(text: str) -> bytes:
+    """The bytes a text was decoded from."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
+    """The dump in a file, in a folder, on standard input (`-`) or in a text.
+
+    A string with a line end is a text, any other a path. The other files of a dump that XLA wrote
+    in four are found by name. `module` chooses one of a folder's dumps.
+    """
+    if isinstance(path_or_text, str) and "\n" in path_or_text:
+        return join("<string>", [parse_part(Source("<string>", path_or_text))])
+    if str(path_or_text) == "-":
+        return join("<stdin>", [parse_part(read_source("-"))])
+    path = Path(path_or_text)
+    if path.is_dir():
+        return load_module(choose_module(path, module))
+    if module is not None:
+        raise CommandError(f"{visible(str(path))} is a file: `--module` chooses from a folder")
+    return load_module(Module(str(path), files_of(path)))
+
+
+def load_module(module: Module) -> Dump:
+    """The dump in the files of one module."""
+    return join(module.name, [parse_part(read_source(path)) for path in module.files])
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """A dump's file and the others of the same dump beside it, in XLA's order."""
+    plain = path.name.removesuffix(".gz")
+    for suffixes in _SUFFIXES:
+        if plain.endswith(suffixes[0]):
+            stem = plain.removesuffix(suffixes[0])
+            return _existing(path, [stem + long for long, _ in _SUFFIXES])
+        if plain == suffixes[1]:
+            return _existing(path, [short for _, short in _SUFFIXES])
+    return (path,)
+
+
+def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
+    """The files of these names beside `path`, plain or gzipped; `path` itself always."""
+    found = []
+    for name in names:
+        candidates = [path.with_name(name), path.with_name(name + ".gz")]
+        if path in candidates:
+            found.append(path)
+        else:
+            found += [each for each in candidates if each.is_file()][:1]
+    return tuple(found)
+
+
+def list_modules(folder: Path) -> list[Module]:
+    """The dumps in a folder, in the order of their names."""
+    try:
+        names = sorted(each for each in folder.iterdir() if each.is_file())
+    except OSError as error:
+        raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
+    modules, seen = [], set[Path]()
+    for path in names:
+        if path in seen or not _is_dump(path):
+            continue
+        files = files_of(path)
+        seen.update(files)
+        modules.append(Module(_module_name(path), files))
+    return modules
+
+
+def _module_name(path: Path) -> str:
+    plain = path.name.removesuffix(".gz")
+    for long, short in _SUFFIXES:
+        if plain.endswith(long):
+            return plain.removesuffix(long)
+        if plain == short:
+            return path.resolve().parent.name
+    return plain.removesuffix(".txt")
+
+
+def _is_dump(path: Path) -> bool:
+    """Whether a file has one of XLA's names, or begins as a dump of one file does."""
+    plain = path.name.removesuffix(".gz")
+    if any(plain.endswith(long) or plain == short for long, short in _SUFFIXES):
+        return True
+    if not plain.endswith(".txt"):
+        return False
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(_SNIFF_BYTES).lstrip(b"\xef\xbb\xbf").startswith(b"BufferAssignment:")
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def choose_module(folder: Path, wanted: str | None) -> Module:
+    """The one dump in a folder, or the one whose name is, or else alone contains, `wanted`."""
+    modules = list_modules(folder)
+    where = visible(str(folder))
+    if not modules:
+        raise InputError(f"{where}: no XLA memory dump in this folder")
+    if wanted is None:
+        if len(modules) == 1:
+            return modules[0]
+        raise CommandError(f"{where} holds {len(modules)} dumps; choose one:\n{_listed(modules)}")
+    exact = [each for each in modules if each.name == wanted]
+    found = exact or [each for each in modules if wanted in each.name]
+    if len(found) == 1:
+        return found[0]
+    many = f"{len(found)} dumps in {where} match `{visible(wanted)}`"
+    raise CommandError(f"{many}; choose one:\n{_listed(found or modules)}")
+
+
+def _listed(modules: list[Module], most: int = 20) -> str:
+    lines = [f"  --module {visible(each.name)}" for each in modules[:most]]
+    if len(modules) > most:
+        lines.append(f"  and {len(modules) - most} more")
+    return "\n".join(lines)
