@@ -1,30 +1,60 @@
-# `make demo` and `make test` are all a fresh machine with python3 and make needs.
+# `make demo` and `make test` are all that a fresh machine with python3 and make needs.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Benchmarks run beside XLA's own parser, which wants a Python that jaxlib still supports.
+BENCH_PYTHON ?= $(shell for p in python3.13 python3.12 $(PYTHON); do \
+	$$p -c "" 2>/dev/null && echo $$p && break; done)
+BENCH_VENV   := .venv-bench
+BENCH_READY  := $(BENCH_VENV)/.ready
+
+CORPUS ?= ../shared
+EXAMPLE := examples/train_step
 
 .PHONY: demo test lint format types pytest bench parity clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) -r requirements-dev.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+
+demo: $(READY)
+	$(BIN)/hlomem show $(EXAMPLE)
+	$(BIN)/hlomem fmt --check $(EXAMPLE)/*-*.txt && echo "read and printed back byte for byte"
+
+test: lint types pytest
 
 lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
 format: $(READY)
-	$(BIN)/ruff check --fix-only -q
+	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
 types: $(READY)
 	$(BIN)/mypy
 
 pytest: $(READY)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
 
-test: lint types pytest
+# Every dump and module of the corpus, read and printed back.
+parity: $(READY)
+	$(CORPUS)/tools/roundtrip --hlomem $(BIN)/hlomem \
+	    $(CORPUS)/seeds $(CORPUS)/seedtwins $(CORPUS)/corpus $(CORPUS)/real
+
+$(BENCH_READY): pyproject.toml
+	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib -e .
+	@touch $@
+
+bench: $(BENCH_READY)
+	$(BENCH_VENV)/bin/python bench/bench_read.py --corpus $(CORPUS)
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

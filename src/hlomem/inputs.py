@@ -12,12 +12,15 @@ import gzip
 import sys
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.dump.dump import Dump, join
 from hlomem.dump.parts import parse_part
 from hlomem.errors import CommandError, InputError
 from hlomem.source import Source, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # In the order XLA writes them. The first suffix of each is XLA's, the second the short name.
 _SUFFIXES = (
@@ -43,8 +46,9 @@ def read_source(path: str | Path) -> Source:
         return decode("<stdin>", sys.stdin.buffer.read())
     try:
         return decode(str(path), Path(path).read_bytes())
-    except OSError as error:
-        raise InputError(f"{visible(str(path))}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise InputError(f"{visible(str(path))}: {reason or error}") from error
 
 
 def decode(name: str, data: bytes) -> Source:
@@ -65,15 +69,15 @@ def encode(text: str) -> bytes:
 def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     """The dump in a file, in a folder, on standard input (`-`) or in a text.
 
-    A string with a line end is a text, any other a path. The other files of a dump that XLA wrote
-    in four are found by name. `module` chooses one of a folder's dumps.
+    A string that is empty or has a line end is a text, any other a path. The other files of a
+    dump that XLA wrote in four are found by name. `module` chooses one of a folder's dumps.
     """
-    if isinstance(path_or_text, str) and "\n" in path_or_text:
+    if isinstance(path_or_text, str) and ("\n" in path_or_text or not path_or_text):
         return join("<string>", [parse_part(Source("<string>", path_or_text))])
     if str(path_or_text) == "-":
         return join("<stdin>", [parse_part(read_source("-"))])
     path = Path(path_or_text)
-    if path.is_dir():
+    if _is(path.is_dir):
         return load_module(choose_module(path, module))
     if module is not None:
         raise CommandError(f"{visible(str(path))} is a file: `--module` chooses from a folder")
@@ -105,8 +109,16 @@ def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
         if path in candidates:
             found.append(path)
         else:
-            found += [each for each in candidates if each.is_file()][:1]
+            found += [each for each in candidates if _is(each.is_file)][:1]
     return tuple(found)
+
+
+def _is(question: Callable[[], bool]) -> bool:
+    """The answer of the file system; no for a path it refuses (too long, not allowed)."""
+    try:
+        return question()
+    except OSError:
+        return False
 
 
 def list_modules(folder: Path) -> list[Module]:
@@ -117,10 +129,10 @@ def list_modules(folder: Path) -> list[Module]:
         raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
     modules, seen = [], set[Path]()
     for path in names:
-        if path in seen or not _is_dump(path):
+        if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):
             continue
         files = files_of(path)
-        seen.update(files)
+        seen.update(each.with_name(each.name.removesuffix(".gz")) for each in files)
         modules.append(Module(_module_name(path), files))
     return modules
 

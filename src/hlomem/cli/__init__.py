@@ -1,0 +1,102 @@
+"""The command line: which commands there are, and how an error becomes an exit code.
+
+A command's module is imported when it is called, so that `hlomem --help` needs nothing but click.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem import __version__
+from hlomem.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE, HlomemError
+from hlomem.source import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+COMMANDS = {
+    "fmt": "Read files XLA wrote and print them back, byte for byte.",
+    "show": "Show a memory dump in one screen.",
+}
+"""Every command with its one-line help, which is also the first line of its own."""
+
+
+class _Commands(click.Group):
+    """Commands that live in a module of their name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"hlomem.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="hlomem %(version)s")
+def commands() -> None:
+    """Memory plans of XLA programs: read, shown and explained.
+
+    Dumps come from XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text".
+
+    Exit codes: 0 fine, 1 a finding, 2 wrong usage, 3 unreadable input, 4 a bug of hlomem's own.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code; no exception leaves it."""
+    try:
+        arguments = sys.argv[1:] if arguments is None else arguments
+        with commands.make_context("hlomem", list(arguments)) as context:
+            code = commands.invoke(context)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else EXIT_OK
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except HlomemError as error:
+        return _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has gone; keep the interpreter from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except MemoryError:
+        return _fail("not enough memory for this input", EXIT_UNREADABLE)
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours, said without a traceback
+        return _fail(_bug_report(error), EXIT_INTERNAL)
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"error: {message}", err=True)
+    return code
+
+
+def _bug_report(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = visible(f"{type(error).__name__}: {error}")
+    return (
+        f"this is a bug of hlomem {__version__}: {what}\n"
+        f"  in {place.name}, {Path(place.filename).name}:{place.lineno}\n"
+        "  please report it with this message and the input that caused it"
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record, SpaceReport
+from hlomem.hlo.attributes import unescape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -185,6 +186,11 @@ def _live_buffer(
         name=buffer.instruction + index,
         size=buffer.size,
         shape=shape_of.get((buffer.instruction, buffer.index or ())),
-        op_name=op_name[1] if op_name else None,
-        source=":".join(filter(None, place.groups())) if place else None,
+        op_name=unescape(op_name[1]) if op_name else None,
+        source=_place(place) if place else None,
     )
+
+
+def _place(match: re.Match[str]) -> str:
+    file, line = match.groups()
+    return unescape(file) + (f":{line}" if line else "")

@@ -1,0 +1,70 @@
+"""`hlomem fmt`: the proof that reading loses nothing."""
+
+from __future__ import annotations
+
+import sys
+from itertools import zip_longest
+from pathlib import Path
+
+import click
+
+from hlomem.dump.dump import Dump, join
+from hlomem.dump.parts import parse_part
+from hlomem.errors import EXIT_FINDING, EXIT_OK, HlomemError
+from hlomem.inputs import encode, files_of, read_source
+from hlomem.source import Source, visible
+
+
+@click.command("fmt")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--check", is_flag=True, help="Print nothing; exit 1 if any file would change.")
+def command(files: tuple[str, ...], check: bool) -> int:
+    """Read files XLA wrote and print them back, byte for byte.
+
+    Each FILE is read on its own (`-` is standard input, gzip is recognised) and printed from what
+    was understood of it. What could not be understood but was kept is named on standard error.
+    """
+    worst = EXIT_OK
+    for file in files:
+        try:
+            worst = max(worst, _format(file, check))
+        except HlomemError as error:
+            click.echo(f"error: {error}", err=True)
+            worst = max(worst, error.exit_code)
+    return worst
+
+
+def _format(file: str, check: bool) -> int:
+    source = read_source(file)
+    dump = join(file, [parse_part(source)])
+    text = dump.to_text()
+    for note in _notes(dump, file):
+        click.echo(f"note: {visible(note)}", err=True)
+    if not check:
+        sys.stdout.buffer.write(encode(text))
+        return EXIT_OK
+    if text == source.text:
+        return EXIT_OK
+    click.echo(_first_difference(source, text))
+    return EXIT_FINDING
+
+
+def _notes(dump: Dump, file: str) -> list[str]:
+    """What a reader of this one file should know; files found beside it are not missing."""
+    alone = file == "-" or len(files_of(Path(file))) == 1
+    return [note.text for note in dump.notes if alone or note.kind != "missing"]
+
+
+def _first_difference(source: Source, text: str) -> str:
+    rows = zip_longest(source.text.split("\n"), text.split("\n"))
+    number, (had, would) = next(
+        (number, pair) for number, pair in enumerate(rows, 1) if pair[0] != pair[1]
+    )
+    return (
+        f"{visible(source.name)}:{number}: would change\n"
+        f"  has    {_shown(had)}\n  prints {_shown(would)}"
+    )
+
+
+def _shown(line: str | None) -> str:
+    return "(no such line)" if line is None else visible(line)[:200]

@@ -1,0 +1,60 @@
+"""`hlomem show`: what a dump says, in one screen or as JSON."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from hlomem.errors import EXIT_OK, HlomemError
+from hlomem.inputs import Module, list_modules, load, load_module
+from hlomem.report.json import encode_dump
+from hlomem.report.overview import build_overview
+from hlomem.report.overview_text import draw_overview
+from hlomem.report.text import Line, format_bytes, shorten, width, write_lines
+from hlomem.source import visible
+
+
+@click.command("show")
+@click.argument("dump", metavar="DUMP")
+@click.option(
+    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
+)
+@click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
+def command(dump: str, module: str | None, as_json: bool) -> int:
+    """Show a memory dump in one screen.
+
+    DUMP is a file XLA wrote (the others of the same dump are found beside it), a folder of dumps,
+    or `-` for standard input; gzip is recognised. A folder of many is listed.
+    """
+    if dump != "-" and Path(dump).is_dir() and module is None and not as_json:
+        modules = list_modules(Path(dump))
+        if len(modules) > 1:
+            write_lines(_draw_list(modules, width()))
+            return EXIT_OK
+    loaded = load(dump, module=module)
+    if as_json:
+        sys.stdout.buffer.write(encode_dump(loaded) + b"\n")
+    else:
+        write_lines(draw_overview(build_overview(loaded), width()))
+    return EXIT_OK
+
+
+def _draw_list(modules: list[Module], columns: int) -> list[Line]:
+    """A folder's dumps with their sizes; one that cannot be read says so and stops nothing."""
+    lines: list[Line] = [[(f"{len(modules)} dumps; show one with --module NAME", "bold")]]
+    for module in modules:
+        try:
+            # The first file has the allocations, which is all a size needs.
+            overview = build_overview(load_module(Module(module.name, module.files[:1])))
+            size = "-" if overview.total is None else format_bytes(overview.total)
+        except HlomemError:
+            size = "unreadable"
+        lines.append(
+            [
+                (f"{size:>11}  ", "cyan"),
+                (shorten(visible(module.name), columns - 13), ""),
+            ]
+        )
+    return lines

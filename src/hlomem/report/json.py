@@ -1,0 +1,58 @@
+"""The records of a dump as JSON, schema "hlomem/1": fields may be added, none changes meaning.
+
+Sizes are integers of bytes. Bytes of the input that are not UTF-8 appear as `\\xNN`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hlomem.report.overview import build_overview
+from hlomem.source import visible
+
+if TYPE_CHECKING:
+    from hlomem.dump.dump import Dump
+
+SCHEMA = "hlomem/1"
+
+
+def encode_dump(dump: Dump) -> bytes:
+    """Everything a dump says, and its overview."""
+    return encode(
+        {
+            "kind": "dump",
+            "name": dump.name,
+            "eras": [era.letter for era in dump.eras],
+            "files": [
+                {"name": part.name, "kind": part.kind, "wrapping": part.wrapping}
+                for part in dump.parts
+            ],
+            "notes": dump.notes,
+            "overview": build_overview(dump),
+            "assignment": dump.assignment,
+            "values": dump.values,
+            "live_ranges": dump.live_ranges,
+            "report": dump.report,
+        }
+    )
+
+
+def encode(content: dict[str, Any]) -> bytes:
+    """`content` as JSON that names its schema."""
+    content = {"schema": SCHEMA, **content}
+    try:
+        return msgspec.json.encode(content)
+    except UnicodeEncodeError:  # a lone surrogate: a byte of the input that was not UTF-8
+        return msgspec.json.encode(_decodable(msgspec.to_builtins(content)))
+
+
+def _decodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else visible(value)
+    if isinstance(value, dict):
+        return {key: _decodable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_decodable(each) for each in value]
+    return value

@@ -1,0 +1,65 @@
+"""`hlomem fmt` from outside."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from tests.cli.conftest import Run
+
+SEEDS = sorted((Path(__file__).parent.parent / "goldens" / "seeds").glob("*.txt"))
+
+
+def test_prints_every_seed_back_byte_for_byte(run: Run) -> None:
+    result = run("fmt", *SEEDS)
+    assert result.code == 0
+    assert result.out == b"".join(seed.read_bytes() for seed in SEEDS)
+
+
+def test_check_prints_nothing_when_nothing_would_change(run: Run) -> None:
+    result = run("fmt", "--check", *SEEDS)
+    assert (result.code, result.out, result.err) == (0, b"", "")
+
+
+def test_reads_standard_input_and_gzip(run: Run, tmp_path: Path) -> None:
+    text = SEEDS[0].read_bytes()
+    packed = tmp_path / "dump.txt.gz"
+    packed.write_bytes(gzip.compress(text))
+    assert run("fmt", "-", stdin=text).out == text
+    assert run("fmt", packed).out == text
+
+
+def test_one_bad_file_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text("BufferAssignment:\nallocation 0: size x:\n")
+    result = run("fmt", bad, SEEDS[0])
+    assert result.code == 3
+    assert result.out == SEEDS[0].read_bytes()
+    assert f"error: {bad}:2:20: expected a number, the size in bytes, found `x`" in result.err
+    assert "2 | allocation 0: size x:" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_kept_log_line_is_noted_and_printed_back(run: Run, tmp_path: Path) -> None:
+    lines = SEEDS[0].read_text().split("\n")
+    lines.insert(2, "W0000 00:00:1731628800.123456    7 cpu_compiler.cc:9] \x1b[2Jslow")
+    logged = tmp_path / "logged.txt"
+    logged.write_text("\n".join(lines))
+    result = run("fmt", logged)
+    assert result.code == 0
+    assert result.out == logged.read_bytes()
+    assert f"note: {logged}:3: log line is not of the dump" in result.err
+    assert "\x1b" not in result.err
+
+
+def test_a_lone_first_part_says_what_is_missing(run: Run, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.txt"
+    cut.write_text(SEEDS[0].read_text().split("\nTotal")[0])
+    result = run("fmt", cut)
+    assert result.code == 0
+    assert "note: no values (*-buffer-assignment-values.txt)" in result.err
+
+
+def test_parts_found_beside_a_file_are_not_missing(run: Run, goldens: Path) -> None:
+    part = goldens / "xla/jaxlib-0.12.0.1/cpu/nested_while/buffer-assignment.txt"
+    assert run("fmt", "--check", part).err == ""

@@ -1,0 +1,41 @@
+"""The documents are true: commands are described, pasted help is current, examples run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hlomem.cli import COMMANDS
+from hlomem.dump.eras import ERAS
+from tools.update_docs import DOCUMENTS, ROOT, rendered
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_shown_commands_print_what_is_shown(document: Path) -> None:
+    text = document.read_text()
+    assert rendered(text) == text, "run `python -m tools.update_docs`"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_section_with_its_help(name: str) -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    assert f"## {name}\n" in text
+    assert f"$ hlomem {name} --help\n" in text
+
+
+def test_every_era_is_in_the_table() -> None:
+    text = (ROOT / "docs" / "dump-format.md").read_text()
+    for era in ERAS:
+        assert era.jaxlib is not None
+        releases = " – ".join(dict.fromkeys(era.jaxlib))
+        assert f"| {era.letter} | {releases} | {', '.join(era.libtpu)}" in text.replace(
+            " |  |", " | |"
+        )
+
+
+def test_no_document_links_to_a_file_that_is_not_there() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"

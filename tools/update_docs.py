@@ -1,0 +1,49 @@
+"""Runs the commands shown in the documents and pastes what they print.
+
+    python -m tools.update_docs
+
+A `console` block shows commands after `$ `, each followed by its output. The tests call `rendered`
+and compare, so a document cannot show what hlomem does not print.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
+
+
+def output_of(command: str) -> str:
+    """What an `hlomem` command line prints, run in the project's folder."""
+    program, *arguments = shlex.split(command)
+    if program != "hlomem":
+        raise ValueError(f"documents show hlomem, not `{command}`")
+    line = [sys.executable, "-m", "hlomem", *arguments]
+    done = subprocess.run(line, capture_output=True, cwd=ROOT, check=False, timeout=60)
+    return (done.stdout + done.stderr).decode()
+
+
+def rendered(text: str) -> str:
+    """A document with the output of every command it shows brought up to date."""
+
+    def render_block(block: re.Match[str]) -> str:
+        commands = re.findall(r"^\$ (.*)$", block.group(), re.MULTILINE)
+        return "\n".join(f"$ {command}\n{output_of(command)}" for command in commands)
+
+    return _BLOCK.sub(render_block, text)
+
+
+def main() -> None:
+    """Rewrites the documents."""
+    for path in DOCUMENTS:
+        path.write_text(rendered(path.read_text()))
+
+
+if __name__ == "__main__":
+    main()
