@@ -9,18 +9,22 @@ that nothing is lost on the way back. Files of one dump are found by name, XLA's
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem import hlo
 from hlomem.dump.dump import Dump, join
 from hlomem.dump.parts import parse_part
 from hlomem.errors import CommandError, InputError
 from hlomem.source import Source, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from hlomem.hlo.ir import HloModule
 
 # In the order XLA writes them. The first suffix of each is XLA's, the second the short name.
 _SUFFIXES = (
@@ -31,6 +35,7 @@ _SUFFIXES = (
 )
 _GZIP_MAGIC = b"\x1f\x8b"
 _SNIFF_BYTES = 64
+_MODULE_START = re.compile(r"\ufeff?\s*(?://[^\n]*\n\s*)*HloModule\b")
 
 
 class Module(NamedTuple):
@@ -72,16 +77,40 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     A string that is empty or has a line end is a text, any other a path. The other files of a
     dump that XLA wrote in four are found by name. `module` chooses one of a folder's dumps.
     """
+    loaded = load_any(path_or_text, module=module)
+    if isinstance(loaded, Dump):
+        return loaded
+    where = visible(loaded.source.name)
+    raise InputError(
+        f"{where}: this is an HLO module; the dump is the file *-buffer-assignment.txt beside it"
+    )
+
+
+def load_any(path_or_text: str | Path, *, module: str | None = None) -> Dump | HloModule:
+    """What `load` gives, or the HLO module if the file or text is one."""
     if isinstance(path_or_text, str) and ("\n" in path_or_text or not path_or_text):
-        return join("<string>", [parse_part(Source("<string>", path_or_text))])
+        return _read_any(Source("<string>", path_or_text))
     if str(path_or_text) == "-":
-        return join("<stdin>", [parse_part(read_source("-"))])
+        return _read_any(read_source("-"))
     path = Path(path_or_text)
     if _is(path.is_dir):
         return load_module(choose_module(path, module))
     if module is not None:
         raise CommandError(f"{visible(str(path))} is a file: `--module` chooses from a folder")
-    return load_module(Module(str(path), files_of(path)))
+    return _read_any(read_source(path), files_of(path))
+
+
+def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
+    """A module, or the dump that `files` make up, one of which is `source`."""
+    if is_module_text(source.text):
+        return hlo.parse(source.text, source.name)
+    sources = [source if str(path) == source.name else read_source(path) for path in files]
+    return join(source.name, [parse_part(each) for each in sources or [source]])
+
+
+def is_module_text(text: str) -> bool:
+    """Whether a text is an HLO module's rather than a dump's."""
+    return _MODULE_START.match(text) is not None
 
 
 def load_module(module: Module) -> Dump:

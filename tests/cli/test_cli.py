@@ -50,7 +50,7 @@ def test_a_bug_of_ours_exits_4_without_a_traceback(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("what\x1b now")
 
-    monkeypatch.setattr("hlomem.cli.show.load", broken)
+    monkeypatch.setattr("hlomem.cli.show.load_any", broken)
     assert main(["show", "x.txt"]) == 4
     shown = capsys.readouterr().err
     assert "this is a bug of hlomem" in shown

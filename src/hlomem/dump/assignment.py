@@ -50,7 +50,10 @@ _ATTRIBUTES: dict[str, str] = {
     "maybe_live_out": "(, maybe-live-out)",
     "is_preallocated_temp": "(, preallocated-temp)",
 }
-_PATTERN_BY_ATTRIBUTE = {name: re.compile(pattern) for name, pattern in _ATTRIBUTES.items()}
+_PATTERN_BY_ATTRIBUTE = {
+    name: re.compile(rf"{pattern}(?=, |:\n)") for name, pattern in _ATTRIBUTES.items()
+}
+_NAMES = list(_ATTRIBUTES)
 _UNKNOWN = re.compile(r", (?:\|[^|\n]*\||[^|\n,:]|:(?!\n)|,(?! ))+")
 
 _NUMBER = Form(("allocation ", "`allocation`"), (f"({INT64}): size ", "a number and `: size`"))
@@ -130,50 +133,38 @@ def parse_number(source: Source, start: int, end: int) -> tuple[int, int]:
 
 
 def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAttributes, int]:
-    """The attributes of a header, to the end of its line; unknown ones are kept as text."""
-    groups: list[str | None] = []
+    """The attributes of a header, to the end of its line; unknown ones are kept as text.
+
+    A known attribute that stands twice, or out of XLA's order, is damage and not news.
+    """
+    place, latest = start, -1
+    found: dict[str, re.Match[str]] = {}
     unknown: list[UnknownAttribute] = []
-    place, known = start, 0
-    for pattern in _PATTERN_BY_ATTRIBUTE.values():
-        match, place, passed = _next_known(source, place, end, pattern)
-        unknown += [UnknownAttribute(text=text, position=known) for text in passed]
-        groups += match.groups() if match else [None] * pattern.groups
-        known += match is not None
-        place = match.end() if match else place
-    while (match := _UNKNOWN.match(source.text, place, end)) is not None:
-        _refuse_misplaced(source, place, match)
-        unknown.append(UnknownAttribute(text=match.group()[2:], position=known))
-        place = match.end()
+    while (any_attribute := _UNKNOWN.match(source.text, place, end)) is not None:
+        name, known = _known_at(source, place, end)
+        if known is None:
+            text = any_attribute.group().removeprefix(", ")
+            unknown.append(UnknownAttribute(text=text, position=len(found)))
+        elif _NAMES.index(name) <= latest:
+            span = Span(place + 2, known.end())
+            raise ParseError(source, span, "attribute is repeated or out of order")
+        else:
+            found[name], latest = known, _NAMES.index(name)
+        place = (known or any_attribute).end()
     place = _HEADER_END.require(source, place, end).end()
+    groups: list[str | None] = []
+    for name, pattern in _PATTERN_BY_ATTRIBUTE.items():
+        groups += found[name].groups() if name in found else [None] * pattern.groups
     return AllocationAttributes(unknown=tuple(unknown), **_attribute_fields(groups)), place
 
 
-def _next_known(
-    source: Source, start: int, end: int, pattern: re.Pattern[str]
-) -> tuple[re.Match[str] | None, int, list[str]]:
-    """The attribute `pattern`, here or behind attributes nobody knows.
-
-    Returns the match, its start (or `start` when it is not there), and the unknown ones passed.
-    """
-    place, passed = start, []
-    while (match := pattern.match(source.text, place, end)) is None:
-        stranger = _UNKNOWN.match(source.text, place, end)
-        if stranger is None or _is_known(source, place):
-            return None, start, []
-        passed.append(stranger.group()[2:])
-        place = stranger.end()
-    return match, place, passed
-
-
-def _is_known(source: Source, place: int) -> bool:
-    return any(pattern.match(source.text, place) for pattern in _PATTERN_BY_ATTRIBUTE.values())
-
-
-def _refuse_misplaced(source: Source, place: int, match: re.Match[str]) -> None:
-    """A known attribute that stands twice, or out of XLA's order, is damage and not news."""
-    if _is_known(source, place):
-        span = Span(place + 2, match.end())
-        raise ParseError(source, span, "attribute is repeated or out of order")
+def _known_at(source: Source, place: int, end: int) -> tuple[str, re.Match[str] | None]:
+    """The known attribute at `place`, if one is there."""
+    for name, pattern in _PATTERN_BY_ATTRIBUTE.items():
+        match = pattern.match(source.text, place, end)
+        if match is not None:
+            return name, match
+    return "", None
 
 
 def _attribute_fields(groups: list[Any]) -> dict[str, Any]:
@@ -267,11 +258,11 @@ def format_value(value: Value) -> str:
 
 def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -> str:
     """What stands between an allocation's size and the colon (XLA: ToShortString)."""
-    known = []
+    known: list[str | None] = []
     if attributes.color:
         known.append(f"color {attributes.color}")
-    if pages and attributes.page is not None:
-        known.append(f"page {attributes.page}")
+    if attributes.page is not None:
+        known.append(f"page {attributes.page}" if pages else None)
     if (parameter := attributes.parameter) is not None:
         index = format_index(parameter.index)
         known.append(
@@ -288,4 +279,4 @@ def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -
     known += [word for is_set, word in flags if is_set]
     for passed, unknown in enumerate(attributes.unknown):
         known.insert(unknown.position + passed, unknown.text)
-    return "".join(f", {attribute}" for attribute in known)
+    return "".join(f", {attribute}" for attribute in known if attribute is not None)

@@ -12,24 +12,33 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hlomem.dump.eras import Era, Features, describe, recognise
 from hlomem.dump.parts import Part, format_part
-from hlomem.dump.records import Record
+from hlomem.dump.records import AllocationReport, Record
 from hlomem.errors import InputError
+from hlomem.source import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hlomem.dump.parts import Kind
-    from hlomem.dump.records import Assignment, LiveRanges, UsageReport, Values
+    from hlomem.dump.parts import Contents, Kind
+    from hlomem.dump.records import (
+        Allocation,
+        Assignment,
+        LiveRanges,
+        ReportedAllocation,
+        UsageReport,
+        Values,
+    )
 
 T = TypeVar("T")
 
 _WORDS: dict[Kind, str] = {
-    "combined": "the combined dump",
     "assignment": "allocations (*-buffer-assignment.txt)",
     "values": "values (*-buffer-assignment-values.txt)",
     "live-range": "live ranges (*-live-range.txt)",
     "report": "usage report (*-memory-usage-report.txt)",
 }
+_SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
+"""What one file holds up to jaxlib 0.9, and three since."""
 
 
 class Note(Record, frozen=True, kw_only=True):
@@ -101,20 +110,26 @@ def _first(found: Iterable[T | None]) -> T | None:
 
 
 def join(name: str, parts: Sequence[Part]) -> Dump:
-    """One dump from its files, which must each be of another kind."""
-    doubled = [kind for kind, n in Counter(part.kind for part in parts).items() if n > 1]
+    """One dump from its files, each of which must hold something else."""
+    held = Counter(kind for part in parts for kind in _kinds_in(part))
+    doubled = [kind for kind, n in held.items() if n > 1]
     if doubled:
-        raise InputError(f"{name}: two files hold {_WORDS[doubled[0]]}; give one dump at a time")
+        problem = f"two files hold {_WORDS[doubled[0]]}; give one dump at a time"
+        raise InputError(f"{visible(name)}: {problem}")
     seen = Features()
     for part in parts:
         seen = seen.merged_with(part.seen)
     return Dump(name, tuple(parts), recognise(seen))
 
 
+def _kinds_in(part: Part) -> tuple[Kind, ...]:
+    return _SPLIT if part.kind == "combined" else (part.kind,)
+
+
 def _kept(parts: Sequence[Part]) -> list[Note]:
     notes = []
     for part in parts:
-        wrapping, allocations = part.wrapping, part.contents.assignment
+        wrapping = part.wrapping
         if wrapping.has_bom:
             notes.append(f"{part.name}: begins with a byte-order mark")
         if wrapping.has_crlf:
@@ -127,21 +142,27 @@ def _kept(parts: Sequence[Part]) -> list[Note]:
         ]
         notes += [
             f"{part.name}: allocation {each.index} has an unknown attribute: {unknown.text}"
-            for each in (allocations.allocations if allocations else ())
+            for each in _allocations(part.contents)
             for unknown in each.unknown
         ]
     return [Note(kind="kept", text=text) for text in notes]
 
 
+def _allocations(contents: Contents) -> Iterable[Allocation | ReportedAllocation]:
+    """Every allocation's header in a file; a report shows an allocation once or twice."""
+    if contents.assignment is not None:
+        return contents.assignment.allocations
+    if isinstance(contents.report, AllocationReport):
+        return [detail.allocation for detail in contents.report.details]
+    return ()
+
+
 def _missing(dump: Dump) -> list[Note]:
     """The files that belong to a split dump and are not at hand."""
-    kinds = {part.kind for part in dump.parts}
-    if "combined" in kinds:
-        return []
-    wanted: tuple[Kind, ...] = ("assignment", "values", "live-range")
+    kinds = {kind for part in dump.parts for kind in _kinds_in(part)}
     return [
         Note(kind="missing", text=f"no {_WORDS[kind]} beside {dump.name}")
-        for kind in wanted
+        for kind in _SPLIT
         if kind not in kinds
     ]
 

@@ -9,50 +9,73 @@ matching takes time proportional to the text.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from hlomem.dump.numbers import spaced
 from hlomem.errors import ParseError
 from hlomem.source import Span, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hlomem.dump.records import ShapeIndex
     from hlomem.source import Source
 
-_INT64_MAX = str(2**63 - 1)
+_INT64_MAX = 2**63 - 1
 
 
 def _at_most(limit: str) -> str:
     """A pattern for the numbers of as many digits as `limit` that are not above it."""
-    lowest = [1] + [0] * (len(limit) - 1)
     smaller = [
-        f"{limit[:i]}[{lowest[i]}-{int(digit) - 1}]\\d{{{len(limit) - i - 1}}}"
+        f"{limit[:i]}[{lowest}-{int(digit) - 1}]" + _any_digits(limit[i + 1 :])
         for i, digit in enumerate(limit)
-        if int(digit) > lowest[i]
+        if digit != " " and int(digit) > (lowest := int(i == 0))
     ]
     return "|".join([*smaller, limit])
 
 
-INT64 = rf"(?:0|-?(?:[1-9]\d{{0,17}}|{_at_most(_INT64_MAX)}))(?!\d)"
+def _any_digits(like: str) -> str:
+    return re.sub("[0-9]+", lambda digits: f"[0-9]{{{len(digits.group())}}}", like)
+
+
+# Digits are spelled [0-9] everywhere: \d also matches those of other scripts.
+INT64 = rf"(?:0|-?(?:[1-9][0-9]{{0,17}}|{_at_most(str(_INT64_MAX))}))(?![0-9])"
 """A number that fits 64 bits."""
+
+SPACED_INT64 = (
+    r"(?:0|-?(?:[1-9][0-9]{0,2}(?: [0-9]{3}){0,5}"
+    rf"|{_at_most(spaced(_INT64_MAX))}))(?! ?[0-9])"
+)
+"""The same with a space between thousands."""
 
 NAME = r"[^\s{}<>:,()|]+"
 """An instruction's name: XLA writes letters, digits, `_`, `.` and `-`; others are let through."""
 
-INDEX = r"\{(?:\d{1,9}(?:,\d{1,9})*)?\}"
+_STEP = "(?:0|[1-9][0-9]{0,8})"
+INDEX = rf"\{{(?:{_STEP}(?:,{_STEP})*)?\}}"
 """A shape index in its braces."""
 
 _CUT_OFF = "the text is cut off: was the disk full, or the program stopped while writing?"
-_TOO_BIG = re.compile(r"-?\d{19}")
+_DIGITS = re.compile("-?[0-9]+(?: [0-9]{3})*")
 
 
 class Form:
     """A line or block as a sequence of pieces; the groups of all pieces are its fields."""
 
     def __init__(self, *pieces: tuple[str, str]) -> None:
-        self._pieces = [(re.compile(pattern), expected) for pattern, expected in pieces]
-        self.pattern = re.compile("".join(pattern for pattern, _ in pieces))
-        self.match = self.pattern.match
-        self.findall = self.pattern.findall
+        self._pieces = pieces
+        self._pattern = "".join(pattern for pattern, _ in pieces)
+
+    @cached_property
+    def match(self) -> Callable[..., re.Match[str] | None]:
+        """The match of the whole form at a place of a text, if it is there."""
+        return re.compile(self._pattern).match
+
+    @cached_property
+    def findall(self) -> Callable[..., list[Any]]:
+        """The fields of every line of a text that is of this form."""
+        return re.compile(f"(?m:^){self._pattern}").findall
 
     def require(self, source: Source, start: int, end: int | None = None) -> re.Match[str]:
         """The match at `start`, or the error that says where it fails."""
@@ -67,7 +90,7 @@ class Form:
         end = len(source.text) if end is None else end
         place, wanted = start, self._pieces[-1][1]
         for pattern, expected in self._pieces:
-            match = pattern.match(source.text, place, end)
+            match = re.compile(pattern).match(source.text, place, end)
             if match is None:
                 wanted = expected
                 break
@@ -92,15 +115,20 @@ def unexpected(source: Source, place: int, wanted: str) -> ParseError:
     if place >= len(source.text):
         problem = f"the text ends here; expected {wanted}"
         return ParseError(source, Span(place, place), problem, _CUT_OFF)
-    if _TOO_BIG.match(source.text, place) and "number" in wanted:
-        end = re.compile(r"-?\d+").match(source.text, place).end()  # type: ignore[union-attr]
-        return ParseError(source, Span(place, end), "number does not fit 64 bits")
+    digits = _DIGITS.match(source.text, place)
+    if digits and "number" in wanted and not _fits_64_bits(digits.group()):
+        return ParseError(source, Span(*digits.span()), "number does not fit 64 bits")
     found = re.compile(r"\n|\w+|.").match(source.text, place)
     word = found.group() if found else ""
     shown = "the end of the line" if word == "\n" else f"`{visible(word[:40])}`"
     return ParseError(
         source, Span(place, place + len(word.strip("\n")[:40])), f"expected {wanted}, found {shown}"
     )
+
+
+def _fits_64_bits(text: str) -> bool:
+    digits = text.replace(" ", "").lstrip("-0")
+    return len(digits) < 20 and int(digits or 0) <= _INT64_MAX
 
 
 _index_by_text: dict[str, ShapeIndex | None] = {"": None, "{}": ()}

@@ -10,7 +10,16 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index, unexpected
+from hlomem.dump.grammar import (
+    INDEX,
+    INT64,
+    NAME,
+    SPACED_INT64,
+    Form,
+    format_index,
+    parse_index,
+    unexpected,
+)
 from hlomem.dump.numbers import spaced
 from hlomem.dump.records import LiveRange, LiveRanges, Peak, PeakBuffer, StackTrace, TraceNode
 from hlomem.errors import ParseError
@@ -45,21 +54,21 @@ _BUFFER = Form(
     (rf"({INT64}) bytes", "a number and `bytes`"),
     (rf"(?: \(cumulative: ({INT64}) bytes\))?\n", "`(cumulative: N bytes)`"),
 )
-_SPACED = r"-?\d{1,3}(?: \d{3})*"
+_PERCENT = r"(?:0|[1-9][0-9]{0,2})\.[0-9]"
 _TREE_TITLE = Form(
     ("  Stack trace breakdown for peak usage: ", "a buffer after four spaces, or `  Stack trace`"),
-    (rf"({_SPACED}) bytes\n", "a number and `bytes`"),
+    (rf"({SPACED_INT64}) bytes\n", "a number and `bytes`"),
 )
 _NODE = Form(
     (r"(    (?! |│)|  (?:│   |    )+[├└]── )", "a branch of the tree"),
     (
-        r"((?:[^\n(]|\((?!\d+\.\d%, total: )|\n(?!    ))*) \((?=\d+\.\d%, total: )",
+        rf"((?:[^\n(]|\((?!{_PERCENT}%, total: )|\n(?!  [ │]))*) \((?={_PERCENT}%, total: )",
         "a name, then `(…%, total: `",
     ),
-    (r"(\d+\.\d)%, total: ", "a percentage"),
-    (rf"({_SPACED}) bytes, current: ", "a number and `bytes, current:`"),
-    (rf"({_SPACED}) bytes, remaining: ", "a number and `bytes, remaining:`"),
-    (rf"({_SPACED}) bytes\)\n", "a number and `bytes)`"),
+    (rf"({_PERCENT})%, total: ", "a percentage"),
+    (rf"({SPACED_INT64}) bytes, current: ", "a number and `bytes, current:`"),
+    (rf"({SPACED_INT64}) bytes, remaining: ", "a number and `bytes, remaining:`"),
+    (rf"({SPACED_INT64}) bytes\)\n", "a number and `bytes)`"),
 )
 _INDENTED = re.compile("(?:    [^\n]*\n)*")
 
@@ -123,12 +132,27 @@ def _parse_peak(
             for name, index, size, cumulative in _BUFFER.find_lines(source, title.end(), stop)
         ]
     )
+    _refuse_mixed_list(source, title.end(), buffers)
     moment, trace = int(title[1]), None
     if stop < end:
         trace, stop = _parse_stack_trace(source, stop, end)
     else:
         _refuse_cut_list(source, stop, buffers, [r for r in ranges if r.is_live_at(moment)])
     return Peak(moment=moment, buffers=buffers, stack_trace=trace), stop
+
+
+def _refuse_mixed_list(source: Source, start: int, buffers: tuple[PeakBuffer, ...]) -> None:
+    """Either all buffers carry their index, or none; the same of their sum."""
+    place = start
+    for buffer in buffers:
+        stop = source.text.index("\n", place)
+        for mine, first in (
+            (buffer.index, buffers[0].index),
+            (buffer.cumulative, buffers[0].cumulative),
+        ):
+            if (mine is None) != (first is None):
+                raise ParseError(source, Span(place, stop), "expected a buffer like the first")
+        place = stop + 1
 
 
 def _refuse_cut_list(
@@ -160,9 +184,7 @@ def _parse_stack_trace(source: Source, start: int, end: int) -> tuple[StackTrace
             raise ParseError(source, Span(*row.span(1)), "the tree is cut off or drawn wrongly")
     nodes = tuple([_node(row, depth) for row, depth in zip(rows, depths, strict=True)])
     total = _number(title[1])
-    if sum(node.current for node in nodes) < sum(n.total for n in nodes if n.depth == 0) or (
-        total and not nodes
-    ):
+    if sum(node.current for node in nodes) < total:
         raise unexpected(source, place, f"more of the tree of {total} bytes")
     return StackTrace(total=total, nodes=nodes), place
 

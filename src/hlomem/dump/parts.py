@@ -8,6 +8,7 @@ between are kept beside the records, so that printing gives back every byte that
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -56,10 +57,11 @@ class Wrapping(Record, frozen=True, kw_only=True):
     def restore(self, text: str) -> str:
         """`text` wrapped again as it was read."""
         if self.foreign_lines:
-            lines = text.split("\n")
+            lines, wrapped = iter(text.split("\n")), list[str]()
             for foreign in self.foreign_lines:
-                lines.insert(foreign.line - 1, foreign.text)
-            text = "\n".join(lines)
+                wrapped += islice(lines, foreign.line - 1 - len(wrapped))
+                wrapped.append(foreign.text)
+            text = "\n".join([*wrapped, *lines])
         if self.has_crlf:
             text = text.replace("\n", "\r\n")
         return _BOM + text if self.has_bom else text
@@ -129,10 +131,11 @@ def _parse_around(
 ) -> Part:
     """The dump without the log lines in it; errors are still shown where they are."""
     clean = Source(source.name, _LOG_LINE.sub("", source.text))
-    foreign = [
-        ForeignLine(line=source.place(line.start()).line, text=line.group().rstrip("\n"))
-        for line in log_lines
-    ]
+    foreign, number, place = [], 1, 0
+    for line in log_lines:
+        number += source.text.count("\n", place, line.start())
+        place = line.start()
+        foreign.append(ForeignLine(line=number, text=line.group().rstrip("\n")))
     around = replace(wrapping, foreign_lines=tuple(foreign))
     try:
         return _parse_plain(clean, around)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BY_SPACE = "Memory Space: "
 BY_ALLOCATION = "\n\nAllocations sorted by size:\n"
 _ROUNDED = r"[\d.]+[KMGTPE]?i?B"
-_PERCENT = r"\( *(\d+|-?nan)%\); "
+_PERCENT = r"\( *([0-9]{1,9}|-?nan)%\); "
 
 _TOTAL = (
     (rf"({INT64}) ", "a number of bytes"),
@@ -89,21 +89,20 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> UsageReport
     end = len(source.text) if end is None else end
     by_space = source.text.startswith(BY_SPACE, start)
     report = (_parse_by_space if by_space else _parse_by_allocation)(source, start, end)
-    _refuse_other_spacing(source, start, format(report))
+    _refuse_other_spacing(source, start, end, format(report))
     return report
 
 
-def _refuse_other_spacing(source: Source, start: int, printed: str) -> None:
+def _refuse_other_spacing(source: Source, start: int, end: int, printed: str) -> None:
     """Columns are padded with spaces, which the records do not keep: they must be XLA's."""
-    if source.text.startswith(printed, start):
+    if source.text[start:end] == printed:
         return
     place = start
-    for wanted in printed.split("\n"):
-        if not source.text.startswith(f"{wanted}\n", place):
-            break
-        place += len(wanted) + 1
-    problem = "the columns are not spaced as XLA spaces them"
-    raise ParseError(source, Span(place, source.text.index("\n", place)), problem)
+    for found, wanted in zip(source.text[start:end].split("\n"), printed.split("\n"), strict=True):
+        if found != wanted:
+            problem = "the columns are not spaced as XLA spaces them"
+            raise ParseError(source, Span(place, place + len(found)), problem)
+        place += len(found) + 1
 
 
 def _parse_total(source: Source, match: re.Match[str], group: int) -> int:
@@ -158,6 +157,9 @@ def _parse_by_allocation(source: Source, start: int, end: int) -> AllocationRepo
             table, place = _parse_table(source, place + 1, end, prefix="\t")
             place = _BLANK.require(source, place, end).end()
         details.append(AllocationDetail(allocation=allocation, table=table))
+    listed = len(rows) + (int(rest[1]) if rest else 0)
+    if len(details) < listed:
+        raise unexpected(source, place, f"{listed} allocations with their values")
     return AllocationReport(
         total_bytes=_parse_total(source, header, 1),
         rows=tuple(rows),

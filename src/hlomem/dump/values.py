@@ -55,11 +55,14 @@ class Style:
     """A value without uses says `(none)`."""
 
 
-_NEXT_VALUE = r"(?=\Z|<[^<\n]*>\n positions:\n)"
+_ON_ITS_LINE = (("(%[^\n]*)\n", "`%`, an instruction to the end of the line"),)
+_BEFORE_THE_NEXT = (
+    (r"(%[^\n<]*(?:<(?![^<\n]*>\n positions:\n)[^\n<]*)*)", "`%`, an instruction"),
+    (r"(?=\Z|<)", "the next value, or the end of the values"),
+)
 
 
 def _value_form(style: Style) -> Form:
-    instruction = "(%[^\n]*)\n" if style.newline_after_instruction else f"(%[^\n]*?){_NEXT_VALUE}"
     uses = "((?:  [^\n]*\n)+)" if style.says_none else "((?:  [^\n]*\n)*)"
     space = " " if style.space_before_instruction else ""
     return Form(
@@ -68,7 +71,7 @@ def _value_form(style: Style) -> Form:
         ("((?:  [^\n]*\n)+)", "a position, after two spaces"),
         (f"(?: uses:\n{uses}|{_NOT_COMPUTED})", "` uses:` and the uses after two spaces"),
         (f" from instruction:{space}", f"` from instruction:{space}`"),
-        (instruction, "`%`, an instruction to the end of the line"),
+        *(_ON_ITS_LINE if style.newline_after_instruction else _BEFORE_THE_NEXT),
     )
 
 
