@@ -34,7 +34,7 @@ main(["--help"])
 
 def read_figures(path: Path) -> tuple[float, int]:
     """CPU seconds (best of several) and peak bytes of reading one file in a fresh process."""
-    command = [sys.executable, "-c", READ, path]
+    command = [sys.executable, "-c", READ, str(path)]
     runs = [subprocess.run(command, capture_output=True, check=True) for _ in range(RUNS)]
     figures = [run.stdout.split() for run in runs]
     return min(float(spent) for spent, _ in figures), min(int(peak) for _, peak in figures)
@@ -43,7 +43,7 @@ def read_figures(path: Path) -> tuple[float, int]:
 def xla_seconds(path: Path) -> float | None:
     """CPU seconds of XLA's own parser, where jaxlib is installed."""
     try:
-        from jaxlib import _hlo  # noqa: PLC0415 - optional, and only the benchmark has it
+        from jaxlib import _hlo  # type: ignore[import-not-found]  # noqa: PLC0415 - optional
     except ImportError:
         return None
     text = path.read_text()

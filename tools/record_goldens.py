@@ -28,7 +28,7 @@ def record(entry: Path) -> Path:
     meta = json.loads((entry / "meta.json").read_text())
     package = "libtpu" if meta["backend"] == "tpu" else "jaxlib"
     platform = "-".join(filter(None, (meta["backend"], meta["chip"])))
-    home = GOLDENS / f"{package}-{meta['versions'][package]}" / platform / meta["program"]
+    home: Path = GOLDENS / f"{package}-{meta['versions'][package]}" / platform / meta["program"]
     home.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         if (entry / name).exists():

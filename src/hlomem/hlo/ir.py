@@ -1,0 +1,415 @@
+"""The program: a module of computations, each a list of instructions with identity.
+
+In: what `hlomem.hlo.parser` read. Out: objects linked to each other (operands, users, called
+computations), read-only by custom. A computation that only fusions reach stays text until somebody
+asks for its instructions; an attribute stays text until somebody asks for its value. Either may
+therefore raise `ParseError` when first read; `HloModule.validate` reads everything at once.
+
+Mirrors `hlo/ir/hlo_module.h`, `hlo_computation.h` and `hlo_instruction.h`, with their nouns.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from hlomem.errors import ParseError
+from hlomem.hlo import attributes as attr
+from hlomem.hlo.opcodes import ASYNC_OPCODES, CallRole, call_role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hlomem.hlo.shape import Shape
+    from hlomem.hlo.stack_frames import StackFrame, StackFrameTables
+    from hlomem.hlo.style import TextStyle
+    from hlomem.source import Source, Span
+
+T = TypeVar("T")
+
+MAIN_THREAD = "main"
+
+
+class CalledComputation(NamedTuple):
+    """A computation an instruction calls, and what for."""
+
+    role: CallRole
+    computation: HloComputation
+
+
+class BodyReader(Protocol):
+    """What a computation needs of the parser: its body, at the moment somebody asks for it."""
+
+    def open(self, computation: HloComputation) -> None:
+        """Read the instructions of `computation` and hand them to its `fill`."""
+
+    def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
+        """Shape and opcode of every instruction of the body; links nothing."""
+
+    def locate(self, computation: HloComputation, name: str) -> Span:
+        """Where the text of an instruction stands."""
+
+    def style(self) -> TextStyle:
+        """How the text was written."""
+
+    def validate(self) -> None:
+        """Read what was left as text."""
+
+
+class HloInstruction:
+    """One operation. Compared by identity; nobody changes it after parsing.
+
+    `users` lists each user once, in the order of the text. `called_computations` is in XLA's order
+    (a while calls its body, then its condition: `hlo_instruction.cc: CreateWhile`).
+    """
+
+    __slots__ = (
+        "_attributes",
+        "called_computations",
+        "control_predecessors",
+        "index",
+        "name",
+        "opcode",
+        "operands",
+        "parent",
+        "payload",
+        "shape",
+        "users",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        opcode: str,
+        operands: tuple[HloInstruction, ...],
+        payload: str,
+        attributes: str | dict[str, str],
+        parent: HloComputation,
+        index: int,
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.opcode = opcode
+        self.operands = operands
+        self.users: list[HloInstruction] = []
+        # What stands between the parentheses where that is not operands: the number of a
+        # parameter, the literal of a constant.
+        self.payload = payload
+        self._attributes = attributes
+        self.parent = parent
+        self.index = index  # position in `parent.instructions`
+        self.called_computations: tuple[HloComputation, ...] = ()
+        self.control_predecessors: tuple[HloInstruction, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{self.opcode} %{self.name}>"
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Every attribute and the text of its value, in the order of the text."""
+        attributes = self._attributes
+        if isinstance(attributes, str):
+            attributes = self._read(attr.split_attributes, attributes)
+            self._attributes = attributes
+        return attributes
+
+    def set_attributes(self, attributes: dict[str, str]) -> None:
+        """Called by the parser only: other attributes than the text has."""
+        self._attributes = attributes
+
+    @property
+    def unread_attributes(self) -> str:
+        """The attributes as the text they still are; empty once somebody read them."""
+        return self._attributes if isinstance(self._attributes, str) else ""
+
+    @property
+    def metadata(self) -> attr.Metadata:
+        """Where the instruction comes from; all fields empty where nothing is said."""
+        return self._read(attr.parse_metadata, self.attributes.get("metadata", "{}"))
+
+    @property
+    def backend_config(self) -> attr.Json:
+        """The backend's own settings: the JSON value, or the string it is; None where absent."""
+        text = self.attributes.get("backend_config")
+        return None if text is None else self._read(attr.parse_backend_config, text)
+
+    @property
+    def frontend_attributes(self) -> dict[str, str]:
+        """The `frontend_attributes={...}` map, without quotes."""
+        return self._read(attr.parse_string_map, self.attributes.get("frontend_attributes", "{}"))
+
+    @property
+    def output_to_operand_aliasing(self) -> tuple[attr.OperandAlias, ...]:
+        """Which part of the result a custom call or fusion writes into which operand."""
+        text = self.attributes.get("output_to_operand_aliasing")
+        return () if text is None else self._read(attr.parse_operand_aliasing, text)
+
+    def integer(self, name: str) -> int | None:
+        """The value of an integer attribute, None where it is absent."""
+        text = self.attributes.get(name)
+        return None if text is None else self._read(attr.parse_integer, text)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """The value of a `{1,2,3}` attribute, empty where it is absent."""
+        return self._read(attr.parse_integers, self.attributes.get(name, "{}"))
+
+    def string(self, name: str) -> str | None:
+        """The value of an attribute without its quotes, None where it is absent."""
+        text = self.attributes.get(name)
+        return None if text is None else self._read(attr.parse_string, text)
+
+    def flag(self, name: str) -> bool:
+        """Whether an attribute says `true`."""
+        return self.attributes.get(name) == "true"
+
+    @property
+    def tuple_index(self) -> int:
+        """Which element a get-tuple-element takes."""
+        return self._read(attr.parse_integer, self.attributes.get("index", ""))
+
+    @property
+    def parameter_number(self) -> int:
+        """The position of a parameter among the arguments."""
+        return int(self.payload)
+
+    @property
+    def custom_call_target(self) -> str | None:
+        """The function a custom call names."""
+        return self.string("custom_call_target")
+
+    @property
+    def calls(self) -> tuple[CalledComputation, ...]:
+        """The called computations, each with its role."""
+        return tuple(
+            CalledComputation(call_role(self.opcode, position), computation)
+            for position, computation in enumerate(self.called_computations)
+        )
+
+    @property
+    def async_start(self) -> HloInstruction | None:
+        """The async-start an async-start, -update or -done belongs to; None for other opcodes.
+
+        `hlo_instructions.cc: HloAsyncInstruction::async_chain_start`.
+        """
+        instruction = self
+        while instruction.opcode in ASYNC_OPCODES:
+            if instruction.opcode == "async-start":
+                return instruction
+            if not instruction.operands:
+                break
+            instruction = instruction.operands[0]
+        return None
+
+    @property
+    def async_wrapped_computation(self) -> HloComputation | None:
+        """What an async-start, -update or -done runs; None for other opcodes."""
+        start = self.async_start
+        return start.called_computations[0] if start and start.called_computations else None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is what its computation returns."""
+        return self.parent.root is self
+
+    @property
+    def stack_frames(self) -> list[StackFrame]:
+        """The frames of the program that made it, innermost first; empty without the tables."""
+        return self.parent.module.stack_frame_tables.frames(self.metadata.stack_frame_id)
+
+    @property
+    def span(self) -> Span:
+        """Where the instruction stands in `parent.module.source`."""
+        return self.parent.module.reader.locate(self.parent, self.name)
+
+    def error(self, problem: str, hint: str = "") -> ParseError:
+        """An error that points at this instruction."""
+        return ParseError(self.parent.module.source, self.span, problem, hint)
+
+    def _read(self, parse: Callable[[str], T], text: str) -> T:
+        """`parse(text)`, with a problem placed where the text stands in the source."""
+        try:
+            return parse(text)
+        except attr.TextProblem as problem:
+            source, span = self.parent.module.source, self.span
+            start = max(source.text.find(text, span.start, span.end), span.start)
+            raise problem.at(source, start) from None
+
+
+class HloComputation:
+    """A list of instructions with parameters and a root, read when first asked for."""
+
+    __slots__ = (
+        "_instructions",
+        "_parameters",
+        "_root",
+        "execution_thread",
+        "index",
+        "is_entry",
+        "is_fused",
+        "module",
+        "name",
+    )
+
+    def __init__(
+        self, module: HloModule, name: str, index: int, *, is_entry: bool, execution_thread: str
+    ) -> None:
+        self.module = module
+        self.name = name
+        self.index = index  # position in the text
+        self.is_entry = is_entry
+        self.execution_thread = execution_thread
+        # A fusion that has been read calls it. A fusion inside a body nobody opened does not count.
+        self.is_fused = False
+        self._instructions: list[HloInstruction] | None = None
+        self._parameters: list[HloInstruction] = []
+        self._root: HloInstruction | None = None
+
+    def __repr__(self) -> str:
+        return f"<computation %{self.name}>"
+
+    def fill(
+        self,
+        instructions: list[HloInstruction],
+        parameters: list[HloInstruction],
+        root: HloInstruction,
+    ) -> None:
+        """Called once, by the parser: what the body holds."""
+        self._instructions = instructions
+        self._parameters = parameters
+        self._root = root
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the instructions have been read."""
+        return self._instructions is not None
+
+    @property
+    def instructions(self) -> list[HloInstruction]:
+        """The instructions in the order of the text (the schedule, where the module has one)."""
+        if self._instructions is None:
+            self.module.reader.open(self)
+        assert self._instructions is not None
+        return self._instructions
+
+    @property
+    def parameters(self) -> list[HloInstruction]:
+        """The parameters by number."""
+        if self._instructions is None:
+            self.module.reader.open(self)
+        return self._parameters
+
+    @property
+    def root(self) -> HloInstruction:
+        """The instruction whose value the computation returns."""
+        if self._root is None:
+            self.module.reader.open(self)
+        assert self._root is not None
+        return self._root
+
+    @property
+    def instruction_count(self) -> int:
+        """`len(instructions)`, without reading them."""
+        return len(self.outline())
+
+    def outline(self) -> list[tuple[Shape, str]]:
+        """Shape and opcode of each instruction, without reading more than that."""
+        if self._instructions is not None:
+            return [(instruction.shape, instruction.opcode) for instruction in self._instructions]
+        return self.module.reader.outline(self)
+
+    def find(self, name: str) -> HloInstruction | None:
+        """The instruction of that name, None where there is none."""
+        return next((each for each in self.instructions if each.name == name), None)
+
+
+class HloModule:
+    """A program: its computations in the order of the text, and what its header says."""
+
+    def __init__(self, name: str, source: Source, header: str, tables: StackFrameTables) -> None:
+        self.name = name
+        self.source = source
+        self.stack_frame_tables = tables
+        self.computations: list[HloComputation] = []
+        self.reader: BodyReader  # set by the parser
+        self.entry: HloComputation  # set by the parser
+        self._header = header
+
+    def __repr__(self) -> str:
+        return f"<module {self.name}>"
+
+    @cached_property
+    def style(self) -> TextStyle:
+        """How the text was written; what `printer.format_module` prints unless told otherwise."""
+        return self.reader.style()
+
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        """Every header attribute and the text of its value, unknown ones too, in order."""
+        return self._read(attr.split_attributes, self._header)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the order of the text is the order of execution."""
+        return self.attributes.get("is_scheduled") == "true"
+
+    @cached_property
+    def input_output_alias(self) -> tuple[attr.InputOutputAlias, ...]:
+        """Which output lives in the buffer of which parameter."""
+        text = self.attributes.get("input_output_alias", "{}")
+        return self._read(attr.parse_input_output_alias, text)
+
+    @cached_property
+    def buffer_donor(self) -> tuple[attr.BufferDonor, ...]:
+        """Which parameters may be overwritten, without saying by what."""
+        return self._read(attr.parse_buffer_donor, self.attributes.get("buffer_donor", "{}"))
+
+    @cached_property
+    def entry_computation_layout(self) -> attr.ProgramShape | None:
+        """The shapes of parameters and result the caller was promised."""
+        text = self.attributes.get("entry_computation_layout")
+        return None if text is None else self._read(attr.parse_program_shape, text)
+
+    @cached_property
+    def frontend_attributes(self) -> dict[str, str]:
+        """The `frontend_attributes={...}` map, without quotes."""
+        return self._read(attr.parse_string_map, self.attributes.get("frontend_attributes", "{}"))
+
+    @property
+    def replica_count(self) -> int:
+        """How many replicas run the program."""
+        return self._read(attr.parse_integer, self.attributes.get("replica_count", "1"))
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions the program was split into."""
+        return self._read(attr.parse_integer, self.attributes.get("num_partitions", "1"))
+
+    @cached_property
+    def computation_by_name(self) -> dict[str, HloComputation]:
+        """Every computation by its name, in the order of the text."""
+        return {computation.name: computation for computation in self.computations}
+
+    def open_all(self) -> None:
+        """Read every body that is still text."""
+        for computation in list(self.computations):  # a sugared async operation adds one
+            if not computation.is_open:
+                self.reader.open(computation)
+
+    def iter_instructions(self) -> Iterator[HloInstruction]:
+        """Every instruction of every computation; opens all of them."""
+        self.open_all()
+        for computation in self.computations:
+            yield from computation.instructions
+
+    def validate(self) -> None:
+        """Read everything that was left as text; raises the first `ParseError` there is."""
+        self.reader.validate()
+
+    def _read(self, parse: Callable[[str], T], text: str) -> T:
+        """`parse(text)`, with a problem placed where the text stands in the source."""
+        try:
+            return parse(text)
+        except attr.TextProblem as problem:
+            start = max(self.source.text.find(text), 0)
+            raise problem.at(self.source, start) from None

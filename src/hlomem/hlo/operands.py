@@ -1,0 +1,111 @@
+"""The operands of one instruction: text in, instructions out, whatever form the text has.
+
+    operands ::= (operand ("," operand)*)?
+    operand  ::= shape? "%"? name ("#" integer)*
+
+Mirrors `HloParserImpl::ParseOperands`. `%fusion#1` stands for a get-tuple-element that has no line
+of its own; it is made here at its first use, as XLA does, and carries XLA's name for it
+(`fusion_1`). Operands that are instructions themselves (`add(max(x, y), z)`) are not supported:
+XLA never prints them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlomem.errors import ParseError
+from hlomem.hlo.attributes import TextProblem, nested_brackets
+from hlomem.hlo.ir import HloInstruction
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloComputation
+    from hlomem.hlo.shape import Shape
+    from hlomem.hlo.shape_parser import ShapeTable
+
+INDEX_COMMENT = re.compile(r"/\*index=[0-9]++\*/")
+
+_SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
+_OPERAND = re.compile(
+    rf"\s*+(?:(?P<shape>{_SHAPE})\s++)?%?(?P<name>[A-Za-z0-9_.\-]++)(?P<path>(?:#[0-9]{{1,9}})*+)"
+    r"\s*+(?:(?P<comma>,)|\Z)"
+)
+
+
+class OperandScope:
+    """The instructions of a computation that may be operands of the next one."""
+
+    def __init__(self, computation: HloComputation, shapes: ShapeTable) -> None:
+        self.computation = computation
+        self.instructions: list[HloInstruction] = []
+        self.by_name: dict[str, HloInstruction] = {}
+        self._shapes = shapes
+
+    def resolve(self, text: str) -> tuple[HloInstruction, ...]:
+        """The operands a text names; raises `TextProblem` for what cannot be."""
+        text = INDEX_COMMENT.sub(lambda comment: " " * len(comment[0]), text)
+        operands: list[HloInstruction] = []
+        position, more = 0, bool(text.strip())
+        while more:
+            match = _OPERAND.match(text, position)
+            if match is None:
+                raise TextProblem("expected an operand", position, len(text), _FORM)
+            operands.append(self._operand(match))
+            position, more = match.end(), match["comma"] is not None
+        return tuple(operands)
+
+    def _operand(self, match: re.Match[str]) -> HloInstruction:
+        operand = self.by_name.get(match["name"])
+        if operand is None:
+            problem = f"operand `{match['name']}` is not defined above"
+            hint = "an instruction may only use what stands before it in the same computation"
+            raise TextProblem(problem, *match.span("name"), hint)
+        for number in match["path"].split("#")[1:]:
+            operand = self._element(operand, int(number), match)
+        if match["shape"] is not None:
+            self._check_shape(operand, match)
+        return operand
+
+    def _element(self, whole: HloInstruction, number: int, match: re.Match[str]) -> HloInstruction:
+        """The get-tuple-element that `whole#number` stands for, made at its first use."""
+        elements = whole.shape.elements if whole.shape.is_tuple else ()
+        if number >= len(elements):
+            problem = f"`{whole.name}` has no element {number}"
+            hint = f"its shape is `{whole.shape.text_without_layout[:80]}`"
+            raise TextProblem(problem, *match.span("path"), hint)
+        key = f"{whole.name}#{number}"
+        element = self.by_name.get(key)
+        if element is None:
+            element = self._make_element(whole, number, elements[number])
+            self.by_name[key] = element
+        return element
+
+    def _make_element(self, whole: HloInstruction, number: int, shape: Shape) -> HloInstruction:
+        element = HloInstruction(
+            f"{whole.name}_{number}",
+            shape,
+            "get-tuple-element",
+            (whole,),
+            "",
+            {"index": str(number)},
+            self.computation,
+            len(self.instructions),
+        )
+        whole.users.append(element)
+        self.instructions.append(element)
+        return element
+
+    def _check_shape(self, operand: HloInstruction, match: re.Match[str]) -> None:
+        try:
+            shape = self._shapes[match["shape"]]
+        except ParseError as error:
+            start = match.start("shape")
+            span = (start + error.span.start, start + error.span.end)
+            raise TextProblem(error.problem, *span, error.hint) from None
+        if shape.text_without_layout != operand.shape.text_without_layout:
+            problem = f"operand `{operand.name}` does not have this shape"
+            hint = f"its shape is `{operand.shape.text_without_layout[:80]}`"
+            raise TextProblem(problem, *match.span("shape"), hint)
+
+
+_FORM = "an operand reads `%name`, `shape %name` or `%name#1`"

@@ -1,0 +1,126 @@
+"""What a shape weighs by its text alone: bytes without padding, bytes in tiles, what is lost.
+
+Mirrors `ByteSizeOf`, `ByteSizeOfElements` and `ArraySize` of `xla/shape_util.cc` and
+`LayoutUtil::MaxSplitSize`. What differs from backend to backend (tuple tables, untiled arrays
+on TPU) is in `hlomem.backends`, which builds on this.
+
+    f32[513,128]{1,0:T(8,128)}     513 rows lie in tiles of 8: 513 → 520, 3584 bytes lost
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.errors import HlomemError
+from hlomem.hlo.shape import COMBINE, UNBOUNDED, default_layout
+
+if TYPE_CHECKING:
+    from hlomem.hlo.shape import Layout, Shape
+
+POINTER_SIZE = 8
+
+
+class UnknownSizeError(HlomemError):
+    """A shape with an unbounded dimension: no number of bytes can be given."""
+
+
+class PaddedDimension(NamedTuple):
+    """One dimension of an array and the size it has in memory."""
+
+    dimension: int | None
+    """Its number in the shape; None for one the tile has and the shape has not."""
+    size: int
+    padded_size: int
+
+
+class Padding(NamedTuple):
+    """Where the bytes of an array go: every dimension, then the whole."""
+
+    dimensions: tuple[PaddedDimension, ...]
+    unpadded_size: int
+    padded_size: int
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes that hold no element."""
+        return self.padded_size - self.unpadded_size
+
+
+def unpadded_size(shape: Shape, pointer_size: int = POINTER_SIZE) -> int:
+    """Bytes of the elements alone, of the table for a tuple (`ShapeUtil::ByteSizeOf`).
+
+    The peak list of a dump counts in these, on every backend with pointers of 8 bytes.
+    """
+    if shape.is_tuple:
+        return pointer_size * len(shape.elements)
+    if shape.is_buffer:
+        return unpadded_size(shape.elements[0], pointer_size)
+    if shape.is_opaque:
+        return pointer_size
+    return 0 if shape.is_token else size_of_elements(shape, element_count(shape))
+
+
+def element_count(shape: Shape) -> int:
+    """Elements of an array, dynamic dimensions at their bound (`ShapeUtil::ElementsIn`)."""
+    if UNBOUNDED in shape.dimensions:
+        raise UnknownSizeError(f"shape `{shape.text}` has an unbounded dimension, so no size")
+    return prod(shape.dimensions)
+
+
+def size_of_elements(shape: Shape, count: int) -> int:
+    """Bytes of `count` elements of an array, packed to bits where the layout says `E(n)`."""
+    bits = shape.layout.element_size_in_bits if shape.layout is not None else 0
+    return round_up(count * bits, 8) // 8 if bits else count * shape.element_type.byte_width
+
+
+def padded_size(array: Shape) -> int:
+    """Bytes of an array in its tiles (`ShapeUtil::ArraySize`).
+
+    Only the outermost tile counts; inner ones reorder without adding.
+    """
+    count = prod(dimension.padded_size for dimension in padded_dimensions(array))
+    if array.layout is not None:
+        count = round_up(count, array.layout.tail_padding_alignment)
+    return size_of_elements(array, count)
+
+
+def padded_dimensions(array: Shape) -> tuple[PaddedDimension, ...]:
+    """The dimensions of an array with their sizes in memory, in the order of the shape."""
+    element_count(array)
+    layout = array.layout or default_layout(array.rank)
+    tile = layout.tiles[0][::-1] if layout.tiles else ()
+    padded = list(array.dimensions)
+    for place, dimension in enumerate(layout.minor_to_major):
+        size = _largest_piece(layout, array.rank - 1 - place, array.dimensions[dimension])
+        padded[dimension] = _pad(size, tile[place]) if place < len(tile) else size
+    known = (
+        PaddedDimension(dimension, size, padded[dimension])
+        for dimension, size in enumerate(array.dimensions)
+    )
+    added = (PaddedDimension(None, 1, _pad(1, size)) for size in tile[array.rank :])
+    return (*known, *added)
+
+
+def padding(array: Shape) -> Padding:
+    """Which dimension of an array is padded from what to what, and the bytes that costs."""
+    return Padding(padded_dimensions(array), unpadded_size(array), padded_size(array))
+
+
+def _pad(size: int, tile_size: int) -> int:
+    return size if tile_size == COMBINE else round_up(size, tile_size)
+
+
+def _largest_piece(layout: Layout, physical_dimension: int, size: int) -> int:
+    """The longest stretch between two splits of a dimension; the whole where it is not split."""
+    for split in layout.split_configs:
+        if split.dimension == physical_dimension:
+            bounds = (0, *split.split_indices, size)
+            return max(high - low for low, high in pairwise(bounds))
+    return size
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The smallest multiple that is not below a number."""
+    return -(-number // multiple) * multiple

@@ -1,0 +1,178 @@
+"""Text to spans: where the header, the stack frame tables and each computation's body lie.
+
+In: the text of a module. Out: a `ModuleText` of offsets, and the rows of a body when asked. This is
+the hot path of the parser: a body is found with two `str.find`, and its lines are taken apart by
+one regular expression in one call. It knows the layout XLA prints (`HloModule::Print`,
+`HloComputation::Print`): an instruction per line, braces of computations at the left margin. Any
+other layout is first brought into this one by `hlomem.hlo.normalizer`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+from hlomem.hlo.stack_frames import TABLE_NAMES
+from hlomem.source import Span
+
+NAME = r"[A-Za-z0-9_.\-]++"
+
+_MODULE = re.compile(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
+TABLES = re.compile(rf"(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*+")
+# A line up to its first `//` outside strings.
+_COMMENT = re.compile(r"""(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*+//""")
+_HEAD = re.compile(rf"(ENTRY )?%?({NAME}) ", re.ASCII)
+_TAIL = re.compile(r'\n\}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+')
+
+# Atomic: what stands before the first `(` behind a shape and an opcode is tried once, so that a
+# hostile line costs no more than its length.
+_SHAPE_AND_OPCODE = r"(?>(\([^\n]*?\)|[^\s(]\S*+) ([a-z][\w\-]*+)\()"
+
+_INSTRUCTION = re.compile(
+    rf"^  (ROOT )?%?({NAME}) = {_SHAPE_AND_OPCODE}"
+    r"([^()\n]*+|[^\n]*?)\)"  # operands, or what a constant or parameter says
+    r"(|, [A-Za-z_][\w\-]*+=[^\n]*+)$",  # attributes
+    re.ASCII | re.MULTILINE,
+)
+_OUTLINE = re.compile(rf"^  (?:ROOT )?%?{NAME} = {_SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
+
+InstructionRow = tuple[str, str, str, str, str, str]
+"""`ROOT ` or nothing, name, shape, opcode, what stands in the parentheses, attributes."""
+
+
+class RowPart(IntEnum):
+    """The parts of a row, by their group in the pattern."""
+
+    ROOT = 1
+    NAME = 2
+    SHAPE = 3
+    OPCODE = 4
+    OPERANDS = 5
+    ATTRIBUTES = 6
+
+
+class ComputationText(NamedTuple):
+    """Where a computation lies, and what its first and last line say."""
+
+    name: str
+    is_entry: bool
+    head_start: int
+    body_start: int  # behind the opening brace
+    body_end: int  # behind the last instruction
+    execution_thread: str | None
+    has_name_after_brace: bool
+
+
+class ModuleText(NamedTuple):
+    """Where the parts of a module lie."""
+
+    name: str
+    header: Span  # the attributes behind the name
+    tables: Span
+    computations: list[ComputationText]
+
+
+def scan_module(text: str) -> ModuleText | None:
+    """The parts of a module written as XLA prints it; None where it is written otherwise."""
+    module = _MODULE.match(text)
+    if module is None or has_comment(text, *module.span(2)):
+        return None
+    tables = TABLES.match(text, module.end())
+    assert tables is not None, "matches the empty text, too"
+    computations, end = scan_computations(text, tables.end())
+    if not computations or end < len(text.rstrip()):
+        return None
+    return ModuleText(module[1], Span(*module.span(2)), Span(*tables.span()), computations)
+
+
+def scan_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
+    """The computations from `position` on, and where the first text is that is none."""
+    computations: list[ComputationText] = []
+    match_head, find, startswith = _HEAD.match, text.find, text.startswith
+    end = len(text.rstrip())
+    while position < end:
+        if text[position] == "\n":
+            position += 1
+            continue
+        head = match_head(text, position)
+        body_start = find("\n", position)
+        body_end = find("\n}", body_start)
+        if head is None or body_end < 0 or text[body_start - 1] != "{":
+            break
+        thread = closing_name = None
+        if startswith("\n\n", body_end + 2):
+            next_position = body_end + 4
+        else:
+            tail = _TAIL.match(text, body_end)
+            assert tail is not None, "begins with what was found"
+            thread, closing_name = tail.groups()
+            next_position = tail.end()
+        entry, name = head.groups()
+        computations.append(
+            ComputationText(
+                name,
+                entry is not None,
+                position,
+                body_start,
+                body_end,
+                thread,
+                closing_name is not None,
+            )
+        )
+        position = next_position
+    return computations, position
+
+
+def count_lines(text: str, start: int, end: int) -> int:
+    """How many lines a body has, each of which is an instruction."""
+    return text.count("\n", start, end)
+
+
+def has_comment(text: str, start: int, end: int) -> bool:
+    """Whether a part of a text, which begins and ends with lines, has a `//` comment."""
+    position = text.find("//", start, end)
+    while position >= 0:
+        if _COMMENT.match(text, max(start, text.rfind("\n", start, position) + 1), end):
+            return True
+        line_end = text.find("\n", position, end)
+        position = text.find("//", line_end, end) if line_end >= 0 else -1
+    return False
+
+
+def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | None:
+    """The instructions of a body, taken apart; None unless every line is one and no more."""
+    rows: list[InstructionRow] = _INSTRUCTION.findall(text, start, end)
+    if len(rows) != count_lines(text, start, end) or has_comment(text, start, end):
+        return None
+    return rows
+
+
+def outline_rows(text: str, start: int, end: int) -> list[tuple[str, str]]:
+    """Shape and opcode of each instruction of a body."""
+    return _OUTLINE.findall(text, start, end)
+
+
+def row_part(text: str, start: int, end: int, row: int, part: RowPart | None) -> Span:
+    """Where a row or a part of it stands, found by cutting the body again.
+
+    An empty part is the place behind the opcode.
+    """
+    matches = _INSTRUCTION.finditer(text, start, end)
+    match = next(match for position, match in enumerate(matches) if position == row)
+    if part is None:
+        return Span(match.start() + 2, match.end())
+    return Span(*match.span(part))
+
+
+def first_bad_line(text: str, start: int, end: int) -> Span:
+    """The first line of a body that is not an instruction, without its indentation."""
+    line_start = line_end = start
+    while line_end < end:
+        line_start = line_end + 1
+        line_end = text.find("\n", line_start, end)
+        line_end = end if line_end < 0 else line_end
+        if _INSTRUCTION.match(text, line_start, line_end) is None:
+            break
+    indentation = len(text[line_start:line_end]) - len(text[line_start:line_end].lstrip())
+    return Span(line_start + indentation, line_end)

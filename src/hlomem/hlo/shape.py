@@ -1,0 +1,406 @@
+"""Shapes as values: element types, layouts, tuples, and the indices that name their parts.
+
+Text goes in through `hlomem.hlo.shape_parser`; `Shape.text` brings it back, byte for byte as XLA
+prints it. Mirrors `xla/shape.h`, `xla/layout.h` and the printing half of `xla/shape_util.cc`.
+What a shape weighs is not here: `hlo/padding.py` counts bytes, `backends.py` knows the chips.
+
+Shapes are immutable, compare by value, and carry their hash. Nothing here recurses, so a tuple
+nested thousands deep is as harmless as a flat one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+INT64_MAX = 2**63 - 1
+
+UNBOUNDED = -1
+"""The size of a dimension printed `?` (`Shape::kUnboundedSize`)."""
+
+COMBINE = -1
+"""The size of a tile dimension printed `*` (`Tile::kCombineDimension`)."""
+
+_INDEX_COMMENT_EVERY = 5  # `kAnnotationPrintInterval` of shape_util.cc
+
+
+class ElementType(Enum):
+    """What one element is, and its width (`primitive_util::BitWidth`).
+
+    `BUFFER` is the type of `b(...)`, an array handled by reference; `TUPLE` of `(...)`.
+    """
+
+    PRED = "pred", 1
+    S1 = "s1", 1
+    S2 = "s2", 2
+    S4 = "s4", 4
+    S8 = "s8", 8
+    S16 = "s16", 16
+    S32 = "s32", 32
+    S64 = "s64", 64
+    U1 = "u1", 1
+    U2 = "u2", 2
+    U4 = "u4", 4
+    U8 = "u8", 8
+    U16 = "u16", 16
+    U32 = "u32", 32
+    U64 = "u64", 64
+    F4E2M1FN = "f4e2m1fn", 4
+    F6E2M3FN = "f6e2m3fn", 6
+    F6E3M2FN = "f6e3m2fn", 6
+    F8E3M4 = "f8e3m4", 8
+    F8E4M3 = "f8e4m3", 8
+    F8E4M3B11FNUZ = "f8e4m3b11fnuz", 8
+    F8E4M3FN = "f8e4m3fn", 8
+    F8E4M3FNUZ = "f8e4m3fnuz", 8
+    F8E5M2 = "f8e5m2", 8
+    F8E5M2FNUZ = "f8e5m2fnuz", 8
+    F8E8M0FNU = "f8e8m0fnu", 8
+    BF16 = "bf16", 16
+    F16 = "f16", 16
+    F32 = "f32", 32
+    F64 = "f64", 64
+    C64 = "c64", 64
+    C128 = "c128", 128
+    TOKEN = "token", 0
+    OPAQUE = "opaque", 0
+    TUPLE = "tuple", 0
+    BUFFER = "buffer", 0
+
+    def __init__(self, text: str, bits: int) -> None:
+        self.text = text
+        self.bits = bits
+        self.byte_width = (bits + 7) // 8
+        """Bytes of one unpacked element (`primitive_util::ByteWidth`): `pred` and `s4` take 1."""
+
+    @property
+    def is_array(self) -> bool:
+        """Whether arrays of it exist."""
+        return self.bits > 0
+
+    @property
+    def is_unsigned_integer(self) -> bool:
+        """Whether it is one of `u1` to `u64`."""
+        return self.text[0] == "u"
+
+
+ELEMENT_TYPE_BY_TEXT = {
+    element_type.text: element_type
+    for element_type in ElementType
+    if element_type not in (ElementType.TUPLE, ElementType.BUFFER)
+}
+"""The element types that are written by name."""
+
+
+class ShapeIndex(tuple[int, ...]):
+    """The path to a part of a shape: `{}` the whole, `{1,0}` element 0 of element 1."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "{" + ",".join(map(str, self)) + "}"
+
+    def child(self, number: int) -> ShapeIndex:
+        """The index of one element of the part this one names."""
+        return ShapeIndex((*self, number))
+
+
+ROOT_INDEX = ShapeIndex()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitConfig:
+    """A physical dimension and the places where it is cut (`SplitConfig` of layout.h)."""
+
+    dimension: int
+    split_indices: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the elements of an array lie in memory (`xla::Layout`)."""
+
+    minor_to_major: tuple[int, ...]
+    dim_level_types: tuple[str, ...] = ()
+    """`D(...)`, sparse arrays of XLA before 2025: D, C, S or H, each maybe followed by + or ~."""
+    tiles: tuple[tuple[int, ...], ...] = ()
+    """`T(...)(...)`: the outermost tile first; a dimension may be `COMBINE`."""
+    tail_padding_alignment: int = 1
+    """`L(n)`: the element count is rounded up to a multiple of n."""
+    index_type: ElementType | None = None
+    """`#(type)`, sparse arrays."""
+    pointer_type: ElementType | None = None
+    """`*(type)`, sparse arrays."""
+    element_size_in_bits: int = 0
+    """`E(n)`; 0 means the width of the element type in whole bytes."""
+    memory_space: int = 0
+    """`S(n)`; the color a value of this shape asks for."""
+    split_configs: tuple[SplitConfig, ...] = ()
+    """`SC(...)(...)`."""
+    physical_shape: Shape | None = None
+    """`P(...)`, sparse arrays."""
+    metadata_prefix_bytes: int = 0
+    """`M(n)`: bytes in front of the data that hold the sizes of a dynamic shape."""
+
+    def __str__(self) -> str:
+        """As `Layout::Print` writes it."""
+        order = ",".join(map(str, self.minor_to_major))
+        properties = "".join(self._properties())
+        return f"{{{order}:{properties}}}" if properties else f"{{{order}}}"
+
+    def _properties(self) -> Iterator[str]:
+        if self.dim_level_types:
+            yield f"D({','.join(self.dim_level_types)})"
+        if self.tiles:
+            yield "T" + "".join(map(_format_tile, self.tiles))
+        if self.tail_padding_alignment != 1:
+            yield f"L({self.tail_padding_alignment})"
+        if self.index_type is not None:
+            yield f"#({self.index_type.text})"
+        if self.pointer_type is not None:
+            yield f"*({self.pointer_type.text})"
+        if self.element_size_in_bits:
+            yield f"E({self.element_size_in_bits})"
+        if self.memory_space:
+            yield f"S({self.memory_space})"
+        if self.split_configs:
+            yield "SC" + "".join(map(str, self.split_configs))
+        if self.physical_shape is not None:
+            yield f"P({self.physical_shape.text})"
+        if self.metadata_prefix_bytes:
+            yield f"M({self.metadata_prefix_bytes})"
+
+
+def _format_tile(tile: tuple[int, ...]) -> str:
+    return "(" + ",".join("*" if size == COMBINE else str(size) for size in tile) + ")"
+
+
+def default_layout(rank: int) -> Layout:
+    """Row-major, untiled: what a missing layout means (`LayoutUtil::GetDefaultLayoutForRank`)."""
+    return Layout(tuple(range(rank - 1, -1, -1)))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Shape:
+    """An array, tuple, buffer, token or opaque shape (`xla::Shape`).
+
+    Equality is that of the printed text with layouts; a shape without a layout differs from the
+    same shape with the default one.
+    """
+
+    element_type: ElementType
+    dimensions: tuple[int, ...] = ()
+    """Sizes, upper bounds where dynamic, `UNBOUNDED` where printed `?`."""
+    dynamic: tuple[bool, ...] = ()
+    """Which dimensions are dynamic; empty when none is."""
+    layout: Layout | None = None
+    elements: tuple[Shape, ...] = ()
+    """The elements of a tuple; the one array of a buffer."""
+    _hash: int = field(init=False)
+    _text: str = field(init=False, default="")
+    _text_without_layout: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        key = (self.element_type, self.dimensions, self.dynamic, self.layout, self.elements)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Shape):
+            return NotImplemented
+        pairs = [(self, other)]
+        while pairs:
+            one, two = pairs.pop()
+            if one is two:
+                continue
+            if one._hash != two._hash or not _same_node(one, two):
+                return False
+            pairs.extend(zip(one.elements, two.elements, strict=True))
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Shape {self.text}>"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # As text: hashes differ between processes, and pickle would recurse.
+        from hlomem.hlo.shape_parser import parse_shape_text  # noqa: PLC0415
+
+        return parse_shape_text, (self.text,)
+
+    @property
+    def text(self) -> str:
+        """As XLA prints it with layouts (`ShapeUtil::HumanStringWithLayout`)."""
+        if not self._text:
+            object.__setattr__(self, "_text", _format_shape(self, with_layout=True))
+        return self._text
+
+    @property
+    def text_without_layout(self) -> str:
+        """As XLA prints it without layouts (`ShapeUtil::HumanString`)."""
+        if not self._text_without_layout:
+            text = _format_shape(self, with_layout=False)
+            object.__setattr__(self, "_text_without_layout", text)
+        return self._text_without_layout
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether it is `(...)`, `()` included."""
+        return self.element_type is ElementType.TUPLE
+
+    @property
+    def is_buffer(self) -> bool:
+        """Whether it is `b(...)`."""
+        return self.element_type is ElementType.BUFFER
+
+    @property
+    def is_token(self) -> bool:
+        """Whether it is `token[]`."""
+        return self.element_type is ElementType.TOKEN
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether it is `opaque[]`."""
+        return self.element_type is ElementType.OPAQUE
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array; a buffer is not (`Shape::IsArrayExcludingBuffer`)."""
+        return self.element_type.bits > 0
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is an array of no dimensions."""
+        return not self.dimensions and self.is_array
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions it has."""
+        return len(self.dimensions)
+
+    @property
+    def memory_space(self) -> int:
+        """The color the layout asks for; 0 where there is no layout."""
+        return 0 if self.layout is None else self.layout.memory_space
+
+    def with_layout(self, layout: Layout | None) -> Shape:
+        """The same array under another layout, or none."""
+        return replace(self, layout=layout)
+
+    def subshapes(self) -> Iterator[tuple[ShapeIndex, Shape]]:
+        """The shape and all its parts, a tuple before its elements.
+
+        The order of `ShapeUtil::ForEachSubshape`. A buffer is one part: what is inside has no
+        index of its own.
+        """
+        pending = [(ROOT_INDEX, self)]
+        while pending:
+            index, shape = pending.pop()
+            yield index, shape
+            if shape.is_tuple:
+                numbers = range(len(shape.elements) - 1, -1, -1)
+                pending.extend((index.child(i), shape.elements[i]) for i in numbers)
+
+    def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
+        """The parts that are not tuples, in the same order (`ShapeUtil::ForEachLeafShape`)."""
+        return ((index, shape) for index, shape in self.subshapes() if not shape.is_tuple)
+
+    def optional_subshape(self, index: Iterable[int]) -> Shape | None:
+        """The part at an index, None where there is none (`ShapeUtil::IndexIsValid`)."""
+        shape = self
+        for number in index:
+            if not shape.is_tuple or not 0 <= number < len(shape.elements):
+                return None
+            shape = shape.elements[number]
+        return shape
+
+    def subshape(self, index: Iterable[int]) -> Shape:
+        """The part at an index (`ShapeUtil::GetSubshape`); IndexError where there is none."""
+        path = ShapeIndex(index)
+        shape = self.optional_subshape(path)
+        if shape is None:
+            raise IndexError(f"shape `{self.text_without_layout}` has no part at {path}")
+        return shape
+
+
+def tuple_shape(elements: Iterable[Shape]) -> Shape:
+    """The tuple of some shapes."""
+    return Shape(ElementType.TUPLE, elements=tuple(elements))
+
+
+def buffer_shape(array: Shape) -> Shape:
+    """The buffer `b(array)`."""
+    return Shape(ElementType.BUFFER, elements=(array,))
+
+
+TOKEN_SHAPE = Shape(ElementType.TOKEN)
+
+
+def _same_node(one: Shape, two: Shape) -> bool:
+    """Whether two shapes agree in everything but their elements, of which they have as many."""
+    return (
+        one.element_type is two.element_type
+        and one.dimensions == two.dimensions
+        and one.dynamic == two.dynamic
+        and one.layout == two.layout
+        and len(one.elements) == len(two.elements)
+    )
+
+
+def _format_shape(shape: Shape, *, with_layout: bool) -> str:
+    pieces: list[str] = []
+    pending: list[Shape | str] = [shape]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            pieces.append(item)
+        elif item.is_tuple:
+            pieces.append("(")
+            pending.append(")")
+            for number in range(len(item.elements) - 1, -1, -1):
+                pending += (item.elements[number], _separator(number))
+        elif item.is_buffer:
+            pieces.append("b(")
+            pending += (")", *item.elements)
+        else:
+            pieces.append(_format_leaf(item, with_layout=with_layout))
+    return "".join(pieces)
+
+
+def _separator(number: int) -> str:
+    """What stands before an element of a tuple (`PrintTupleShapes` of shape_util.cc)."""
+    if number == 0:
+        return ""
+    return f", /*index={number}*/" if number % _INDEX_COMMENT_EVERY == 0 else ", "
+
+
+def _format_leaf(shape: Shape, *, with_layout: bool) -> str:
+    text = f"{shape.element_type.text}[{','.join(_format_dimensions(shape))}]"
+    if not with_layout or shape.layout is None:
+        return text
+    layout = str(shape.layout)
+    return text if layout == "{}" else text + layout  # the layout of a plain scalar goes unsaid
+
+
+def _format_dimensions(shape: Shape) -> Iterator[str]:
+    if not shape.dynamic:
+        yield from map(str, shape.dimensions)
+        return
+    for size, is_dynamic in zip(shape.dimensions, shape.dynamic, strict=True):
+        if size == UNBOUNDED:
+            yield "?"
+        else:
+            yield f"<={size}" if is_dynamic else str(size)

@@ -1,0 +1,169 @@
+"""Bad text: one error with line, column and words; never a traceback, a hang or a crash."""
+
+from __future__ import annotations
+
+
+import pytest
+
+from hlomem.errors import ParseError
+from hlomem.hlo import parse
+
+PARAMETER = "%p = f32[] parameter(0)"
+TUPLE = "%p = (f32[]) parameter(0)"
+
+
+def module(*lines: str, head: str = "ENTRY %c {") -> str:
+    """A module of one computation; its instructions begin at line 4, column 3."""
+    return f"HloModule m\n\n{head}\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+
+
+def check_error(text: str, line: int, column: int, problem: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(text, "bad.hlo", lazy=False)
+    error = caught.value
+    assert (error.line, error.column, error.problem) == (line, column, problem)
+    assert str(error).startswith(f"bad.hlo:{line}:{column}: {problem}\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "column", "problem"),
+    [
+        ([PARAMETER, "%a = f32[] add(%p, %q)"], 5, 23, "operand `q` is not defined above"),
+        (["%a = f32[] negate(%a)"], 4, 22, "operand `a` is not defined above"),
+        ([PARAMETER, PARAMETER], 5, 4, "`p` is defined twice in this computation"),
+        ([PARAMETER, "%a = f32[] add(%p)"], 5, 18, "`add` takes 2 operands, not 1"),
+        ([PARAMETER, "%a = f32[] iota(%p)"], 5, 19, "`iota` takes no operands, not 1"),
+        (["%p = f32[] parameter(x)"], 4, 24, "expected the number of the parameter"),
+        (["%p = f32[] parameter(1)"], 4, 24, "there is no parameter 0"),
+        ([PARAMETER, "%q = f32[] parameter(0)"], 5, 24, "parameter 0 is defined twice"),
+        ([f"ROOT {PARAMETER}", "ROOT %a = f32[] negate(%p)"], 5, 3, "a computation has only one ROOT"),  # noqa: E501
+        (["%p = f32[2]{1} parameter(0)"], 4, 15, "layout does not order the dimensions of the shape"),  # noqa: E501
+        (["%p = g32[2] parameter(0)"], 4, 8, "unknown element type `g32`"),
+        (["%p = (f32[2], parameter(0)"], 4, 8, "`(` is never closed"),
+        ([TUPLE, "%a = f32[] get-tuple-element(%p), index=1"], 5, 37, "`p` has no element 1"),
+        ([TUPLE, "%a = f32[] negate(%p#1)"], 5, 23, "`p` has no element 1"),
+        ([PARAMETER, "%a = f32[] call(%p), to_apply=%f"], 5, 34, "computation `f` is not defined"),
+        ([PARAMETER, "%a = f32[] call(%p), to_apply=%c"], 5, 34, "computation `c` is called before it is defined"),  # noqa: E501
+        ([PARAMETER, "%a = f32[] fusion(%p), kind=kLoop"], 5, 14, "`fusion` needs `calls=`"),
+        ([PARAMETER, "%a = f32[] negate(%p), x={0"], 5, 28, "`{` is never closed"),
+        ([PARAMETER, "%a = f32[] negate(%p), x={0)"], 5, 30, "unbalanced `)`"),
+        ([PARAMETER, '%a = f32[] negate(%p), x="0'], 5, 28, "string is never closed"),
+        ([PARAMETER, "%a = f32[] negate(%p), x=1, x=2"], 5, 31, "attribute `x` is given twice"),
+        ([PARAMETER, "%a = f32[] negate(%p), x="], 5, 26, "attribute `x` has no value"),
+        ([PARAMETER, "%a = f32[] negate(f32[2] %p)"], 5, 21, "operand `p` does not have this shape"),  # noqa: E501
+        ([PARAMETER, "%a = f32[] negate(%p), control-predecessors={%b}"], 5, 49, "control predecessor `b` is not defined above"),  # noqa: E501
+        ([PARAMETER, "what is this"], 5, 3, "not an instruction"),
+        ([], 3, 8, "computation `c` has no instructions"),
+    ],
+)  # fmt: skip
+def test_instruction_errors_point_at_the_cause(
+    lines: list[str], line: int, column: int, problem: str
+) -> None:
+    check_error(module(*lines), line, column, problem)
+
+
+def test_two_entries() -> None:
+    text = module(PARAMETER) + "\nENTRY %d {\n  %p = f32[] parameter(0)\n}\n"
+    check_error(text, 7, 8, "a module has only one ENTRY")
+
+
+def test_computation_defined_twice() -> None:
+    text = module(PARAMETER, head="%c {") + "\nENTRY %c {\n  %p = f32[] parameter(0)\n}\n"
+    check_error(text, 7, 8, "computation `c` is defined twice")
+
+
+def test_result_shape_of_the_head_must_be_the_roots() -> None:
+    text = module(PARAMETER, head="ENTRY %c (p: f32[]) -> f32[4] {")
+    check_error(text, 3, 24, "computation `c` does not return this shape")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "problem"),
+    [
+        ("", 1, 1, "expected `HloModule`"),
+        ("\n  ENTRY %c {}", 2, 3, "expected `HloModule`"),
+        ("HloModule", 1, 1, "the module has no name"),
+        ("HloModule m\n", 1, 1, "the module has no computations"),
+        ("HloModule m\n\nENTRY %c {\n  %p = f32[] parameter(0)\n", 3, 10, "`{` is never closed"),
+        (module(PARAMETER) + "}\n", 6, 1, "unbalanced `}`"),
+        (module(PARAMETER) + "\nhello\n", 7, 1, "expected a computation or the end of the text"),
+        (module(PARAMETER, "%a = f32[] negate(\0%p)"), 5, 21, "NUL byte in text"),
+    ],
+)
+def test_module_errors(text: str, line: int, column: int, problem: str) -> None:
+    check_error(text, line, column, problem)
+
+
+def test_errors_in_unusual_layouts_point_at_the_original_place() -> None:
+    text = """\
+HloModule m
+
+// comment
+ENTRY c {
+  p = f32[] parameter(0)
+
+  ROOT a = f32[]
+     add(p,
+         q)
+}
+"""
+    check_error(text, 9, 10, "operand `q` is not defined above")
+
+
+def test_errors_in_fused_bodies_wait_until_the_body_is_read() -> None:
+    fused = "%f {\n  %q = f32[] parameter(0)\n  ROOT %n = f32[] negate(%x)\n}\n"
+    text = f"""\
+HloModule m
+
+{fused}
+ENTRY %c {{
+  {PARAMETER}
+  ROOT %a = f32[] fusion(%p), kind=kLoop, calls=%f
+}}
+"""
+    parsed = parse(text)
+    assert parsed.computations[0].instruction_count == 2
+    with pytest.raises(ParseError, match="operand `x` is not defined above"):
+        parsed.validate()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        module(f"%p = {'(' * 10_000}f32[]{')' * 10_000} parameter(0)"),
+        module(f"%p = {'(' * 10_000}f32[]{')' * 9_999} parameter(0)"),
+        module(PARAMETER, f"%a = f32[] negate(%p), x={'{' * 10_000}{'}' * 9_999}"),
+        module("(" * 20_000_000),
+        module("x" * 20_000_000),
+        module(PARAMETER, "%a = f32[] negate(%p" + "), a" * 100_000),
+        module(PARAMETER, '%a = f32[] negate(%p), m="' + '\\"' * 1_000_000),
+        module(TUPLE, "%a = f32[] negate(%p" + "#0" * 100_000 + ")"),
+        module("%a = (" + ") add(" * 100_000),
+        module("%a = (f32[]) a(" + ") a(" * 100_000 + "\x01"),
+        module("%a = f32[] add(" + "(" * 9_000 + ")" * 100_000),
+    ],
+    ids=[
+        "deep tuple",
+        "open tuple",
+        "deep braces",
+        "parentheses",
+        "word",
+        "commas",
+        "quotes",
+        "#",
+        "many opcodes",
+        "many operands",
+        "many ends",
+    ],
+)
+def test_huge_and_deep_texts_get_a_short_error(text: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(text, lazy=False)
+    assert len(str(caught.value)) < 1000
+
+
+def test_deep_brackets_that_close_are_fine() -> None:
+    deep = "{" * 5_000 + "}" * 5_000
+    parsed = parse(module(PARAMETER, f"%a = f32[] negate(%p), backend_config={deep}"), lazy=False)
+    assert parsed.entry.root.attributes == {"backend_config": deep}
+    assert parsed.entry.root.backend_config == deep

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Compare the size of every value in XLA's dumps with the size hlomem gives its shape.
+
+    tools/check_sizes.py [FOLDER ...]        default: ../shared
+
+Reads every `buffer-assignment.txt` (and every other `.txt` that begins like one) below the
+folders. The backend comes from `meta.json` beside the dump, else from the name of the folder
+(`...cpu...`, `...tpu-v5e...`), else it is the one under which most sizes agree, marked `?`.
+Prints a table: one row per backend and rule, then every value that no rule explains. Exit code 1
+if there is one, or if a shape does not print back as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.backends import BACKENDS, Backend, find_backend
+from hlomem.hlo.shape_parser import parse_shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.hlo.shape import Shape
+
+_VALUE_PREFIX = re.compile(r"^ +value: ", re.MULTILINE)
+_VALUE = re.compile(
+    r"^ +value: <\d+ .*?@(?P<color>\d+)> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
+    r"(?P<shape>.*)$",
+    re.MULTILINE,
+)
+_TPU_FOLDER = re.compile(r"tpu-(v4|v5e|v5p|v6e|tpu7x)")
+
+
+class Value(NamedTuple):
+    """What a value line says about sizes."""
+
+    color: int
+    size: int
+    shape: Shape
+    text: str
+
+
+class Dump(NamedTuple):
+    """The value lines of one dump, and how it was told which backend it is from."""
+
+    path: Path
+    backend: Backend
+    group: str
+    values: list[Value]
+
+
+def iter_dumps(folders: list[Path]) -> Iterator[Dump]:
+    """Every dump below some folders, sorted by path."""
+    for folder in folders:
+        for path in sorted(folder.rglob("*.txt")):
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            if text.startswith("BufferAssignment:"):
+                values = read_values(text, path)
+                backend, group = backend_of(path, values)
+                yield Dump(path, backend, group, values)
+
+
+def read_values(text: str, path: Path) -> list[Value]:
+    """All value lines; one that cannot be read ends the program."""
+    values = [
+        Value(int(match["color"]), int(match["size"]), parse_shape_text(match["shape"]), match[0])
+        for match in _VALUE.finditer(text)
+    ]
+    if len(values) != len(_VALUE_PREFIX.findall(text)):
+        sys.exit(f"{path}: a value line could not be read")
+    return values
+
+
+def backend_of(path: Path, values: list[Value]) -> tuple[Backend, str]:
+    """The backend of a dump and the name of the row it is counted in."""
+    meta = path.parent / "meta.json"
+    if meta.exists():
+        facts = json.loads(meta.read_text())
+        versions = facts["versions"]
+        backend = find_backend(facts["backend"], facts["chip"])
+        return backend, f"{backend.name} {versions.get('libtpu') or versions['jax']}"
+    chip = _TPU_FOLDER.search(path.parent.name)
+    if chip:
+        return find_backend("tpu", chip[1]), f"tpu-{chip[1]}"
+    if "cpu" in path.parent.name:
+        return find_backend("cpu"), "cpu"
+    best = max(BACKENDS.values(), key=lambda backend: count_equal(backend, values))
+    return best, f"{best.name}?"
+
+
+def count_equal(backend: Backend, values: list[Value]) -> int:
+    """How many values have the size a backend gives them."""
+    return sum(backend.size_of(value.shape) == value.size for value in values)
+
+
+def rule_of(backend: Backend, shape: Shape) -> str:
+    """The rule that decides the size of a shape."""
+    if shape.is_tuple:
+        return f"tuple table: {backend.pointer_size} x elements, up to {backend.tuple_granule}"
+    if not shape.is_array:
+        return shape.element_type.text
+    if not backend.pads_tiles:
+        return "packed bits" if shape.layout and shape.layout.element_size_in_bits else "elements"
+    if shape.layout is not None and shape.layout.tiles:
+        return "outermost tile"
+    if shape.memory_space in backend.packed_spaces:
+        return "untiled, elements alone"
+    return f"untiled, up to {backend.untiled_granule} elements"
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table; 1 if something is left unexplained."""
+    folders = [Path(argument) for argument in arguments] or [Path("../shared")]
+    total: Counter[tuple[str, str]] = Counter()
+    equal: Counter[tuple[str, str]] = Counter()
+    exceptions: list[str] = []
+    for dump in iter_dumps(folders):
+        for value in dump.values:
+            row = (dump.group, rule_of(dump.backend, value.shape))
+            total[row] += 1
+            expected = dump.backend.size_of(value.shape)
+            if expected == value.size and value.color == value.shape.memory_space:
+                equal[row] += 1
+            else:
+                exceptions.append(f"{dump.path}: expected {expected}:{value.text}")
+            if f"): {value.shape.text}" not in value.text:
+                exceptions.append(f"{dump.path}: prints as {value.shape.text}:{value.text}")
+    write_table(total, equal)
+    sys.stdout.writelines(f"{line}\n" for line in exceptions)
+    return 1 if exceptions else 0
+
+
+def write_table(total: Counter[tuple[str, str]], equal: Counter[tuple[str, str]]) -> None:
+    """One row per group and rule, and the sum."""
+    rows = [(*row, total[row], equal[row]) for row in sorted(total)]
+    rows.append(("all", "", sum(total.values()), sum(equal.values())))
+    sys.stdout.write(f"{'backend':<22}{'rule':<44}{'values':>8}{'equal':>8}\n")
+    for group, rule, count, same in rows:
+        sys.stdout.write(f"{group:<22}{rule:<44}{count:>8}{same:>8}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
