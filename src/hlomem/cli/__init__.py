@@ -26,7 +26,7 @@ EXIT_BROKEN_PIPE = 141
 
 COMMANDS = {
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
-    "show": "Show a memory dump in one screen.",
+    "show": "Show a memory dump, or an HLO module, in one screen.",
 }
 """Every command with its one-line help, which is also the first line of its own."""
 

@@ -11,7 +11,8 @@ import click
 from hlomem.dump.dump import Dump, join
 from hlomem.dump.parts import parse_part
 from hlomem.errors import EXIT_FINDING, EXIT_OK, HlomemError
-from hlomem.inputs import encode, files_of, read_source
+from hlomem.hlo import format_module, parse
+from hlomem.inputs import encode, files_of, is_module_text, read_source
 from hlomem.source import Source, visible
 
 
@@ -21,8 +22,9 @@ from hlomem.source import Source, visible
 def command(files: tuple[str, ...], check: bool) -> int:
     """Read files XLA wrote and print them back, byte for byte.
 
-    Each FILE is read on its own (`-` is standard input, gzip is recognised) and printed from what
-    was understood of it. What could not be understood but was kept is named on standard error.
+    Each FILE, a dump's or an HLO module's, is read on its own (`-` is standard input, gzip is
+    recognised) and printed from what was understood of it. What could not be understood but was
+    kept is named on standard error.
     """
     worst = EXIT_OK
     for file in files:
@@ -36,10 +38,13 @@ def command(files: tuple[str, ...], check: bool) -> int:
 
 def _format(file: str, check: bool) -> int:
     source = read_source(file)
-    dump = join(file, [parse_part(source)])
-    text = dump.to_text()
-    for note in _notes(dump, file):
-        click.echo(f"note: {visible(note)}", err=True)
+    if is_module_text(source.text):
+        text = format_module(parse(source.text, source.name, lazy=False))
+    else:
+        dump = join(file, [parse_part(source)])
+        text = dump.to_text()
+        for note in _notes(dump, file):
+            click.echo(f"note: {visible(note)}", err=True)
     if not check:
         sys.stdout.buffer.write(encode(text))
         return EXIT_OK

@@ -8,36 +8,44 @@ from pathlib import Path
 import click
 
 from hlomem.errors import EXIT_OK, HlomemError
-from hlomem.inputs import Module, list_modules, load, load_module
-from hlomem.report.json import encode_dump
+from hlomem.hlo.ir import HloModule
+from hlomem.inputs import Module, list_modules, load_any, load_module
+from hlomem.report.json import encode_dump, encode_program
 from hlomem.report.overview import build_overview
 from hlomem.report.overview_text import draw_overview
+from hlomem.report.program import build_program
+from hlomem.report.program_text import draw_program
 from hlomem.report.text import Line, format_bytes, shorten, width, write_lines
 from hlomem.source import visible
 
 
 @click.command("show")
-@click.argument("dump", metavar="DUMP")
+@click.argument("path", metavar="DUMP|MODULE")
 @click.option(
     "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
 )
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
-def command(dump: str, module: str | None, as_json: bool) -> int:
-    """Show a memory dump in one screen.
+def command(path: str, module: str | None, as_json: bool) -> int:
+    """Show a memory dump, or an HLO module, in one screen.
 
     DUMP is a file XLA wrote (the others of the same dump are found beside it), a folder of dumps,
-    or `-` for standard input; gzip is recognised. A folder of many is listed.
+    or `-` for standard input; gzip is recognised. A folder of many is listed. MODULE is HLO text.
     """
-    if dump != "-" and Path(dump).is_dir() and module is None and not as_json:
-        modules = list_modules(Path(dump))
+    if path != "-" and Path(path).is_dir() and module is None and not as_json:
+        modules = list_modules(Path(path))
         if len(modules) > 1:
             write_lines(_draw_list(modules, width()))
             return EXIT_OK
-    loaded = load(dump, module=module)
-    if as_json:
-        sys.stdout.buffer.write(encode_dump(loaded) + b"\n")
+    loaded = load_any(path, module=module)
+    if isinstance(loaded, HloModule):
+        program = build_program(loaded)
+        shown = encode_program(program) if as_json else draw_program(program, width())
     else:
-        write_lines(draw_overview(build_overview(loaded), width()))
+        shown = encode_dump(loaded) if as_json else draw_overview(build_overview(loaded), width())
+    if isinstance(shown, bytes):
+        sys.stdout.buffer.write(shown + b"\n")
+    else:
+        write_lines(shown)
     return EXIT_OK
 
 

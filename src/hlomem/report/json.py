@@ -1,4 +1,4 @@
-"""The records of a dump as JSON, schema "hlomem/1": fields may be added, none changes meaning.
+"""Dumps and modules as JSON, schema "hlomem/1": fields may be added, none changes meaning.
 
 Sizes are integers of bytes. Bytes of the input that are not UTF-8 appear as `\\xNN`.
 """
@@ -14,6 +14,7 @@ from hlomem.source import visible
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
+    from hlomem.report.program import Program
 
 SCHEMA = "hlomem/1"
 
@@ -37,6 +38,11 @@ def encode_dump(dump: Dump) -> bytes:
             "report": dump.report,
         }
     )
+
+
+def encode_program(program: Program) -> bytes:
+    """An HLO module's overview."""
+    return encode({"kind": "module", "name": program.name, "overview": program})
 
 
 def encode(content: dict[str, Any]) -> bytes:
