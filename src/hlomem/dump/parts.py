@@ -219,7 +219,7 @@ def _features_of_values(source: Source, start: int, end: int, *, newline: bool |
     if newline is None:
         newline = line_end >= 0 and not text.startswith("\n positions:\n", line_end)
     says_none = None
-    if "\n uses:\n  (none)\n" in text[start:end]:
+    if text.find("\n uses:\n  (none)\n", start, end) >= 0:
         says_none = True
     elif text.find("\n uses:\n from instruction:", start, end) >= 0:
         says_none = False

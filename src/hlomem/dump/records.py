@@ -94,14 +94,14 @@ class Assignment(Record, frozen=True, kw_only=True):
     allocations: tuple[Allocation, ...] = ()
 
 
-class Position(Record, frozen=True, kw_only=True):
+class Position(Record, frozen=True):
     """A place where a value appears: an instruction, and where in its result."""
 
     instruction: str
     index: ShapeIndex | None = None
 
 
-class Use(Record, frozen=True, kw_only=True):
+class Use(Record, frozen=True):
     """An operand that reads a value."""
 
     instruction: str

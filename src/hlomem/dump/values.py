@@ -95,17 +95,17 @@ def parse(source: Source, style: Style, start: int = 0, end: int | None = None) 
 
 
 def _parse_value(source: Source, match: re.Match[str], style: Style) -> UsedValue:
-    id_, name, index, phi, color, positions, uses, instruction = match.groups()
+    id_, instruction_name, tuple_index, phi, color, positions, uses, instruction = match.groups()
     found = _POSITION.findall(positions)
     if len(found) != positions.count("\n"):
         _POSITION.find_lines(source, *match.span(6))
     return UsedValue(
         id=int(id_),
-        name=name,
-        index=parse_index(index or ""),
+        name=instruction_name,
+        index=parse_index(tuple_index or ""),
         is_phi=phi is not None,
         color=None if color is None else int(color),
-        positions=tuple([Position(instruction=n, index=parse_index(i)) for n, i in found]),
+        positions=tuple([Position(name, parse_index(index)) for name, index in found]),
         uses=_parse_uses(source, match, uses, style),
         instruction=instruction,
     )
@@ -121,12 +121,7 @@ def _parse_uses(
     found = _USE.findall(text)
     if len(found) != text.count("\n"):
         _USE.find_lines(source, *match.span(7))
-    return tuple(
-        [
-            Use(instruction=name, operand=int(operand), index=parse_index(index))
-            for name, operand, index in found
-        ]
-    )
+    return tuple([Use(name, int(operand), parse_index(index)) for name, operand, index in found])
 
 
 def format(values: Values, style: Style) -> str:  # noqa: A001
