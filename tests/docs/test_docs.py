@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,21 @@ from tools.update_docs import DOCUMENTS, ROOT, rendered
 def test_shown_commands_print_what_is_shown(document: Path) -> None:
     text = document.read_text()
     assert rendered(text) == text, "run `python -m tools.update_docs`"
+
+
+PYTHON = [
+    (path.name, block)
+    for path in DOCUMENTS
+    for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("document", "code"), PYTHON)
+def test_python_examples_run(document: str, code: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{document}: {done.stderr}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
