@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "dump": BASE,
     "dump.build": PLANNER,
     "inputs": BASE | {"dump", "hlo"},
+    "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},
     "report": BASE | {"dump", "hlo", "backends", "check"},
 }

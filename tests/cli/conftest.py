@@ -1,16 +1,16 @@
-"""Running the command line as a user does."""
+"""Running the command line as a user does, in this process."""
 
 from __future__ import annotations
 
-import subprocess
+import io
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from hlomem.cli import main
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,13 @@ class Run(Protocol):
 
 
 @pytest.fixture
-def run() -> Run:
-    """A function that runs `hlomem` in a process of its own."""
+def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A function that runs `hlomem` and tells what it printed."""
 
     def call(*arguments: str | Path, stdin: bytes = b"") -> Result:
-        command = [sys.executable, "-m", "hlomem", *map(str, arguments)]
-        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60)
-        return Result(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main([str(each) for each in arguments])
+        out, err = capsysbinary.readouterr()
+        return Result(code, out, err.decode("utf-8", "replace"))
 
     return call
