@@ -7,7 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from hlomem.dump.eras import ERAS, NEWEST, Era, Features, describe, era_of, recognise
+from hlomem.dump.eras import (
+    ERAS,
+    NEWEST,
+    Era,
+    Features,
+    Release,
+    describe,
+    era_of,
+    find_release,
+    recognise,
+)
 from hlomem.dump.values import Style
 from hlomem.errors import CommandError
 
@@ -83,7 +93,7 @@ def test_merging_lets_the_later_word_count() -> None:
     ],
 )
 def test_an_era_lays_values_out_in_its_style(letter: str, style: Style) -> None:
-    assert era_of(letter).style == style
+    assert era_of(find_release(letter)).style == style
 
 
 @pytest.mark.parametrize(
@@ -96,7 +106,7 @@ def test_an_era_lays_values_out_in_its_style(letter: str, style: Style) -> None:
     ],
 )
 def test_eras_are_described_in_words(eras: str, words: str) -> None:
-    assert describe(tuple(era_of(letter) for letter in eras)) == words
+    assert describe(tuple(era_of(find_release(letter)) for letter in eras)) == words
 
 
 def test_an_era_without_releases_is_described_by_its_letter() -> None:
@@ -104,33 +114,34 @@ def test_an_era_without_releases_is_described_by_its_letter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "letter"),
+    ("name", "package", "release", "letter"),
     [
-        ("K", "K"),
-        ("g", "G"),
-        ("jaxlib-0.4.13", "A"),
-        ("jaxlib-0.4.1", "A"),
-        ("0.4.24", "B"),
-        ("0.4.35", "B"),
-        ("jaxlib-0.4.36", "C"),
-        ("0.7.2", "G"),
-        ("0.9.1", "G"),
-        ("0.9.2", "H"),
-        ("0.10.1", "I"),
-        ("jaxlib-0.12.0.1", "K"),
-        ("jaxlib-1.0", "K"),
-        ("libtpu-0.0.2", "B"),
-        ("libtpu-0.0.1", "B"),
-        ("libtpu-0.0.11.1", "D"),
-        ("libtpu-0.0.34", "G"),
-        ("libtpu-0.0.51", "K"),
+        ("K", "jaxlib", Release("jaxlib", (0, 12, 0, 1)), "K"),
+        ("k", "libtpu", Release("libtpu", (0, 0, 51)), "K"),
+        ("E", "libtpu", Release("jaxlib", (0, 6, 0)), "E"),
+        ("jaxlib-0.7.2", "jaxlib", Release("jaxlib", (0, 7, 2)), "G"),
+        ("0.4.23", "jaxlib", Release("jaxlib", (0, 4, 23)), "A"),
+        ("jaxlib-0.4.24", "jaxlib", Release("jaxlib", (0, 4, 24)), "B"),
+        ("libtpu-0.0.34", "jaxlib", Release("libtpu", (0, 0, 34)), "G"),
+        ("libtpu-0.0.20", "libtpu", Release("libtpu", (0, 0, 20)), "F"),
+        ("jaxlib-0.3.0", "jaxlib", Release("jaxlib", (0, 3, 0)), "A"),
+        ("jaxlib-1.0", "jaxlib", Release("jaxlib", (1, 0)), "K"),
     ],
 )
-def test_an_era_is_found_by_letter_or_release(name: str, letter: str) -> None:
-    assert era_of(name).letter == letter
+def test_releases_and_letters_name_an_era(
+    name: str, package: str, release: Release, letter: str
+) -> None:
+    assert find_release(name, package) == release
+    assert era_of(release).letter == letter
 
 
-@pytest.mark.parametrize("name", ["", "L", "?", "jaxlib", "torch-2.0", "0", "0.4.x", "0.1.2.3.4.5"])
-def test_a_name_of_no_era_is_refused(name: str) -> None:
-    with pytest.raises(CommandError, match=r"give one of A, B, .*, K, or `jaxlib-0\.7\.2`"):
-        era_of(name)
+@pytest.mark.parametrize(
+    "name", ["", "Z", "jaxlib", "jaxlib-", "0", "0.7.2-rc1", "torch-2.0", "9" * 99]
+)
+def test_other_names_are_refused_with_a_list(name: str) -> None:
+    with pytest.raises(CommandError, match="give one of A, B, C"):
+        find_release(name)
+
+
+def test_a_release_is_written_as_it_is_given() -> None:
+    assert str(find_release("libtpu-0.0.34")) == "libtpu-0.0.34"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hlomem.dump.values import Style
 from hlomem.errors import CommandError
@@ -152,33 +152,54 @@ def describe(eras: tuple[Era, ...]) -> str:
     return f"one of eras {', '.join(era.letter for era in eras)}{releases}"
 
 
-_VERSION = re.compile(r"(?:(jaxlib|libtpu)-)?(\d+(?:\.\d+){1,3})$")
+class Release(NamedTuple):
+    """A version of the package XLA came in."""
+
+    package: str
+    """`jaxlib`, or `libtpu` on TPU."""
+    version: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.package}-{'.'.join(map(str, self.version))}"
 
 
-def era_of(name: str) -> Era:
-    """The era with a letter (`K`) or of a release (`jaxlib-0.7.2`, `libtpu-0.0.34`)."""
+_RELEASE = re.compile(r"(?:(jaxlib|libtpu)-)?([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})$")
+
+
+def find_release(name: str, package: str = "jaxlib") -> Release:
+    """The release with a version (`jaxlib-0.7.2`, `0.7.2`), or the last of an era (`K`).
+
+    `package` is meant where the name does not say, or the era has none of the package it says.
+    """
     for era in ERAS:
         if name.upper() == era.letter:
-            return era
-    match = _VERSION.match(name)
+            return _last_release(era, package)
+    match = _RELEASE.match(name)
     if match is None:
         letters = ", ".join(era.letter for era in ERAS)
-        raise CommandError(f"no era `{name}`: give one of {letters}, or `jaxlib-0.7.2`")
-    wanted = _release(match[2])
-    firsts = [
-        (_release(_first_release(era, match[1])), era)
-        for era in ERAS
-        if _first_release(era, match[1])
-    ]
-    older = [era for first, era in firsts if first <= wanted]
+        raise CommandError(f"no era `{name}`: give one of {letters}, or a release: jaxlib-0.7.2")
+    return Release(match[1] or package, _version(match[2]))
+
+
+def era_of(release: Release) -> Era:
+    """The era whose format a release writes; older and newer ones count as the nearest."""
+    firsts = [(first, era) for era in ERAS if (first := _first_version(era, release.package))]
+    older = [era for first, era in firsts if first <= release.version]
     return older[-1] if older else firsts[0][1]
 
 
-def _first_release(era: Era, package: str | None) -> str:
+def _first_version(era: Era, package: str) -> tuple[int, ...]:
     if package == "libtpu":
-        return era.libtpu[0] if era.libtpu else ""
-    return era.jaxlib[0] if era.jaxlib else ""
+        return _version(era.libtpu[0]) if era.libtpu else ()
+    return _version(era.jaxlib[0]) if era.jaxlib else ()
 
 
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
+def _last_release(era: Era, package: str) -> Release:
+    if package == "libtpu" and era.libtpu:
+        return Release(package, _version(era.libtpu[-1]))
+    assert era.jaxlib is not None
+    return Release("jaxlib", _version(era.jaxlib[1]))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")))
