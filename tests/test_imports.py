@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "pipeline": PLANNER,
     "dump": BASE,
     "dump.build": PLANNER,
+    "planning": PLANNER | {"dump", "dump.build"},
     "inputs": BASE | {"dump", "hlo"},
     "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},

@@ -26,6 +26,7 @@ EXIT_BROKEN_PIPE = 141
 
 COMMANDS = {
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
+    "plan": "Plan a module's memory as XLA does, and write the same dumps.",
     "show": "Show a memory dump, or an HLO module, in one screen.",
 }
 """Every command with its one-line help, which is also the first line of its own."""

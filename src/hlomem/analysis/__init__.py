@@ -1,0 +1,1 @@
+"""Facts derived from a program; nothing here decides where anything lies."""

@@ -1,0 +1,331 @@
+"""Which operand an instruction must, or may, write its result into.
+
+Mirrors `hlo/analysis/alias_info.cc` (must) and `HloDataflowAnalysis::CanShareOperandBufferWithUser`
+(may). Fused bodies are opened only where their opcodes leave the question open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.analysis.definitions import is_in_place_permute
+from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.fused_bodies import FusedBodies
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+
+
+class InPlacePair(NamedTuple):
+    """A part of an operand and the part of the result that is written over it."""
+
+    operand_number: int
+    operand_index: ShapeIndex
+    output_index: ShapeIndex
+
+
+_FIRST_OPERAND = (InPlacePair(0, ROOT_INDEX, ROOT_INDEX),)
+
+_ELEMENTWISE_TEXT = """
+    abs acos acosh add and asin asinh atan2 atanh bitcast-convert cbrt ceil clamp compare complex
+    convert copy cosine cosh count-leading-zeros divide erf exponential exponential-minus-one floor
+    imag is-finite log log-plus-one logistic maximum minimum mulhi multiply negate not or popcnt
+    power real reduce-precision remainder round-nearest-afz round-nearest-even rsqrt select
+    shift-left shift-right-arithmetic shift-right-logical sign sine sinh sqrt stochastic-convert
+    subtract tan tanh xor
+"""
+ELEMENTWISE_OPCODES = frozenset(_ELEMENTWISE_TEXT.split())
+"""`HloInstruction::IsOpElementwise`."""
+
+
+_ELEMENTWISE = ELEMENTWISE_OPCODES | {"constant", "map", "rng"}
+# A body of these alone is elementwise in all its parameters. What a bitcast-convert is depends.
+_ELEMENTWISE_BODY = (ELEMENTWISE_OPCODES - {"bitcast-convert"}) | {"constant", "parameter", "tuple"}
+
+
+# Must.
+
+
+def in_place_pairs(instruction: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
+    """What an instruction writes into its operands (`AliasInfo::GetInPlaceInputOutputPairs`)."""
+    if instruction.opcode == "fusion":
+        return _fusion(instruction, bodies)
+    rule = _IN_PLACE.get(instruction.opcode)
+    return rule(instruction) if rule is not None else ()
+
+
+def _first_operand(_: HloInstruction) -> Sequence[InPlacePair]:
+    return _FIRST_OPERAND
+
+
+def _operands_to_elements(count: int) -> Sequence[InPlacePair]:
+    if count == 1:
+        return _FIRST_OPERAND
+    return [InPlacePair(i, ROOT_INDEX, ShapeIndex((i,))) for i in range(count)]
+
+
+def _scatter(instruction: HloInstruction) -> Sequence[InPlacePair]:
+    return _operands_to_elements(len(instruction.operands) // 2)
+
+
+def _all_reduce_start(instruction: HloInstruction) -> Sequence[InPlacePair]:
+    return _operands_to_elements(len(instruction.operands))
+
+
+def _declared(instruction: HloInstruction) -> list[InPlacePair]:
+    return [
+        InPlacePair(alias.operand_number, alias.operand_index, alias.output_index)
+        for alias in instruction.output_to_operand_aliasing
+    ]
+
+
+def _collective_permute(instruction: HloInstruction) -> Sequence[InPlacePair]:
+    if not is_in_place_permute(instruction):
+        return ()
+    output = (1,) if instruction.opcode == "collective-permute-start" else ()
+    destination = instruction.operands[1].shape
+    pairs = [InPlacePair(1, ROOT_INDEX, ShapeIndex(output))]
+    pairs += [
+        InPlacePair(1, ShapeIndex((i,)), ShapeIndex((*output, i)))
+        for i in range(len(destination.elements))
+    ]
+    return pairs
+
+
+def _ragged_all_to_all(_: HloInstruction) -> Sequence[InPlacePair]:
+    return (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
+
+
+def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
+    opcodes = bodies[fusion.called_computations[0]].opcodes
+    pairs = [] if opcodes.isdisjoint(_IN_PLACE_OR_FUSION) else _fusion_body_pairs(fusion, bodies)
+    if "output_to_operand_aliasing" in fusion.attributes:
+        pairs += _declared(fusion)
+    return pairs
+
+
+def _fusion_body_pairs(fusion: HloInstruction, bodies: FusedBodies) -> list[InPlacePair]:
+    """Pairs that follow from the body of a fusion.
+
+    A part of the result that comes from an in-place instruction, whose input in turn is a
+    parameter of the fusion, is written over that parameter.
+    """
+    pairs: list[InPlacePair] = []
+    root = fusion.called_computations[0].root
+    for output_index, _ in fusion.shape.leaves():
+        source, source_index = _follow_indirections(root, output_index)
+        if source.opcode == "fusion":
+            source_pairs: Sequence[InPlacePair] = _fusion_body_pairs(source, bodies)
+        else:
+            source_pairs = in_place_pairs(source, bodies)
+        for pair in source_pairs:
+            if pair.output_index != source_index:
+                continue
+            written, index = _follow_indirections(
+                source.operands[pair.operand_number], pair.operand_index
+            )
+            if written.opcode == "fusion":
+                written, index = _through_nested_fusion(written, index, bodies)
+            if written.opcode == "parameter":
+                pairs.append(InPlacePair(written.parameter_number, index, output_index))
+    return pairs
+
+
+def _through_nested_fusion(
+    fusion: HloInstruction, index: ShapeIndex, bodies: FusedBodies
+) -> tuple[HloInstruction, ShapeIndex]:
+    for pair in in_place_pairs(fusion, bodies):
+        if pair.output_index == index:
+            return _follow_indirections(fusion.operands[pair.operand_number], pair.operand_index)
+    return fusion, index
+
+
+def _follow_indirections(
+    instruction: HloInstruction, index: ShapeIndex
+) -> tuple[HloInstruction, ShapeIndex]:
+    """Where a part comes from, past tuples, then get-tuple-elements, then bitcasts."""
+    path = tuple(index)
+    while instruction.opcode == "tuple" and path:
+        instruction, path = instruction.operands[path[0]], path[1:]
+    while instruction.opcode == "get-tuple-element":
+        instruction, path = instruction.operands[0], (instruction.tuple_index, *path)
+    while not path and instruction.opcode == "bitcast":
+        instruction = instruction.operands[0]
+    return instruction, ShapeIndex(path)
+
+
+_IN_PLACE: dict[str, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
+    "all-reduce-start": _all_reduce_start,
+    "collective-permute": _collective_permute,
+    "collective-permute-start": _collective_permute,
+    "custom-call": _declared,
+    "dynamic-update-slice": _first_operand,
+    "ragged-all-to-all": _ragged_all_to_all,
+    "scatter": _scatter,
+    "set-dimension-size": _first_operand,
+}
+_IN_PLACE_OR_FUSION = frozenset(_IN_PLACE) | {"fusion"}
+
+
+# May.
+
+
+def may_share_with_operand(user: HloInstruction) -> bool:
+    """Whether `can_share_operand_buffer` can be true for a user at all."""
+    opcode = user.opcode
+    return (
+        opcode == "fusion" or opcode in _MAY_SHARE or opcode in _IN_PLACE or opcode in _ELEMENTWISE
+    )
+
+
+def can_share_operand_buffer(
+    dataflow: Dataflow,
+    operand: HloInstruction,
+    operand_index: ShapeIndex,
+    user: HloInstruction,
+    user_index: ShapeIndex,
+) -> bool:
+    """Whether a user may write its result over an operand that it is the last to read.
+
+    `HloDataflowAnalysis::CanShareOperandBufferWithUser`, less the rule for calls, which define no
+    value that could share.
+    """
+    if operand.opcode == "constant":
+        return False
+    if operand.shape.subshape(operand_index) != user.shape.subshape(user_index):
+        return False
+    values = dataflow.value_set(operand, operand_index)
+    for pair in in_place_pairs(user, dataflow.call_graph.bodies):
+        if pair.output_index == user_index:
+            written = dataflow.value_set(user.operands[pair.operand_number], pair.operand_index)
+            if any(value in values for value in written):
+                return True
+    numbers = [i for i, each in enumerate(user.operands) if each is operand]
+    if user.opcode == "fusion":
+        return _fusion_may_share(user, numbers[0], dataflow.call_graph.bodies)
+    rule = _MAY_SHARE.get(user.opcode)
+    if rule is not None:
+        return rule(operand, user, user_index, numbers)
+    return is_elementwise_on(user, numbers[0])
+
+
+def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) -> bool:
+    kind = user.attributes.get("kind")
+    body = user.called_computations[0]
+    if kind in ("kLoop", "kInput"):
+        if bodies[body].opcodes <= _ELEMENTWISE_BODY:
+            return True
+        return _feeds_only_elementwise(body.parameters[number])
+    if kind == "kOutput" and body.root.opcode == "add":
+        return _adds_to_product(body, number)
+    return is_elementwise_on(user, number)
+
+
+def _feeds_only_elementwise(parameter: HloInstruction) -> bool:
+    """Whether everything that depends on a fused parameter is elementwise in it, or a tuple."""
+    seen = {parameter}
+    pending = [parameter]
+    while pending:
+        instruction = pending.pop()
+        for user in instruction.users:
+            if user.opcode != "tuple":
+                for number, operand in enumerate(user.operands):
+                    if operand is instruction and not is_elementwise_on(user, number):
+                        return False
+            if user not in seen:
+                seen.add(user)
+                pending.append(user)
+    return True
+
+
+def _adds_to_product(body: HloComputation, number: int) -> bool:
+    """Whether the body adds a dot or convolution to the parameter, its only use."""
+    operands = body.root.operands
+    products = [i for i, each in enumerate(operands) if each.opcode in ("convolution", "dot")]
+    if not products:
+        return False
+    other = 1 - products[0]
+    parameter = body.parameters[number]
+    uses = [
+        (user, i)
+        for user in parameter.users
+        for i, operand in enumerate(user.operands)
+        if operand is parameter
+    ]
+    return uses == [(body.root, other)]
+
+
+def _always(
+    _operand: HloInstruction, _user: HloInstruction, _index: ShapeIndex, _numbers: list[int]
+) -> bool:
+    return True
+
+
+def _only_operand(number: int) -> Callable[..., bool]:
+    def rule(
+        _operand: HloInstruction, _user: HloInstruction, _index: ShapeIndex, numbers: list[int]
+    ) -> bool:
+        return numbers == [number]
+
+    return rule
+
+
+def _sort_may_share(
+    operand: HloInstruction, user: HloInstruction, index: ShapeIndex, numbers: list[int]
+) -> bool:
+    if len(operand.users) != 1:
+        return False
+    return len(user.operands) == 1 or numbers == [index[0]]
+
+
+_MAY_SHARE: dict[str, Callable[..., bool]] = {
+    "conditional": _always,
+    "dynamic-update-slice": _only_operand(0),
+    "scatter": _only_operand(0),
+    "set-dimension-size": _only_operand(0),
+    "sort": _sort_may_share,
+    "triangular-solve": _only_operand(1),
+    "while": _always,
+}
+
+
+def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:
+    """Whether element i of the result needs only element i of an operand."""
+    opcode = instruction.opcode
+    if opcode == "fusion":
+        return _fusion_is_elementwise_on(instruction, operand_number)
+    if opcode == "dynamic-update-slice":
+        return operand_number == 0
+    if opcode == "bitcast-convert":
+        return _storage_bits(instruction) == _storage_bits(instruction.operands[0])
+    if opcode == "map":
+        dimensions = instruction.integers("dimensions")
+        return not dimensions or dimensions == tuple(range(instruction.shape.rank))
+    return opcode in _ELEMENTWISE
+
+
+def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bool:
+    """`HloFusionInstruction::IsElementwiseImpl`: all between the parameter and the root is."""
+    parameter = fusion.called_computations[0].parameters[operand_number]
+    seen = {parameter}
+    pending = [parameter]
+    while pending:
+        instruction = pending.pop()
+        for user in instruction.users:
+            if user in seen:
+                continue
+            numbers = [i for i, operand in enumerate(user.operands) if operand is instruction]
+            if user.opcode not in ELEMENTWISE_OPCODES and not all(
+                is_elementwise_on(user, number) for number in numbers
+            ):
+                return False
+            seen.add(user)
+            pending.append(user)
+    return True
+
+
+def _storage_bits(instruction: HloInstruction) -> int:
+    return instruction.shape.element_type.byte_width * 8

@@ -1,0 +1,147 @@
+"""Values → buffers: which values must lie at the same place.
+
+In: the values of a module. Out: the sets of values that share storage, because a loop carries one
+into the other, a branch returns it, an instruction writes in place, or the caller asked for an
+output in the place of a parameter. Mirrors `hlo/analysis/hlo_alias_analysis.cc`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NewType
+
+from hlomem.analysis.alias_rules import in_place_pairs
+
+if TYPE_CHECKING:
+    from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.values import HloValue, InstructionValueSet
+    from hlomem.hlo.ir import HloInstruction
+
+BufferId = NewType("BufferId", int)
+
+
+class HloBuffer:
+    """Values that must lie at the same place. Compared by identity."""
+
+    __slots__ = ("id", "values")
+
+    def __init__(self, buffer_id: int, values: list[HloValue]) -> None:
+        self.id = BufferId(buffer_id)
+        self.values = values
+        """By id."""
+
+    def __repr__(self) -> str:
+        return f"<buffer {self.id} {self.values}>"
+
+
+@dataclass(slots=True, eq=False)
+class Aliasing:
+    """The buffers of a module."""
+
+    buffers: list[HloBuffer]
+    buffer_of: dict[HloValue, HloBuffer]
+    live_out: set[HloBuffer]
+    """Buffers that hold a part of the entry computation's result."""
+
+
+def analyze_aliasing(dataflow: Dataflow) -> Aliasing:
+    """Find the values that must share a buffer."""
+    buffers = _create_buffers(dataflow.values, _find_aliases(dataflow))
+    buffer_of = {value: buffer for buffer in buffers for value in buffer.values}
+    root = dataflow.module.entry.root
+    live_out = {buffer_of[value] for part in dataflow.value_sets[root] for value in part}
+    return Aliasing(buffers, buffer_of, live_out)
+
+
+Aliases = defaultdict["HloValue", set["HloValue"]]
+"""For a value, those XLA finds it must lie with (`ComputeAliasedValues`), itself left out."""
+
+
+def _find_aliases(dataflow: Dataflow) -> Aliases:
+    aliases: Aliases = defaultdict(set)
+    _alias_outputs(dataflow, aliases)
+    sets = dataflow.value_sets
+    bodies = dataflow.call_graph.bodies
+    for instruction in sets:
+        opcode = instruction.opcode
+        if opcode == "while":
+            _alias_loop(instruction, sets, aliases)
+        elif opcode == "conditional":
+            for branch in instruction.called_computations:
+                _alias_parts(sets[branch.root], sets[instruction], aliases)
+        else:
+            for pair in in_place_pairs(instruction, bodies):
+                operand = instruction.operands[pair.operand_number]
+                written = dataflow.value_set(operand, pair.operand_index)
+                result = dataflow.value_set(instruction, pair.output_index)
+                _alias_parts([written, result], [result, written], aliases)
+    return aliases
+
+
+def _alias_outputs(dataflow: Dataflow, aliases: Aliases) -> None:
+    """A result that the caller wants in the place of a parameter."""
+    entry = dataflow.module.entry
+    for alias in dataflow.module.input_output_alias:
+        parameter = entry.parameters[alias.parameter_number]
+        result = dataflow.value_set(entry.root, alias.output_index)
+        _alias_parts([result], [dataflow.value_set(parameter, alias.parameter_index)], aliases)
+
+
+def _alias_loop(
+    loop: HloInstruction, sets: dict[HloInstruction, InstructionValueSet], aliases: Aliases
+) -> None:
+    """What goes into a loop, is carried by it and comes out."""
+    carried = sets[loop]
+    body, condition = loop.called_computations
+    _alias_parts(sets[loop.operands[0]], carried, aliases)
+    _alias_parts(sets[body.root], carried, aliases)
+    for parameter in (body.parameters[0], condition.parameters[0]):
+        own = [
+            tuple(value for value in part if value.instruction is parameter)
+            for part in sets[parameter]
+        ]
+        _alias_parts(own, carried, aliases)
+
+
+def _alias_parts(
+    values: InstructionValueSet, others: InstructionValueSet, aliases: Aliases
+) -> None:
+    for part, other_part in zip(values, others, strict=True):
+        for value in part:
+            if other_part != (value,):
+                aliases[value].update(other_part)
+
+
+def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]:
+    """Unite what is aliased; a buffer takes the place of the value whose set grew to be it.
+
+    `CreateBuffers` of hlo_alias_analysis.cc. The largest set takes the others in, of equal ones
+    that of the aliased value with the smallest id.
+    """
+    members: dict[HloValue, list[HloValue]] = {}
+    place_of: dict[HloValue, HloValue] = {}
+    for value in [value for value in values if value in aliases]:
+        aliased = sorted(aliases[value] | {value}, key=lambda each: each.id)
+        for each in aliased:
+            if each not in place_of:
+                place_of[each] = each
+                members[each] = [each]
+        largest = max(aliased, key=lambda each: (len(members[place_of[each]]), -each.id))
+        place = place_of[largest]
+        for each in aliased:
+            absorbed = place_of[each]
+            if absorbed is not place:
+                for member in members[absorbed]:
+                    place_of[member] = place
+                members[place] += members[absorbed]
+                members[absorbed] = []
+    buffers: list[HloBuffer] = []
+    for value in values:
+        united = members.get(value)
+        if united is None:
+            buffers.append(HloBuffer(len(buffers), [value]))
+        elif united:
+            united.sort(key=lambda each: each.id)
+            buffers.append(HloBuffer(len(buffers), united))
+    return buffers

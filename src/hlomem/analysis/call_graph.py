@@ -1,0 +1,140 @@
+"""Who calls whom, and whether a computation runs in its caller's flow or inside one operation.
+
+In: a module. Out: for every computation its callees and the instructions that call it. Mirrors
+`service/call_graph.cc`. The bodies of fusions are not opened for this: what they call is found in
+their text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.fused_bodies import FusedBodies
+from hlomem.analysis.post_order import instruction_post_order
+from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, CALL_ATTRIBUTES
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+
+CONTROL_FLOW_OPCODES = frozenset(
+    {"call", "conditional", "while", "async-start", "async-update", "async-done"}
+)
+"""What runs a computation in the flow of the caller; every other call is embedded.
+
+`hlo_opcode.cc: GetInstructionCallContext`.
+"""
+
+_FUSION_ATTRIBUTE = "calls"
+_CALL = re.compile(
+    rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
+)
+_NAME = re.compile(r"[\w.\-]+", re.ASCII)
+
+
+class CallGraph:
+    """The calls of one module."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.callees: dict[HloComputation, list[HloComputation]] = {}
+        """What each computation calls, each once, in the order of its text."""
+        self.callsites: dict[HloComputation, list[HloInstruction]] = {
+            computation: [] for computation in module.computations
+        }
+        """The instructions that call each computation, those inside fused bodies left out."""
+        self._post_orders: dict[HloComputation, list[HloInstruction]] = {}
+        self._called_from_text: set[HloComputation] = set()
+        self._fused = {each for each in module.computations if each.is_fused}
+        self.bodies = FusedBodies(module)
+        """What the bodies of fusions hold."""
+        self._read_calls()
+        self._embedded = self._find_embedded()
+        self._reachable = self._find_reachable()
+
+    def post_order(self, computation: HloComputation) -> list[HloInstruction]:
+        """The instructions of a computation, operands before users; read-only."""
+        known = self._post_orders.get(computation)
+        if known is None:
+            known = self._post_orders[computation] = instruction_post_order(computation)
+        return known
+
+    def is_embedded(self, computation: HloComputation) -> bool:
+        """Whether it runs inside one operation (a reduction's adder, a fusion's body)."""
+        return computation in self._embedded
+
+    def is_in_flow(self, computation: HloComputation) -> bool:
+        """Whether it is a part of the program's own flow."""
+        return computation in self._reachable and computation not in self._embedded
+
+    def is_thread_local(self, computation: HloComputation) -> bool:
+        """Whether it runs inside one operation that is no fusion."""
+        return (
+            computation in self._reachable
+            and computation in self._embedded
+            and computation not in self._fused
+        )
+
+    def is_fused(self, computation: HloComputation) -> bool:
+        """Whether it is the body of a fusion."""
+        return computation in self._fused
+
+    def is_called(self, computation: HloComputation) -> bool:
+        """Whether anything calls it."""
+        return bool(self.callsites[computation]) or computation in self._called_from_text
+
+    def _read_calls(self) -> None:
+        for computation in reversed(self.module.computations):  # callers before callees
+            if computation in self._fused and not computation.is_open:
+                self.callees[computation] = self._callees_in_text(computation)
+                continue
+            callees: dict[HloComputation, None] = {}
+            for instruction in computation.instructions:
+                for callee in dict.fromkeys(instruction.called_computations):
+                    callees[callee] = None
+                    self.callsites[callee].append(instruction)
+                    if instruction.opcode == "fusion":
+                        self._fused.add(callee)
+            self.callees[computation] = list(callees)
+
+    def _callees_in_text(self, computation: HloComputation) -> list[HloComputation]:
+        """What a fused body calls."""
+        body = self.bodies[computation]
+        if body.opcodes.isdisjoint(CALL_ATTRIBUTES):
+            return []
+        callees: dict[HloComputation, None] = {}
+        for match in self.bodies.search(_CALL, computation):
+            attribute, names, name = match.groups()
+            for each in _NAME.findall(names or name):
+                callee = self.module.computation_by_name.get(each)
+                if callee is not None:
+                    callees[callee] = None
+                    if attribute == _FUSION_ATTRIBUTE:
+                        self._fused.add(callee)
+        self._called_from_text.update(callees)
+        return list(callees)
+
+    def _find_embedded(self) -> set[HloComputation]:
+        pending = [
+            callee
+            for callee, sites in self.callsites.items()
+            if any(site.opcode not in CONTROL_FLOW_OPCODES for site in sites)
+        ]
+        pending += self._called_from_text
+        embedded: set[HloComputation] = set()
+        while pending:
+            computation = pending.pop()
+            if computation not in embedded:
+                embedded.add(computation)
+                pending += self.callees[computation]
+        return embedded
+
+    def _find_reachable(self) -> set[HloComputation]:
+        pending = [self.module.entry]
+        reachable: set[HloComputation] = set()
+        while pending:
+            computation = pending.pop()
+            if computation not in reachable:
+                reachable.add(computation)
+                pending += self.callees[computation]
+        return reachable

@@ -1,0 +1,109 @@
+"""Which parts of an instruction's result are new values, and which are handed on.
+
+Mirrors the switch of `HloDataflowAnalysis::InitializeInstructionValueSets`
+(`hlo/analysis/hlo_dataflow_analysis.cc`). The answer is a list of part numbers in the order in
+which XLA defines them, because that order gives the values their ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.shape_tree import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.shape import Shape
+
+_NOTHING_TEXT = """
+    add-dependency all-reduce-done bitcast call conditional copy-done domain get-tuple-element
+    opt-barrier while
+"""
+NOTHING = frozenset(_NOTHING_TEXT.split())
+"""Opcodes whose whole result comes from elsewhere."""
+
+TOP_ONLY = frozenset({"copy", "tuple"})
+"""Opcodes that define the tuple and hand its elements on."""
+
+
+def defined_parts(instruction: HloInstruction) -> Sequence[int]:
+    """The parts an instruction defines; a parameter defines all (its caller may know better)."""
+    opcode = instruction.opcode
+    if opcode in NOTHING:
+        return ()
+    if opcode in TOP_ONLY:
+        return (0,)
+    special = _SPECIAL.get(opcode)
+    if special is not None:
+        return special(instruction)
+    return range(parts_of(instruction.shape).count)
+
+
+def count_defined(shape: Shape, opcode: str) -> int:
+    """How many values an instruction of a fused body defines."""
+    if opcode in NOTHING:
+        return 0
+    if opcode in TOP_ONLY:
+        return 1
+    return parts_of(shape).count if shape.is_tuple else 1
+
+
+def _at(*indices: tuple[int, ...]) -> Callable[[HloInstruction], list[int]]:
+    def parts(instruction: HloInstruction) -> list[int]:
+        number_of = parts_of(instruction.shape).number_of
+        return [number_of[index] for index in indices]
+
+    return parts
+
+
+def _top_of_tuple(instruction: HloInstruction) -> tuple[int, ...]:
+    return (0,) if instruction.shape.is_tuple else ()
+
+
+def _tuples_and(first: Callable[[int], bool]) -> Callable[[HloInstruction], list[int]]:
+    """All tuples, and everything below the elements for which `first` holds."""
+
+    def parts(instruction: HloInstruction) -> list[int]:
+        shape_parts = parts_of(instruction.shape)
+        return [
+            number
+            for number, index in enumerate(shape_parts.indices)
+            if shape_parts.shapes[number].is_tuple or first(index[0])
+        ]
+
+    return parts
+
+
+def _collective_permute_start(instruction: HloInstruction) -> list[int]:
+    """The tuple, the destination, contexts, then the destinations of several operands."""
+    shape_parts = parts_of(instruction.shape)
+    number_of = shape_parts.number_of
+    elements = instruction.shape.elements
+    indices: list[tuple[int, ...]] = [(), (1,), *((i,) for i in range(2, len(elements)))]
+    if is_in_place_permute(instruction):
+        destination = instruction.operands[1].shape
+        indices += ((1, i) for i in range(len(destination.elements)))
+    elif len(instruction.operands) > 1:
+        indices += ((1, i) for i in range(len(instruction.operands)))
+    return [number_of[index] for index in indices]
+
+
+def is_in_place_permute(instruction: HloInstruction) -> bool:
+    """Whether a collective-permute writes slices into its second operand."""
+    return len(instruction.operands) == 4 and "slice_sizes" in instruction.attributes
+
+
+_SPECIAL: dict[str, Callable[[HloInstruction], Sequence[int]]] = {
+    "all-gather-done": _top_of_tuple,
+    "all-gather-start": _tuples_and(lambda element: element == 1),
+    "async-done": _tuples_and(lambda _: False),
+    "async-start": _tuples_and(lambda element: element > 1),
+    "async-update": _tuples_and(lambda element: element > 1),
+    "collective-permute-done": _top_of_tuple,
+    "collective-permute-start": _collective_permute_start,
+    "copy-start": _at((), (0,), (2,)),
+    "recv-done": _at((), (1,)),
+    "send": _at((), (1,), (2,)),
+}

@@ -1,0 +1,130 @@
+"""How instructions that define nothing pass their operands' values on.
+
+One small function per opcode, each giving the value sets of the whole result from the value sets
+of others. Mirrors the `Update...ValueSet` functions of `hlo/analysis/hlo_dataflow_analysis.cc`.
+Merging at loops and conditionals is not here but in `hlomem.analysis.dataflow`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.definitions import is_in_place_permute
+from hlomem.analysis.shape_tree import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hlomem.analysis.values import InstructionValueSet
+    from hlomem.hlo.ir import HloInstruction
+
+    ValueSets = Mapping[HloInstruction, InstructionValueSet]
+    Forward = Callable[[HloInstruction, ValueSets], InstructionValueSet]
+
+
+def _whole_operand(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    return sets[instruction.operands[0]]
+
+
+def _tuple(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    result = sets[instruction][:1]
+    for operand in instruction.operands:
+        result += sets[operand]
+    return result
+
+
+def _get_tuple_element(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    operand = instruction.operands[0]
+    return sets[operand][parts_of(operand.shape).element(instruction.tuple_index)]
+
+
+def _copy(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    """A copy of a tuple copies the table, not the elements."""
+    return sets[instruction][:1] + sets[instruction.operands[0]][1:]
+
+
+def _call(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    return sets[instruction.called_computations[0].root]
+
+
+def _into_element(
+    instruction: HloInstruction, sets: ValueSets, path: tuple[int, ...], source: InstructionValueSet
+) -> InstructionValueSet:
+    """The result so far, with `source` from the part at `path` on."""
+    result = sets[instruction][:]
+    begin = parts_of(instruction.shape).number_of[path]
+    result[begin : begin + len(source)] = source
+    return result
+
+
+def _send(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    return _into_element(instruction, sets, (0,), sets[instruction.operands[0]])
+
+
+def _recv_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    operand = instruction.operands[0]
+    element = parts_of(operand.shape).element(0)
+    return _into_element(instruction, sets, (0,), sets[operand][element])
+
+
+def _copy_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    return _into_element(instruction, sets, (1,), sets[instruction.operands[0]][:1])
+
+
+def _copy_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    return sets[instruction.operands[0]][1:2]
+
+
+def _all_gather_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    result = sets[instruction][:]
+    number_of = parts_of(instruction.shape).number_of
+    several = len(instruction.operands) > 1
+    for i, operand in enumerate(instruction.operands):
+        result[number_of[(0, i) if several else (0,)]] = sets[operand][0]
+    return result
+
+
+def _second_element(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    """An all-gather-done or collective-permute-done: what the start wrote, tables left out."""
+    operand = instruction.operands[0]
+    result = sets[operand][parts_of(operand.shape).element(1)]
+    return sets[instruction][:1] + result[1:] if instruction.shape.is_tuple else result[:1]
+
+
+def _collective_permute_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    result = sets[instruction][:]
+    number_of = parts_of(instruction.shape).number_of
+    operands = instruction.operands
+    if len(operands) > 1 and not is_in_place_permute(instruction):
+        for i, operand in enumerate(operands):
+            result[number_of[0, i]] = sets[operand][0]
+    elif operands[0].shape.is_tuple:
+        starts = parts_of(operands[0].shape).element_starts
+        for i, start in enumerate(starts[:-1]):
+            result[number_of[0, i]] = sets[operands[0]][start]
+    else:
+        result[number_of[0,]] = sets[operands[0]][0]
+    return result
+
+
+FORWARD: dict[str, Forward] = {
+    "add-dependency": _whole_operand,
+    "all-gather-done": _second_element,
+    "all-gather-start": _all_gather_start,
+    "all-reduce-done": _whole_operand,
+    "bitcast": _whole_operand,
+    "call": _call,
+    "collective-permute-done": _second_element,
+    "collective-permute-start": _collective_permute_start,
+    "copy-done": _copy_done,
+    "copy-start": _copy_start,
+    "domain": _whole_operand,
+    "get-tuple-element": _get_tuple_element,
+    "opt-barrier": _whole_operand,
+    "recv-done": _recv_done,
+    "send": _send,
+    "tuple": _tuple,
+}
+"""What passes values on without merging them, by opcode; a copy does so for tuples only."""
+
+FORWARD_TUPLE_COPY: Forward = _copy

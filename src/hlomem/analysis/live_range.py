@@ -1,0 +1,212 @@
+"""Values → when each is alive, on the flattened schedule.
+
+In: the values, and which must share a buffer. Out: an inclusive interval [start, end] of logical
+times per value. Mirrors `hlo/utils/hlo_live_range.cc` for a module that is scheduled throughout.
+
+The schedule is flattened: a called computation's instructions stand before the call, a loop's
+condition before its body. A value lives from its definition to its last use; a computation's
+result to the end of the computation, a parameter from its beginning.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, NewType
+
+from hlomem.analysis.values import may_use_operand_value
+from hlomem.hlo.ir import HloInstruction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.analysis.aliasing import Aliasing
+    from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.values import HloPosition, HloValue
+    from hlomem.hlo.ir import HloComputation, HloModule
+    from hlomem.hlo.schedule import Schedule
+    from hlomem.options import Options
+
+LogicalTime = NewType("LogicalTime", int)
+
+
+class LiveRange(NamedTuple):
+    """When a value is alive; both ends belong to it."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class LiveRanges:
+    """The flattened schedule and the live range of every value on it."""
+
+    sequence: list[HloInstruction]
+    time_of: dict[HloInstruction, int]
+    range_of: dict[HloValue, LiveRange]
+    """By value id. Values of embedded computations have none."""
+
+    span_of: dict[HloComputation, tuple[int, int]]
+    """The times of each computation, the second one past its last."""
+
+    @property
+    def end(self) -> int:
+        """One past the last time (`schedule_end_time`)."""
+        return len(self.sequence)
+
+    def end_position(self, value: HloValue) -> HloPosition:
+        """Where a value appears last, the first of equals (`ComputeValueLiveRangeEnd`)."""
+        return max(value.positions, key=lambda position: self._time_at(position.instruction))
+
+    def _time_at(self, instruction: HloInstruction) -> int:
+        if instruction.is_root:
+            return self.span_of.get(instruction.parent, (0, -1))[1]
+        return self.time_of.get(instruction, -1)
+
+
+def analyze_live_ranges(
+    dataflow: Dataflow, aliasing: Aliasing, schedule: Schedule, options: Options
+) -> LiveRanges:
+    """Flatten the schedule of the module and find when its values are alive."""
+    flattened = _FlattenedSchedule(dataflow, schedule, options)
+    range_of = {
+        value: flattened.live_range(value)
+        for value in dataflow.values
+        if value.instruction in flattened.time_of
+    }
+    range_of.update(_normalized(aliasing, range_of))
+    return LiveRanges(flattened.sequence, flattened.time_of, range_of, flattened.span_of)
+
+
+def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
+    """The flattened schedule of a dump, taken apart again: names in order, by computation."""
+    home_of = {
+        instruction.name: computation.name
+        for computation in module.computations
+        if computation.is_open
+        for instruction in computation.instructions
+    }
+    orders: dict[str, list[str]] = {}
+    for name in names:
+        orders.setdefault(home_of[name], []).append(name)
+    return orders
+
+
+class _FlattenedSchedule:
+    def __init__(self, dataflow: Dataflow, schedule: Schedule, options: Options) -> None:
+        self._calls_use_operands = options.calls_use_operands
+        self._schedule = schedule
+        self._entry = dataflow.module.entry
+        self._aliased_parameters = {
+            (alias.parameter_number, alias.parameter_index)
+            for alias in dataflow.module.input_output_alias
+        }
+        self.sequence: list[HloInstruction] = []
+        self.time_of: dict[HloInstruction, int] = {}
+        self.span_of: dict[HloComputation, tuple[int, int]] = {}
+        self._flatten(self._entry)
+        self._root_end = {each.root: end for each, (_, end) in self.span_of.items()}
+        self._use_time = self._use_times()
+
+    def _flatten(self, computation: HloComputation) -> None:
+        """Append a computation's instructions, callees first (`HloLiveRange::FlattenSchedule`).
+
+        A computation called twice is flattened where it is called first.
+        """
+        sequence, time_of, span_of = self.sequence, self.time_of, self.span_of
+        starts: dict[HloComputation, int] = {}
+        pending: list[HloComputation | HloInstruction | None] = [computation]
+        open_computations: list[HloComputation] = []
+        while pending:
+            item = pending.pop()
+            if item is None:
+                done = open_computations.pop()
+                span_of[done] = starts[done], len(sequence)
+            elif isinstance(item, HloInstruction):
+                time_of[item] = len(sequence)
+                sequence.append(item)
+            elif item not in starts:
+                starts[item] = len(sequence)
+                open_computations.append(item)
+                pending.append(None)
+                for instruction in reversed(self._schedule.sequence(item)):
+                    pending.append(instruction)
+                    callees = instruction.called_computations
+                    if callees and instruction.opcode in _FLATTENED:
+                        pending += callees if instruction.opcode == "while" else callees[::-1]
+
+    def live_range(self, value: HloValue) -> LiveRange:
+        """When a value is alive, aliases not considered (`CalculateBufferStartEndMap`)."""
+        instruction = value.instruction
+        time = self.time_of[instruction]
+        if instruction.opcode == "parameter":
+            computation = instruction.parent
+            start = self.span_of[computation][0]
+            if computation is self._entry and not self._is_aliased(value):
+                return LiveRange(start, len(self.sequence))
+        else:
+            start = time
+        return LiveRange(start, max(self._last_position(value), self._last_use(value)))
+
+    def _is_aliased(self, value: HloValue) -> bool:
+        return (value.instruction.parameter_number, value.index) in self._aliased_parameters
+
+    def _last_position(self, value: HloValue) -> int:
+        """The last time the value appears; in a result, to the end of the computation."""
+        last = -1
+        for instruction, _ in value.positions:
+            end = self._root_end.get(instruction)
+            last = max(last, self.time_of.get(instruction, -1) if end is None else end)
+        return last
+
+    def _last_use(self, value: HloValue) -> int:
+        """The last time the value is read (`GetLastUsageTime`)."""
+        last = -1
+        use_time, root_end = self._use_time, self._root_end
+        for instruction, index in value.positions:
+            for user in instruction.users:
+                time = use_time.get(user, -1)
+                if time > last and (
+                    may_use_operand_value(user, index)
+                    or (user in root_end and any(user is each for each, _ in value.positions))
+                ):
+                    last = time
+        return last
+
+    def _use_times(self) -> dict[HloInstruction, int]:
+        """When each instruction reads its operands.
+
+        A call's use is that of what it calls; a loop reads its initial value when its body begins.
+        """
+        times = self.time_of.copy()
+        for instruction in self.sequence:
+            if instruction.opcode == "call" and not self._calls_use_operands:
+                del times[instruction]
+            elif instruction.opcode == "while":
+                parameter = instruction.called_computations[0].parameters[0]
+                times[instruction] = self.time_of[parameter]
+        return times
+
+
+def _normalized(
+    aliasing: Aliasing, range_of: dict[HloValue, LiveRange]
+) -> Iterable[tuple[HloValue, LiveRange]]:
+    """Live ranges of values that share a buffer, cut to follow one another.
+
+    `HloLiveRange::NormalizeAliasedBuffers`: each ends where the next begins, and none ends before
+    an earlier one did.
+    """
+    for buffer in aliasing.buffers:
+        values = [value for value in buffer.values if value in range_of]
+        if len(values) < 2:
+            continue
+        values.sort(key=lambda value: (*range_of[value], value.id))
+        start, end = range_of[values[0]]
+        for previous, value in itertools.pairwise(values):
+            next_start, next_end = range_of[value]
+            yield previous, LiveRange(start, min(end, next_start))
+            start, end = next_start, max(end, next_end)
+        yield values[-1], LiveRange(start, end)
+
+
+_FLATTENED = frozenset({"call", "conditional", "while", "async-start"})

@@ -1,0 +1,93 @@
+"""What XLA's module remembers and its text does not: the order of its lists.
+
+Value ids follow the order of computations; the positions of a value follow the order in which
+computations and instructions stand in XLA's lists. Newer versions keep computations sorted
+incrementally, so their order depends on the order in which they were made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.creation_order import creation_order
+from hlomem.analysis.topological_sort import OnlineTopologicalSort
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOrder:
+    """The order of a module's lists."""
+
+    computations: Sequence[HloComputation]
+    """`HloModule::MakeComputationPostOrder`: callees before callers."""
+    instructions: Sequence[HloInstruction]
+    """The instructions outside fusions, in the order of `computations()` and `instructions()`."""
+
+
+def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
+    """The order XLA had, as far as text and names tell."""
+    created = creation_order(call_graph)
+    if options.sorts_computations_incrementally:
+        computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph)
+    else:
+        computations = call_graph.module.computations
+    return ModuleOrder(
+        computations,
+        [
+            instruction
+            for computation in created
+            if not call_graph.is_fused(computation)
+            for instruction in computation.instructions
+        ],
+    )
+
+
+def _sorted_incrementally(
+    created: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """Replay how the computations were made and called (`HloModule::AddComputationInternal`).
+
+    A computation that calls only older ones was cut out of its caller, which called them before.
+    """
+    rank = {computation: i for i, computation in enumerate(created)}
+    callers: dict[HloComputation, list[HloComputation]] = {each: [] for each in created}
+    for computation in created:
+        for callee in call_graph.callees[computation]:
+            callers[callee].append(computation)
+    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort()
+    for computation in created:
+        order.add_node(computation)
+        for caller in _callers_at(rank[computation], computation, callers, rank):
+            order.add_edge(caller, computation)
+        for callee in sorted(call_graph.callees[computation], key=rank.__getitem__):
+            if rank[callee] < rank[computation]:
+                order.add_edge(computation, callee)
+                for caller in callers[computation]:
+                    if rank[caller] < rank[computation] and caller not in callers[callee]:
+                        order.remove_edge(caller, callee)
+    return order.reverse_order()
+
+
+def _callers_at(
+    time: int,
+    computation: HloComputation,
+    callers: dict[HloComputation, list[HloComputation]],
+    rank: dict[HloComputation, int],
+) -> list[HloComputation]:
+    """Who called a computation when no computation younger than `time` was there."""
+    found: dict[HloComputation, None] = {}
+    pending = list(reversed(callers[computation]))
+    while pending:
+        caller = pending.pop()
+        if rank[caller] < time:
+            found[caller] = None
+        else:
+            pending += reversed(callers[caller])
+    return list(found)

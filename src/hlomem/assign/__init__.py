@@ -1,0 +1,1 @@
+"""Decisions: which value lies in which allocation, and where in it."""

@@ -1,0 +1,83 @@
+"""The result: allocations, and which slice of which allocation every value has. Data only.
+
+Mirrors `BufferAllocation` and `BufferAssignment` of `service/buffer_assignment.h`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, NewType
+
+if TYPE_CHECKING:
+    from hlomem.analysis.values import HloValue
+    from hlomem.hlo.shape import ShapeIndex
+
+Color = NewType("Color", int)
+Offset = NewType("Offset", int)
+
+
+class OffsetSize(NamedTuple):
+    """The bytes [offset, offset + size) of an allocation."""
+
+    offset: int
+    size: int
+
+
+class EntryParameter(NamedTuple):
+    """The part of an entry parameter that an allocation holds."""
+
+    number: int
+    shape_index: ShapeIndex
+    is_aliased_with_output: bool
+
+
+@dataclass(slots=True, eq=False)
+class BufferAllocation:
+    """One contiguous piece of memory."""
+
+    index: int
+    size: int
+    color: int
+    slices: dict[HloValue, OffsetSize] = field(default_factory=dict)
+    """The values in it. Values that are never alive together may overlap."""
+    is_thread_local: bool = False
+    is_tuple: bool = False
+    is_constant: bool = False
+    maybe_live_out: bool = False
+    """Whether it may hold a part of the entry computation's result."""
+    parameter: EntryParameter | None = None
+
+    @property
+    def is_preallocated_temp(self) -> bool:
+        """Whether it is scratch memory (`IsPreallocatedTempBuffer`)."""
+        return not (
+            self.parameter is not None
+            or self.maybe_live_out
+            or self.is_thread_local
+            or self.is_constant
+        )
+
+    @property
+    def is_readonly(self) -> bool:
+        """Whether nothing may be written into it."""
+        if self.is_constant:
+            return True
+        return self.parameter is not None and not self.parameter.is_aliased_with_output
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether values of different buffers may take turns in it."""
+        return not self.is_thread_local and not self.is_tuple
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferAssignment:
+    """Where everything lies."""
+
+    allocations: list[BufferAllocation]
+    """By index."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all allocations."""
+        return sum(allocation.size for allocation in self.allocations)

@@ -1,0 +1,175 @@
+"""The heap: buffers with sizes and times in, offsets out. No HLO in sight.
+
+Mirrors `GlobalDecreasingSizeBestFitHeap` and `ChooseBestHeapAlgorithm` of
+`service/heap_simulator/heap_simulator.cc`. Buffers are placed one after the other, each into the
+smallest gap that holds it among the bytes free during its whole life, the lowest of equal gaps,
+or on top. XLA tries two orders, large buffers first and long-lived buffers first, and keeps the
+smaller heap, the first of equals.
+
+    time →     0 1 2 3 4          offsets, alignment 1
+    A  8 bytes ■ ■ ■              0
+    B  6 bytes     ■ ■ ■          8      (A is alive at 2)
+    C  4 bytes       ■ ■          0      (A is gone)
+    D  2 bytes ■ ■                8      (B is not yet there)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.assign.interval_tree import IntervalTree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hlomem.assign.interval_tree import ByteRange
+
+
+@dataclass(slots=True, eq=False)
+class BufferInterval:
+    """A buffer and when it is alive. Times include both ends."""
+
+    id: int
+    """Unique; decides between equals."""
+    size: int
+    start: int
+    end: int
+    colocations: Sequence[tuple[int, int]] = ()
+    """Further times during which the same bytes are in use, by values that share them."""
+
+
+class Packing(NamedTuple):
+    """Where every buffer begins, and how many bytes that takes."""
+
+    offset_by_id: dict[int, int]
+    heap_size: int
+
+
+def spatial_key(buffer: BufferInterval) -> tuple[int, int, int]:
+    """Large first, then long-lived first (`GetSpatialBufferIntervalCompare`)."""
+    return -buffer.size, buffer.start - buffer.end, buffer.id
+
+
+def temporal_key(buffer: BufferInterval) -> tuple[int, int, int]:
+    """Long-lived first, colocations counted in, then large first (`GetTemporal...Compare`)."""
+    start, end = buffer.start, buffer.end
+    for other_start, other_end in buffer.colocations:
+        start = min(start, other_start)
+        end = max(end, other_end)
+    return start - end, -buffer.size, buffer.id
+
+
+def pack_best(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
+    """The smaller of the spatial and the temporal packing (`ChooseBestHeapAlgorithm`)."""
+    spatial = pack(buffers, alignment, spatial_key)
+    assert spatial is not None
+    if spatial.heap_size <= lower_bound(buffers, alignment):
+        return spatial
+    return pack(buffers, alignment, temporal_key, below=spatial.heap_size) or spatial
+
+
+def pack(
+    buffers: Sequence[BufferInterval],
+    alignment: int,
+    key: Callable[[BufferInterval], tuple[int, int, int]],
+    below: int | None = None,
+) -> Packing | None:
+    """Place the buffers in the order of `key`; None as soon as the heap reaches `below` bytes."""
+    slots = _TimeSlots(buffers)
+    tree = IntervalTree(slots.count)
+    offset_by_id: dict[int, int] = {}
+    heap_size = 0
+    for buffer in sorted(buffers, key=key):
+        size = buffer.size
+        if size == 0:
+            offset_by_id[buffer.id] = 0
+            continue
+        lives = slots.lives(buffer)
+        taken: list[ByteRange] = []
+        for first, last in lives:
+            tree.collect(first, last, taken)
+        padded = -(-size // alignment) * alignment
+        begin = _best_fit(taken, size, padded)
+        offset = offset_by_id[buffer.id] = int(begin)
+        heap_size = max(heap_size, offset + size)
+        if below is not None and heap_size >= below:
+            return None
+        for first, last in lives:
+            tree.add(first, last, (begin, begin + padded))
+    return Packing(offset_by_id, heap_size)
+
+
+def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
+    """Bytes no packing can do without: the most that is alive at one time.
+
+    All but the topmost buffer of a moment end at a multiple of the alignment, so the largest
+    padding may be missing once.
+    """
+    events: list[tuple[int, int]] = []
+    largest_padding = 0
+    for buffer in buffers:
+        padding = -buffer.size % alignment
+        largest_padding = max(largest_padding, padding)
+        padded = buffer.size + padding
+        for start, end in _disjoint(buffer):
+            events += ((start, padded), (end + 1, -padded))
+    events.sort()
+    live = most = 0
+    for _, change in events:
+        live += change
+        most = max(most, live)
+    return most - largest_padding
+
+
+def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
+    """The times of a buffer, its colocations' included, with overlapping ones made one."""
+    times: list[tuple[int, int]] = []
+    for start, end in sorted(((buffer.start, buffer.end), *buffer.colocations)):
+        if times and start <= times[-1][1]:
+            times[-1] = times[-1][0], max(times[-1][1], end)
+        else:
+            times.append((start, end))
+    return times
+
+
+def _best_fit(taken: list[ByteRange], size: int, padded: int) -> float:
+    """The beginning of the smallest gap of at least `size` bytes, the lowest of equal ones.
+
+    `FindUnslicedChunkCandidates` of heap_simulator.cc. Every range ends at a multiple of the
+    alignment, so every gap begins at one, and no gap is smaller than the padded size.
+    """
+    taken.sort()
+    best = -1.0
+    best_gap = float("inf")
+    free_from = 0.0
+    for begin, end in taken:
+        if begin > free_from:
+            gap = begin - free_from
+            if size <= gap < best_gap:
+                best_gap, best = gap, free_from
+                if gap == padded:
+                    return best
+            free_from = end
+        elif end > free_from:
+            free_from = end
+    return best if best >= 0 else free_from
+
+
+class _TimeSlots:
+    """Time counted in beginnings only: two lives meet exactly if one begins during the other."""
+
+    def __init__(self, buffers: Sequence[BufferInterval]) -> None:
+        starts = {buffer.start for buffer in buffers}
+        starts.update(start for buffer in buffers for start, _ in buffer.colocations)
+        self._starts = sorted(starts)
+        self._number_of = {start: number for number, start in enumerate(self._starts)}
+        self.count = len(starts)
+
+    def lives(self, buffer: BufferInterval) -> list[tuple[int, int]]:
+        """The slots a buffer occupies, first and last."""
+        times = ((buffer.start, buffer.end), *buffer.colocations)
+        return [
+            (self._number_of[start], bisect_right(self._starts, end) - 1) for start, end in times
+        ]

@@ -1,0 +1,116 @@
+"""Which allocation is free when: taking turns in memory that outlives the heap.
+
+An allocation for a result, or for a parameter the caller gave away, is idle until the result is
+computed and after the parameter is read. XLA asks every such allocation, the newest first, whether
+a buffer fits (`DefaultBufferAllocationsManager...::TryAssignToExistingAllocation`). Here one
+segment tree over time answers for all of them at once: a node holds a bit per allocation.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hlomem.analysis.live_range import LiveRange
+    from hlomem.analysis.values import HloValue
+
+
+class Occupancy:
+    """The live ranges of the values in one allocation, in order.
+
+    They follow one another: two may share a moment at which one ends and the other begins.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, int, HloValue]] = []  # end, start, id, value
+
+    def add(self, value: HloValue, live_range: LiveRange) -> None:
+        """Note that a value lies here during its live range."""
+        insort(self._entries, (live_range.end, live_range.start, value.id, value))
+
+    def overlapping(self, live_range: LiveRange) -> Iterator[tuple[HloValue, int, int]]:
+        """The values that are alive at some time of `live_range`, with start and end."""
+        entries = self._entries
+        for i in range(bisect_left(entries, (live_range.start,)), len(entries)):
+            end, start, _, value = entries[i]
+            if start > live_range.end:
+                break
+            yield value, start, end
+
+
+class IdleAllocations:
+    """When each of a growing number of allocations is in use, over times 0 to `end`.
+
+    Time is counted in half steps, so that what ends at a time and what goes on differ after it.
+    """
+
+    def __init__(self, end: int) -> None:
+        self._leaf_count = 1 << (2 * end).bit_length()
+        self._covering = [0] * (2 * self._leaf_count)
+        self._within = [0] * (2 * self._leaf_count)
+        self._all = 0
+
+    def register(self, number: int) -> None:
+        """Begin to ask allocation `number`."""
+        self._all |= 1 << number
+
+    def occupy(self, number: int, live_range: LiveRange) -> None:
+        """Note that an allocation is in use, both ends included."""
+        bit = 1 << number
+        low = 2 * live_range.start + self._leaf_count
+        high = 2 * live_range.end + self._leaf_count + 1
+        while low < high:
+            if low & 1:
+                self._cover(low, bit)
+                low += 1
+            if high & 1:
+                high -= 1
+                self._cover(high, bit)
+            low >>= 1
+            high >>= 1
+
+    def _cover(self, node: int, bit: int) -> None:
+        self._covering[node] |= bit
+        within = self._within
+        while node and not within[node] & bit:
+            within[node] |= bit
+            node >>= 1
+
+    def idle(self, half_steps: Iterable[tuple[int, int]]) -> Iterator[int]:
+        """Allocations that are not in use from one half step to another, the newest first."""
+        if not self._all:
+            return
+        busy = 0
+        for first, last in half_steps:
+            if first <= last:
+                busy |= self._busy(first, last)
+        idle = self._all & ~busy
+        while idle:
+            number = idle.bit_length() - 1
+            yield number
+            idle ^= 1 << number
+
+    def _busy(self, first: int, last: int) -> int:
+        covering, within = self._covering, self._within
+        busy = 0
+        low, high = first + self._leaf_count, last + self._leaf_count + 1
+        above_low, above_high = low, high - 1
+        while low < high:
+            if low & 1:
+                busy |= within[low]
+                low += 1
+            if high & 1:
+                high -= 1
+                busy |= within[high]
+            low >>= 1
+            high >>= 1
+        while above_low:
+            busy |= covering[above_low] | covering[above_high]
+            above_low >>= 1
+            above_high >>= 1
+        return busy

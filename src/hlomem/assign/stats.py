@@ -1,0 +1,40 @@
+"""Numbers about a plan: when most bytes are alive.
+
+Mirrors `HloLiveRange::ComputePeakMemoryMoment`, which counts by its own rules: a value weighs what
+the whole result of its instruction weighs, a tuple its table; and a value that ends at a moment
+still counts when the next moment's values begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.padding import UnknownSizeError, unpadded_size
+
+if TYPE_CHECKING:
+    from hlomem.analysis.live_range import LiveRanges
+    from hlomem.hlo.shape import Shape
+
+
+def peak_moment(live_ranges: LiveRanges) -> int | None:
+    """The first time at which most bytes are alive; None where a shape has no size."""
+    change_at: dict[int, list[int]] = {}  # time: bytes that begin, bytes that ended before
+    size_of: dict[Shape, int] = {}
+    for value, (start, end) in live_ranges.range_of.items():
+        shape = value.instruction.shape
+        size = size_of.get(shape)
+        if size is None:
+            try:
+                size = size_of[shape] = unpadded_size(shape)
+            except UnknownSizeError:
+                return None
+        change_at.setdefault(start, [0, 0])[0] += size
+        change_at.setdefault(end + 1, [0, 0])[1] += size
+    peak = live = most = 0
+    for time in sorted(change_at):
+        begun, ended = change_at[time]
+        live += begun
+        if live > most:
+            most, peak = live, time
+        live -= ended
+    return peak

@@ -1,0 +1,54 @@
+"""Who takes the most: allocations and the places in them, by size.
+
+Mirrors `BufferAssignment::MemoryUsageReport` and `BufferAllocation::MemoryUsageReport` of
+`service/buffer_assignment.cc` as far as they decide what is listed and in which order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.analysis.values import HloValue
+    from hlomem.assign.allocation import BufferAllocation
+
+_SHOWN_AT_LEAST = 50  # `more_than_k`
+_NEGLIGIBLE = 0.05000000074505806  # `percentile`: 0.05 as a 32-bit float
+
+
+class Place(NamedTuple):
+    """An offset of an allocation and the values that begin there."""
+
+    offset: int
+    size: int
+    """Bytes of the largest of them."""
+    values: list[HloValue]
+
+
+def places_by_size(allocation: BufferAllocation) -> list[Place]:
+    """The places of an allocation, the largest first, of equal ones by their last value's id."""
+    values_at: dict[int, list[HloValue]] = {}
+    size_at: dict[int, int] = {}
+    for value, (offset, size) in sorted(allocation.slices.items(), key=lambda entry: entry[0].id):
+        values_at.setdefault(offset, []).append(value)
+        size_at[offset] = max(size_at.get(offset, 0), size)
+    order = sorted(values_at, key=lambda offset: (-size_at[offset], values_at[offset][-1].id))
+    return [Place(offset, size_at[offset], values_at[offset]) for offset in order]
+
+
+def allocations_by_size(allocations: Sequence[BufferAllocation]) -> list[BufferAllocation]:
+    """Allocations, the largest first, of equal ones by index."""
+    return sorted(allocations, key=lambda allocation: (-allocation.size, allocation.index))
+
+
+def count_shown(sizes: Sequence[int]) -> tuple[int, bool]:
+    """How many of a list are shown, and whether the rest is left out as too small to matter."""
+    total = sum(sizes)
+    cumulative = 0
+    for count, size in enumerate(sizes, 1):
+        cumulative += size
+        if count > _SHOWN_AT_LEAST and total - cumulative < total * _NEGLIGIBLE:
+            return count, True
+    return len(sizes), False

@@ -1,0 +1,90 @@
+"""`hlomem plan`: from HLO text to the dumps XLA would write."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from hlomem.backends import BACKENDS
+from hlomem.errors import EXIT_OK, InputError
+from hlomem.hlo.ir import HloModule
+from hlomem.inputs import encode, load, load_any
+from hlomem.outputs import write_files
+from hlomem.planning import plan
+from hlomem.report.json import encode_dump
+from hlomem.source import visible
+
+CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
+
+
+@click.command("plan")
+@click.argument("path", metavar="MODULE")
+@click.option(
+    "--backend", type=click.Choice(["cpu", "gpu", "tpu"]), default="cpu", show_default=True
+)
+@click.option("--chip", type=click.Choice(CHIPS), default=None, help="Which TPU.")
+@click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
+@click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
+@click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
+@click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
+@click.option("--force", is_flag=True, help="Overwrite files in DIR.")
+@click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
+@click.option("--timings", is_flag=True, help="Say on standard error how long each stage took.")
+def command(
+    path: str,
+    backend: str,
+    chip: str | None,
+    era: str,
+    like: str | None,
+    schedule: str | None,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    timings: bool,
+) -> int:
+    """Plan a module's memory as XLA does, and write the same dumps.
+
+    MODULE is HLO text as XLA prints it (scheduled, or with --schedule), gzipped or not, or `-`.
+    Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
+    STEM-buffer-assignment.txt and its companions.
+    """
+    module = load_any(path)
+    if not isinstance(module, HloModule):
+        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
+    made = plan(
+        module,
+        backend=backend,
+        chip=chip or "",
+        era=era,
+        like=load(like) if like else None,
+        schedule=load(schedule) if schedule else None,
+        name=_stem(path),
+    )
+    start = time.process_time()
+    if as_json:
+        sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
+    elif output is None:
+        sys.stdout.buffer.write(encode(made.dump.to_text()))
+    else:
+        texts = {name: encode(text) for name, text in made.dump.texts().items()}
+        write_files(output, texts, force=force)
+    if timings:
+        _say_timings({**made.seconds, "write": time.process_time() - start})
+    return EXIT_OK
+
+
+def _stem(path: str) -> str:
+    """What the files are called: the module's file without its ending."""
+    name = Path(path).name.removesuffix(".gz")
+    for ending in (".txt", ".hlo"):
+        name = name.removesuffix(ending)
+    return "module" if path == "-" or not name else name
+
+
+def _say_timings(seconds: dict[str, float]) -> None:
+    for name, spent in seconds.items():
+        click.echo(f"{name:<12} {1000 * spent:9.1f} ms", err=True)
+    click.echo(f"{'total':<12} {1000 * sum(seconds.values()):9.1f} ms of CPU time", err=True)

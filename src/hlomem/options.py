@@ -1,0 +1,44 @@
+"""What may differ between two plans of the same program: one frozen object.
+
+Every field says what it changes, what XLA does by default, and since when. Backends are tables in
+`hlomem.backends`; here are the rules of the algorithm that changed between versions of XLA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hlomem.backends import CPU, Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to plan; the defaults are those of the newest XLA for CPU."""
+
+    backend: Backend = field(default=CPU)
+    """Sizes, alignments and memory spaces."""
+    allocate_constants: bool = True
+    """Whether constants get allocations (`allocate_buffers_for_constants`; CPU: yes)."""
+    sorts_computations_incrementally: bool = True
+    """Whether XLA keeps its computations sorted as they are made (`online_topsort.h`, since jaxlib
+    0.5.1) instead of sorting them when asked. Decides the order of value ids."""
+    shares_at_any_position: bool = True
+    """Whether a value may take the place of an operand whichever of the operand's positions it
+    reads (since jaxlib 0.12), or only if it reads the last one (`LiveRangeInterferes`)."""
+    sorts_thread_local_buffers: bool = False
+    """Whether thread-local buffers are assigned large ones first, like all others (until jaxlib
+    0.11), or by id."""
+    calls_use_operands: bool = False
+    """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
+    it calls does (`HloLiveRange::GetLastUsageTime`)."""
+
+
+def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
+    """How the XLA in a jaxlib of some version plans."""
+    return Options(
+        backend=backend,
+        sorts_computations_incrementally=jaxlib >= (0, 5, 1),
+        shares_at_any_position=jaxlib >= (0, 12),
+        sorts_thread_local_buffers=jaxlib < (0, 12),
+        calls_use_operands=jaxlib < (0, 4, 24),
+    )

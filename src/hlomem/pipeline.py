@@ -1,0 +1,135 @@
+"""The program in one screen: module → values → buffers → live ranges → colors → allocations.
+
+`Stages` is the pipeline: one property per stage, each computed from those above it when somebody
+first asks. Ask for `live_ranges` and nothing is assigned; hand in another `pack` and the rest stays
+XLA's.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
+from hlomem.analysis.call_graph import CallGraph
+from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
+from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
+from hlomem.analysis.module_order import ModuleOrder, infer_order
+from hlomem.assign.assigner import assign_buffers
+from hlomem.assign.colors import ColorOf, color_values
+from hlomem.assign.packing import pack_best
+from hlomem.errors import UnsupportedError
+from hlomem.hlo.schedule import Schedule, schedule_of
+from hlomem.options import Options
+from hlomem.source import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.assign.allocation import BufferAssignment
+    from hlomem.assign.simulator import Pack
+    from hlomem.hlo.ir import HloModule
+
+STAGES = (
+    "call_graph",
+    "order",
+    "dataflow",
+    "aliasing",
+    "live_ranges",
+    "color_of",
+    "assignment",
+)
+"""The stages in order, by the names they have in `Stages`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """Everything a plan finds out about a module."""
+
+    module: HloModule
+    schedule: Schedule
+    options: Options
+    pack: Pack
+
+    @cached_property
+    def call_graph(self) -> CallGraph:
+        """Who calls whom."""
+        return CallGraph(self.module)
+
+    @cached_property
+    def order(self) -> ModuleOrder:
+        """The order of XLA's lists, which the text does not show."""
+        return infer_order(self.call_graph, self.options)
+
+    @cached_property
+    def dataflow(self) -> Dataflow:
+        """The values."""
+        return analyze_dataflow(self.module, self.call_graph, self.order)
+
+    @cached_property
+    def aliasing(self) -> Aliasing:
+        """The buffers: values that must lie together."""
+        return analyze_aliasing(self.dataflow)
+
+    @cached_property
+    def live_ranges(self) -> LiveRanges:
+        """When each value is alive."""
+        return analyze_live_ranges(self.dataflow, self.aliasing, self.schedule, self.options)
+
+    @cached_property
+    def color_of(self) -> ColorOf:
+        """The memory space of each value."""
+        return color_values(self.aliasing)
+
+    @cached_property
+    def assignment(self) -> BufferAssignment:
+        """Where everything lies."""
+        return assign_buffers(
+            self.dataflow, self.aliasing, self.live_ranges, self.color_of, self.options, self.pack
+        )
+
+
+def start_stages(
+    module: HloModule,
+    options: Options | None = None,
+    schedule: Schedule | None = None,
+    pack: Pack = pack_best,
+) -> Stages:
+    """The stages of a plan, none computed yet; `schedule` is for a text that carries none."""
+    schedule = schedule or schedule_of(module) or _refuse_unscheduled(module)
+    return Stages(module, schedule, options or Options(), pack)
+
+
+def run_stages(
+    module: HloModule,
+    options: Options | None = None,
+    schedule: Schedule | None = None,
+    pack: Pack = pack_best,
+) -> Stages:
+    """Assign buffers to a module as XLA does."""
+    stages = start_stages(module, options, schedule, pack)
+    with collector_off():
+        for name in STAGES:
+            getattr(stages, name)
+    return stages
+
+
+def _refuse_unscheduled(module: HloModule) -> Schedule:
+    span = Span(0, max(module.source.text.find("\n"), 1))
+    problem = "the module is not scheduled, so nobody knows what is alive when"
+    raise UnsupportedError(module.source, span, problem, "take the order from a dump (--schedule)")
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """No garbage collection meanwhile: a plan makes many objects and drops few."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,148 @@
+"""`hlomem.plan`: a program in; its memory plan out, stage by stage and as the dump XLA would write.
+
+Ties the pieces together: a text to a module, a release of XLA to the options of the pipeline and
+the era of the dump, the plan to its files.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hlomem import hlo
+from hlomem.analysis.live_range import split_sequence
+from hlomem.assign.packing import pack_best
+from hlomem.backends import find_backend
+from hlomem.dump.build import build_contents
+from hlomem.dump.dump import Dump
+from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
+from hlomem.dump.parts import Contents, Part, Wrapping
+from hlomem.errors import CommandError, InputError
+from hlomem.hlo.schedule import schedule_from_names
+from hlomem.options import Options, options_for
+from hlomem.pipeline import STAGES, Stages, collector_off, start_stages
+
+if TYPE_CHECKING:
+    from hlomem.assign.simulator import Pack
+    from hlomem.dump.parts import Kind
+    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.schedule import Schedule
+
+_FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
+_SUFFIX: dict[Kind, str] = {
+    "combined": "-buffer-assignment.txt",
+    "assignment": "-buffer-assignment.txt",
+    "values": "-buffer-assignment-values.txt",
+    "live-range": "-live-range.txt",
+    "report": "-memory-usage-report.txt",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A memory plan: how it was found, and what XLA would write about it."""
+
+    stages: Stages
+    dump: Dump
+    seconds: dict[str, float]
+    """CPU time of each step, by its name."""
+
+    def __str__(self) -> str:
+        return str(self.dump)
+
+
+def plan(
+    program: str | HloModule,
+    *,
+    backend: str = "cpu",
+    chip: str = "",
+    era: str = "",
+    like: Dump | None = None,
+    schedule: Dump | None = None,
+    pack: Pack | None = None,
+    name: str = "module",
+) -> Plan:
+    """What XLA's buffer assignment does with a program.
+
+    `program` is HLO text, or a module. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by
+    default the newest; `like` takes it from a dump. `schedule` is a dump to take the instruction
+    order from, for text that carries none. `pack` replaces the heap algorithm. The files of the
+    plan's dump begin with `name`.
+    """
+    release = _release(backend, era, like)
+    written_as = like.era if like is not None else era_of(release)
+    watch = _Watch()
+    with collector_off():
+        module = hlo.parse(program) if isinstance(program, str) else program
+        order = None if schedule is None else _schedule_of(module, schedule)
+        watch.lap("parse")
+        options = _options(backend, chip, release)
+        stages = start_stages(module, options, order, pack or pack_best)
+        for stage in STAGES:
+            getattr(stages, stage)
+            watch.lap(stage)
+        contents = build_contents(stages, written_as.features)
+        watch.lap("records")
+    return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)
+
+
+class _Watch:
+    """CPU time between laps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.process_time()
+
+    def lap(self, name: str) -> None:
+        now = time.process_time()
+        self.seconds[name] = now - self._last
+        self._last = now
+
+
+def _release(backend: str, era: str, like: Dump | None) -> Release:
+    package = "libtpu" if backend == "tpu" else "jaxlib"
+    if era and like is not None:
+        raise CommandError("give an era or a dump like which to write, not both")
+    if like is not None and like.era.letter == "?":
+        raise CommandError(f"{like.name}: its era is unknown; give one with --era")
+    letter = like.era.letter if like is not None else NEWEST.letter
+    return find_release(era or letter, package)
+
+
+def _options(backend: str, chip: str, release: Release) -> Options:
+    """How a release plans; a libtpu plans as the jaxlib of its era."""
+    version = release.version
+    if release.package != "jaxlib":
+        version = find_release(era_of(release).letter).version
+    return options_for(find_backend(backend, chip, ".".join(map(str, version))), version)
+
+
+def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
+    """The order of a dump's instruction sequence."""
+    if dump.live_ranges is None:
+        raise InputError(f"{dump.name}: no live ranges, so no instruction sequence, in this dump")
+    try:
+        return schedule_from_names(module, split_sequence(module, dump.live_ranges.sequence))
+    except (KeyError, ValueError) as error:
+        problem = f"its sequence is not one of module `{module.name}`: {error}"
+        raise InputError(f"{dump.name}: {problem}") from error
+
+
+def _dump(name: str, contents: Contents, era: Era, release: Release) -> Dump:
+    """The files this release writes, named after `name`."""
+    held: dict[Kind, Contents] = {
+        "assignment": Contents(assignment=contents.assignment),
+        "values": Contents(values=contents.values),
+        "live-range": Contents(live_ranges=contents.live_ranges),
+    }
+    if not era.features.split:
+        held = {"combined": contents._replace(report=None)}
+    writes_report = release.package == "libtpu" or release >= _FIRST_CPU_REPORT
+    if contents.report is not None and writes_report:
+        held["report"] = Contents(report=contents.report)
+    parts = [
+        Part(name + _SUFFIX[kind], kind, part, era.features, Wrapping())
+        for kind, part in held.items()
+    ]
+    return Dump(name, tuple(parts), (era,))

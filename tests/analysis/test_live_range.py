@@ -1,0 +1,43 @@
+"""When values are alive: numbers from the live-range dumps of jaxlib 0.12.0.1."""
+
+from __future__ import annotations
+
+from hlomem.assign.stats import peak_moment
+from hlomem.hlo.parser import parse
+from hlomem.pipeline import run_stages
+from tests.analysis.programs import DONATE_SWAP
+from tests.analysis.test_dataflow import LOOP
+
+
+def _ranges(text: str) -> dict[str, tuple[int, int]]:
+    ranges = run_stages(parse(text)).live_ranges.range_of
+    return {
+        f"{value.instruction.name}{value.index or ''}": (start, end)
+        for value, (start, end) in ranges.items()
+    }
+
+
+def test_a_donated_parameter_ends_at_its_last_use() -> None:
+    ranges = _ranges(DONATE_SWAP)
+    assert ranges["a.1"] == (0, 2)
+    assert ranges["copy.2"] == (4, 7)
+
+
+def test_a_parameter_that_is_not_given_away_lives_to_the_end() -> None:
+    ranges = _ranges(LOOP)
+    assert ranges["a"] == (0, 13)
+
+
+def test_a_condition_is_flattened_before_its_body_and_both_before_the_loop() -> None:
+    sequence = [each.name for each in run_stages(parse(LOOP)).live_ranges.sequence]
+    expected = "a b copy init q j less p i x next result loop"
+    assert sequence == expected.split()
+
+
+def test_a_loop_reads_its_initial_value_when_the_body_begins() -> None:
+    assert _ranges(LOOP)["copy"] == (2, 4)  # cut by the condition's carry, which takes its place
+
+
+def test_the_peak_is_the_first_moment_with_most_bytes() -> None:
+    # XLA counts what ends at one time still at the next.
+    assert peak_moment(run_stages(parse(DONATE_SWAP)).live_ranges) == 3

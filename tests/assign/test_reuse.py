@@ -1,0 +1,47 @@
+"""When allocations are idle, against a table of every time."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlomem.analysis.live_range import LiveRange
+from hlomem.assign.reuse import IdleAllocations
+
+END = 40
+
+
+@st.composite
+def live_ranges(draw: st.DrawFn) -> LiveRange:
+    start = draw(st.integers(0, END))
+    return LiveRange(start, draw(st.integers(start, END)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), live_ranges()), max_size=30),
+    st.lists(live_ranges(), min_size=1, max_size=3),
+)
+def test_idle_allocations_are_those_nothing_occupies(
+    occupied: list[tuple[int, LiveRange]], wanted: list[LiveRange]
+) -> None:
+    idle = IdleAllocations(END)
+    for number in range(10):
+        idle.register(number)
+    for number, live_range in occupied:
+        idle.occupy(number, live_range)
+    half_steps = [(2 * start, 2 * end) for start, end in wanted]
+    busy = {
+        number
+        for number, (start, end) in occupied
+        for first, last in wanted
+        if start <= last and first <= end
+    }
+    assert list(idle.idle(half_steps)) == [n for n in range(9, -1, -1) if n not in busy]
+
+
+def test_what_ends_at_a_time_leaves_room_after_it() -> None:
+    idle = IdleAllocations(10)
+    idle.register(0)
+    idle.occupy(0, LiveRange(2, 5))
+    assert list(idle.idle([(11, 20)])) == [0]
+    assert list(idle.idle([(10, 20)])) == []
