@@ -2,7 +2,8 @@
 
     dump = hlomem.load("xla_dump/")
     dump.assignment.allocations[0].size
-    assert str(dump) == open(...).read()
+    plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
+    print(plan.dump)
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
 """
@@ -14,18 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Dump", "HlomemError", "ParseError", "__version__", "load"]
+__all__ = ["Dump", "HlomemError", "ParseError", "Plan", "__version__", "load", "plan"]
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.inputs import load
+    from hlomem.planning import Plan, plan
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
+    "Plan": "hlomem.planning",
     "load": "hlomem.inputs",
+    "plan": "hlomem.planning",
 }
 
 

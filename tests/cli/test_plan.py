@@ -1,0 +1,110 @@
+"""`hlomem plan` from outside."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+SCALAR = "xla/jaxlib-0.12.0.1/cpu/scalar_only"
+NAMES = {
+    "module-buffer-assignment.txt": "buffer-assignment.txt",
+    "module-buffer-assignment-values.txt": "values.txt",
+    "module-live-range.txt": "live-range.txt",
+    "module-memory-usage-report.txt": "memory-usage-report.txt",
+}
+
+
+def test_writes_the_four_files_xla_writes(run: Run, goldens: Path, tmp_path: Path) -> None:
+    entry = goldens / SCALAR
+    assert run("plan", entry / "module.hlo", "-o", tmp_path / "out").code == 0
+    made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert made == {long: (entry / short).read_bytes() for long, short in NAMES.items()}
+
+
+def test_standard_output_has_all_files_after_one_another(run: Run, goldens: Path) -> None:
+    entry = goldens / SCALAR
+    text = (entry / "module.hlo").read_bytes()
+    whole = b"".join((entry / short).read_bytes() for short in NAMES.values())
+    assert run("plan", entry / "module.hlo").out == whole
+    assert run("plan", "-", stdin=gzip.compress(text)).out == whole
+
+
+def test_an_old_era_gets_the_files_it_had(run: Run, goldens: Path, tmp_path: Path) -> None:
+    entry = goldens / "xla/jaxlib-0.4.13/cpu/scalar_only"
+    dump = entry / "buffer-assignment.txt"
+    result = run(
+        "plan", entry / "module.hlo", "--era", "jaxlib-0.4.13", "--schedule", dump, "-o", tmp_path
+    )
+    assert result.code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["module-buffer-assignment.txt"]
+    assert (tmp_path / "module-buffer-assignment.txt").read_bytes() == dump.read_bytes()
+    like = run("plan", entry / "module.hlo", "--like", dump, "--schedule", dump)
+    assert like.out == dump.read_bytes()
+
+
+def test_json_and_timings(run: Run, goldens: Path) -> None:
+    result = run("plan", goldens / SCALAR / "module.hlo", "--json", "--timings")
+    content = json.loads(result.out)
+    assert content["schema"] == "hlomem/1"
+    assert content["eras"] == ["K"]
+    assert content["values"]["total_bytes"] == content["overview"]["total"]
+    assert "assignment" in result.err
+    assert "ms of CPU time" in result.err
+
+
+def test_existing_files_are_overwritten_only_by_force(
+    run: Run, goldens: Path, tmp_path: Path
+) -> None:
+    module = goldens / SCALAR / "module.hlo"
+    assert run("plan", module, "-o", tmp_path).code == 0
+    again = run("plan", module, "-o", tmp_path)
+    assert again.code == 2
+    assert "exists; give --force" in again.err
+    assert run("plan", module, "-o", tmp_path, "--force").code == 0
+
+
+UNSCHEDULED = """\
+HloModule m
+
+ENTRY %main (x: f32[4]) -> f32[4] {
+  %x = f32[4]{0} parameter(0)
+  ROOT %y = f32[4]{0} negate(%x)
+}
+"""
+
+
+def test_a_module_without_a_schedule_says_what_to_do(run: Run) -> None:
+    result = run("plan", "-", stdin=UNSCHEDULED.encode())
+    assert result.code == 3
+    assert "<stdin>:1:1: the module is not scheduled" in result.err
+    assert "--schedule" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--era", "Z"], 2, "no era `Z`"),
+        (["--era", "K", "--like", "DUMP"], 2, "not both"),
+        (["--schedule", "DUMP/live-range.txt"], 3, "is not one of module"),
+        (["--backend", "tpu"], 2, "unknown backend"),
+    ],
+)
+def test_wrong_options_are_refused(
+    run: Run, goldens: Path, arguments: list[str], code: int, words: str
+) -> None:
+    dump = str(goldens / "xla/jaxlib-0.12.0.1/cpu/nested_while")
+    arguments = [each.replace("DUMP", dump) for each in arguments]
+    result = run("plan", goldens / SCALAR / "module.hlo", *arguments)
+    assert result.code == code
+    assert words in result.err
+
+
+def test_a_dump_is_not_a_module(run: Run, goldens: Path) -> None:
+    result = run("plan", goldens / "seeds/000_d4bdf7378546cee1.txt")
+    assert result.code == 3
+    assert "`plan` wants the HLO module" in result.err

@@ -1,0 +1,72 @@
+"""`hlomem.plan` as a library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hlomem
+from hlomem.assign.packing import BufferInterval, Packing
+from hlomem.pipeline import start_stages
+
+GOLDENS = Path(__file__).parent / "goldens" / "xla"
+MODULES = sorted(GOLDENS.glob("*/cpu/*/module.hlo"))
+SCHEDULED = [path for path in MODULES if "is_scheduled=true" in path.read_text()]
+
+
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
+@pytest.mark.parametrize("path", SCHEDULED, ids=lambda p: "/".join(p.parts[-4:-1]))
+def test_live_values_never_share_bytes_unless_one_buffer_holds_both(path: Path) -> None:
+    """An overlap check of its own: it knows allocations, live ranges and buffers, no planner."""
+    stages = hlomem.plan(_text(path), era=path.parts[-4]).stages
+    ranges = stages.live_ranges.range_of
+    buffer_of = {value: buffer for buffer in stages.aliasing.buffers for value in buffer.values}
+    for allocation in stages.assignment.allocations:
+        placed = [
+            (value, offset, offset + size, *ranges[value])
+            for value, (offset, size) in allocation.slices.items()
+            if value in ranges and size
+        ]
+        for i, (one, low, high, start, end) in enumerate(placed):
+            for two, low2, high2, start2, end2 in placed[:i]:
+                if buffer_of[one] is buffer_of[two]:
+                    continue
+                overlaps_in_bytes = low < high2 and low2 < high
+                overlaps_in_time = start < end2 and start2 < end
+                assert not (overlaps_in_bytes and overlaps_in_time), (one, two)
+
+
+@pytest.mark.parametrize("path", SCHEDULED, ids=lambda p: "/".join(p.parts[-4:-1]))
+def test_the_same_text_gives_the_same_bytes(path: Path) -> None:
+    assert str(hlomem.plan(_text(path))) == str(hlomem.plan(_text(path)))
+
+
+def test_stages_can_be_run_to_any_point() -> None:
+    text = _text(GOLDENS / "jaxlib-0.12.0.1/cpu/nested_while/module.hlo")
+    stages = start_stages(hlomem.hlo.parse(text))
+    assert stages.live_ranges.end == 45
+    assert "assignment" not in vars(stages)
+
+
+def test_another_packer_can_be_handed_in() -> None:
+    text = _text(GOLDENS / "jaxlib-0.12.0.1/cpu/nested_while/module.hlo")
+    seen: list[int] = []
+
+    def side_by_side(buffers: list[BufferInterval], alignment: int) -> Packing:
+        seen.append(len(buffers))
+        offsets, end = {}, 0
+        for buffer in buffers:
+            offsets[buffer.id] = end
+            end += -(-buffer.size // alignment) * alignment
+        return Packing(offsets, end)
+
+    mine = hlomem.plan(text, pack=side_by_side)
+    assert seen
+    assert mine.dump.values is not None
+    theirs = hlomem.plan(text).dump.values
+    assert theirs is not None
+    assert mine.dump.values.total_bytes > theirs.total_bytes
