@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compare the size of every value in XLA's dumps with the size hlomem gives its shape.
 
-    tools/check_sizes.py [FOLDER ...]        default: ../shared
+    python tools/check_sizes.py [--corpus ../shared] [--json FILE]
 
-Reads every `buffer-assignment.txt` (and every other `.txt` that begins like one) below the
-folders. The backend comes from `meta.json` beside the dump, else from the name of the folder
-(`...cpu...`, `...tpu-v5e...`), else it is the one under which most sizes agree, marked `?`.
-Prints a table: one row per backend and rule, then every value that no rule explains. Exit code 1
-if there is one, or if a shape does not print back as it was.
+Reads every `buffer-assignment.txt` (and every other `.txt` that begins like one) below the folder.
+The backend comes from `meta.json` beside the dump, else from the name of the folder (`...cpu...`,
+`...tpu-v5e...`), else it is the one under which most sizes agree, marked `?`. Prints a table: one
+row per backend and rule, then every value that no rule explains. Exit code 1 if there is one, or if
+a shape does not print back as it was.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from hlomem.backends import BACKENDS, Backend, find_backend
 from hlomem.hlo.shape_parser import parse_shape_text
+from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from hlomem.hlo.shape import Shape
 
@@ -45,24 +48,33 @@ class Value(NamedTuple):
     text: str
 
 
-class Dump(NamedTuple):
-    """The value lines of one dump, and how it was told which backend it is from."""
+class Sizes(NamedTuple):
+    """What the value lines of one dump, or of several, come to."""
 
-    path: Path
-    backend: Backend
-    group: str
-    values: list[Value]
+    total: Counter[tuple[str, str]]  # by group and rule
+    equal: Counter[tuple[str, str]]
+    exceptions: list[str]
 
 
-def iter_dumps(folders: list[Path]) -> Iterator[Dump]:
-    """Every dump below some folders, sorted by path."""
-    for folder in folders:
-        for path in sorted(folder.rglob("*.txt")):
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            if text.startswith("BufferAssignment:"):
-                values = read_values(text, path)
-                backend, group = backend_of(path, values)
-                yield Dump(path, backend, group, values)
+def check_dump(path: Path) -> Sizes:
+    """Compare the values of one file; nothing where it is not a dump."""
+    sizes = Sizes(Counter(), Counter(), [])
+    text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    if not text.startswith("BufferAssignment:"):
+        return sizes
+    values = read_values(text, path)
+    backend, group = backend_of(path, values)
+    for value in values:
+        row = (group, rule_of(backend, value.shape))
+        sizes.total[row] += 1
+        expected = backend.size_of(value.shape)
+        if expected == value.size and value.color == value.shape.memory_space:
+            sizes.equal[row] += 1
+        else:
+            sizes.exceptions.append(f"{path}: expected {expected}:{value.text}")
+        if f"): {value.shape.text}" not in value.text:
+            sizes.exceptions.append(f"{path}: prints as {value.shape.text}:{value.text}")
+    return sizes
 
 
 def read_values(text: str, path: Path) -> list[Value]:
@@ -113,26 +125,19 @@ def rule_of(backend: Backend, shape: Shape) -> str:
     return f"untiled, up to {backend.untiled_granule} elements"
 
 
-def main(arguments: list[str]) -> int:
-    """Print the table; 1 if something is left unexplained."""
-    folders = [Path(argument) for argument in arguments] or [Path("../shared")]
-    total: Counter[tuple[str, str]] = Counter()
-    equal: Counter[tuple[str, str]] = Counter()
-    exceptions: list[str] = []
-    for dump in iter_dumps(folders):
-        for value in dump.values:
-            row = (dump.group, rule_of(dump.backend, value.shape))
-            total[row] += 1
-            expected = dump.backend.size_of(value.shape)
-            if expected == value.size and value.color == value.shape.memory_space:
-                equal[row] += 1
-            else:
-                exceptions.append(f"{dump.path}: expected {expected}:{value.text}")
-            if f"): {value.shape.text}" not in value.text:
-                exceptions.append(f"{dump.path}: prints as {value.shape.text}:{value.text}")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 if something is left unexplained, or if there is nothing to compare."""
+    options = parse_arguments(__doc__, arguments)
+    results = check_all(check_dump, sorted(options.corpus.rglob("*.txt")))
+    total = sum((sizes.total for sizes in results), Counter[tuple[str, str]]())
+    equal = sum((sizes.equal for sizes in results), Counter[tuple[str, str]]())
+    exceptions = [line for sizes in results for line in sizes.exceptions]
     write_table(total, equal)
     sys.stdout.writelines(f"{line}\n" for line in exceptions)
-    return 1 if exceptions else 0
+    rows = [[*row, total[row], equal[row]] for row in sorted(total)]
+    counts = {"values": total.total(), "equal": equal.total(), "rows": rows}
+    write_counts(options.json, {**counts, "exceptions": len(exceptions)})
+    return 1 if exceptions or not total else 0
 
 
 def write_table(total: Counter[tuple[str, str]], equal: Counter[tuple[str, str]]) -> None:
@@ -145,4 +150,4 @@ def write_table(total: Counter[tuple[str, str]], equal: Counter[tuple[str, str]]
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

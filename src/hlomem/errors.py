@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.source import elide
+
 if TYPE_CHECKING:
     from hlomem.source import Source, Span
 
@@ -31,8 +33,8 @@ class ParseError(HlomemError):
         super().__init__(problem)
         self.source = source
         self.span = span
-        self.problem = problem
-        self.hint = hint
+        self.problem = elide(problem)
+        self.hint = elide(hint)
 
     @property
     def line(self) -> int:

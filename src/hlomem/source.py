@@ -8,7 +8,6 @@ may stand inside a name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 EXCERPT_COLUMNS = 96
@@ -16,9 +15,11 @@ _MARGIN = 30
 
 # C0 and C1 controls, line and paragraph separators, bidi controls and lone surrogates: what must
 # never reach a terminal.
-_INVISIBLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
+_INVISIBLE = "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+
+
+# Between backquotes, with the first and last characters to keep.
+_LONG_QUOTE = r"`([^`]{60})[^`]{20,}?([^`]{20})`"
 
 
 class Span(NamedTuple):
@@ -37,7 +38,12 @@ class Place(NamedTuple):
 
 def visible(text: str) -> str:
     """`text` with control, bidi and undecodable characters written as escapes, fit for a screen."""
-    return _INVISIBLE.sub(_escape, text)
+    return re.sub(_INVISIBLE, _escape, text)
+
+
+def elide(text: str) -> str:
+    """`text` with the middle left out of each long name that stands between backquotes."""
+    return re.sub(_LONG_QUOTE, r"`\1…\2`", text) if len(text) > EXCERPT_COLUMNS else text
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -47,12 +53,14 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """A text and the name its user knows it by (a path, `<stdin>`, `<string>`)."""
 
-    name: str
-    text: str
+    __slots__ = ("name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
 
     def place(self, offset: int) -> Place:
         """Line and column of a character offset."""

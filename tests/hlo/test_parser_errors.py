@@ -1,4 +1,5 @@
 """Bad text: one error with line, column and words; never a traceback, a hang or a crash."""
+# ruff: noqa: E501 - a case is one line
 
 from __future__ import annotations
 
@@ -35,22 +36,42 @@ def check_error(text: str, line: int, column: int, problem: str) -> None:
         (["%p = f32[] parameter(x)"], 4, 24, "expected the number of the parameter"),
         (["%p = f32[] parameter(1)"], 4, 24, "there is no parameter 0"),
         ([PARAMETER, "%q = f32[] parameter(0)"], 5, 24, "parameter 0 is defined twice"),
-        ([f"ROOT {PARAMETER}", "ROOT %a = f32[] negate(%p)"], 5, 3, "a computation has only one ROOT"),  # noqa: E501
-        (["%p = f32[2]{1} parameter(0)"], 4, 15, "layout does not order the dimensions of the shape"),  # noqa: E501
+        ([f"ROOT {PARAMETER}", "ROOT %a = f32[] negate(%p)"], 5, 3, "a computation has only one ROOT"),
+        (["%p = f32[2]{1} parameter(0)"], 4, 15, "layout does not order the dimensions of the shape"),
         (["%p = g32[2] parameter(0)"], 4, 8, "unknown element type `g32`"),
         (["%p = (f32[2], parameter(0)"], 4, 8, "`(` is never closed"),
         ([TUPLE, "%a = f32[] get-tuple-element(%p), index=1"], 5, 37, "`p` has no element 1"),
         ([TUPLE, "%a = f32[] negate(%p#1)"], 5, 23, "`p` has no element 1"),
         ([PARAMETER, "%a = f32[] call(%p), to_apply=%f"], 5, 34, "computation `f` is not defined"),
-        ([PARAMETER, "%a = f32[] call(%p), to_apply=%c"], 5, 34, "computation `c` is called before it is defined"),  # noqa: E501
+        ([PARAMETER, "%a = f32[] call(%p), to_apply=%c"], 5, 34, "computation `c` is called before it is defined"),
         ([PARAMETER, "%a = f32[] fusion(%p), kind=kLoop"], 5, 14, "`fusion` needs `calls=`"),
         ([PARAMETER, "%a = f32[] negate(%p), x={0"], 5, 28, "`{` is never closed"),
         ([PARAMETER, "%a = f32[] negate(%p), x={0)"], 5, 30, "unbalanced `)`"),
         ([PARAMETER, '%a = f32[] negate(%p), x="0'], 5, 28, "string is never closed"),
         ([PARAMETER, "%a = f32[] negate(%p), x=1, x=2"], 5, 31, "attribute `x` is given twice"),
         ([PARAMETER, "%a = f32[] negate(%p), x="], 5, 26, "attribute `x` has no value"),
-        ([PARAMETER, "%a = f32[] negate(f32[2] %p)"], 5, 21, "operand `p` does not have this shape"),  # noqa: E501
-        ([PARAMETER, "%a = f32[] negate(%p), control-predecessors={%b}"], 5, 49, "control predecessor `b` is not defined above"),  # noqa: E501
+        ([PARAMETER, "%a = f32[] negate(%p), x={[}]"], 5, 30, "unbalanced `}`"),
+        ([PARAMETER, "%a = f32[] negate(%p), x={(0]}"], 5, 31, "unbalanced `]`"),
+        ([PARAMETER, "%a = f32[] negate(%p), x=}"], 5, 28, "unbalanced `}`"),
+        ([PARAMETER, "%a = f32[] negate(%p), x=, y=1"], 5, 26, "attribute `x` has no value"),
+        ([PARAMETER, "%a = f32[] negate(%p), x=1, metadata={}, x=2"], 5, 44, "attribute `x` is given twice"),
+        ([PARAMETER, "%a = f32[] negate(%p), metadata={op_name=x}"], 5, 44, "expected a string"),
+        ([PARAMETER, '%a = f32[] negate(%p), metadata={source_line="x"}'], 5, 48, "expected an integer"),
+        ([PARAMETER, '%a = f32[] negate(%p), metadata={op_name="x}'], 5, 44, "string is never closed"),
+        ([PARAMETER, '%a = f32[] negate(%p), backend_config={"a":[{]}}'], 5, 48, "unbalanced `]`"),
+        ([PARAMETER, '%a = f32[] negate(%p), backend_config={"a":"}'], 5, 46, "string is never closed"),
+        ([PARAMETER, "%a = f32[] negate(%p), sharding={devices=[2,2}<=[4]}"], 5, 48, "unbalanced `}`"),
+        ([PARAMETER, "%a = f32[] negate(%p), replica_groups={{0,1},{2,3}"], 5, 41, "`{` is never closed"),
+        ([PARAMETER, "%a = f32[] negate(%p), frontend_attributes={a=b}"], 5, 47, 'expected `name="value"`'),
+        ([PARAMETER, "%a = f32[] negate(%p), output_to_operand_aliasing={{0} (1, {})}"], 5, 54, "expected `{output index}: (operand, {index})`"),
+        ([PARAMETER, "%a = f32[] negate(%p), dimensions={0,x}"], 5, 37, "expected integers such as `{0,1}`"),
+        ([PARAMETER, "%a = f32[] negate(%p), channel_id=x"], 5, 37, "expected an integer"),
+        (["%c = f32[2] constant({1, 2)"], 4, 24, "`{` is never closed"),
+        ([TUPLE, "%a = (f32[]) while(%p), condition=%p"], 5, 16, "`while` needs `body=`"),
+        ([PARAMETER, "%a = f32[] negate(add(%p, %p))"], 5, 21, "expected an operand"),
+        ([PARAMETER, "%a = negate(%p)"], 5, 3, "not an instruction"),
+        ([PARAMETER, "%a = f32[] negate(f32[2] %p)"], 5, 21, "operand `p` does not have this shape"),
+        ([PARAMETER, "%a = f32[] negate(%p), control-predecessors={%b}"], 5, 49, "control predecessor `b` is not defined above"),
         ([PARAMETER, "what is this"], 5, 3, "not an instruction"),
         ([], 3, 8, "computation `c` has no instructions"),
     ],
@@ -71,6 +92,34 @@ def test_computation_defined_twice() -> None:
     check_error(text, 7, 8, "computation `c` is defined twice")
 
 
+@pytest.mark.parametrize(
+    ("head", "column", "problem"),
+    [
+        ("ENTRY %c (p: f32[] -> f32[] {", 19, "expected `,` or `)`"),
+        ("ENTRY %c (p f32[]) -> f32[] {", 11, "expected `name: shape`"),
+        ("ENTRY %c (p: f32[]) f32[] {", 19, "expected `->`"),
+        ("ENTRY %c (p: g32[]) -> f32[] {", 14, "unknown element type `g32`"),
+        ("ENTRY %c (p: f32[]) -> f32[] x {", 29, "expected `{`"),
+    ],
+)
+def test_heads_are_checked(head: str, column: int, problem: str) -> None:
+    check_error(module(PARAMETER, head=head), 3, column, problem)
+
+
+@pytest.mark.parametrize(
+    ("header", "column", "problem"),
+    [
+        (", x={", 16, "`{` is never closed"),
+        (", is_scheduled=", 14, "attribute `is_scheduled` has no value"),
+        (", input_output_alias={ {0}: 0 }", 35, "expected `{output index}: (parameter, {index}, may-alias)`"),
+        (", entry_computation_layout={(f32[2]{1})->f32[]}", 48, "layout does not order the dimensions of the shape"),
+        (", replica_count=many", 28, "expected an integer"),
+    ],
+)  # fmt: skip
+def test_headers_are_checked(header: str, column: int, problem: str) -> None:
+    check_error(module(PARAMETER).replace("m\n", f"m{header}\n", 1), 1, column, problem)
+
+
 def test_result_shape_of_the_head_must_be_the_roots() -> None:
     text = module(PARAMETER, head="ENTRY %c (p: f32[]) -> f32[4] {")
     check_error(text, 3, 24, "computation `c` does not return this shape")
@@ -80,7 +129,8 @@ def test_result_shape_of_the_head_must_be_the_roots() -> None:
     ("text", "line", "column", "problem"),
     [
         ("", 1, 1, "expected `HloModule`"),
-        ("\n  ENTRY %c {}", 2, 3, "expected `HloModule`"),
+        ("\n  ENTRY %c {}", 2, 10, "computation `c` has no instructions"),
+        ("%z = f32[2] add(f32[2] %a, f32[2] %b)", 1, 1, "expected `HloModule`"),
         ("HloModule", 1, 1, "the module has no name"),
         ("HloModule m\n", 1, 1, "the module has no computations"),
         ("HloModule m\n\nENTRY %c {\n  %p = f32[] parameter(0)\n", 3, 10, "`{` is never closed"),

@@ -4,14 +4,21 @@
     for instruction in module.entry.instructions:
         print(instruction.name, instruction.shape, instruction.operands)
 
-Knows nothing of buffers. Mirrors `hlo/ir` and `hlo/parser` of XLA.
+Knows nothing of buffers. Mirrors `hlo/ir` and `hlo/parser` of XLA. The names below are imported
+when first used, so that whoever only parses does not load the printer.
 """
 
-from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
-from hlomem.hlo.opcodes import CallRole
-from hlomem.hlo.parser import parse
-from hlomem.hlo.printer import format_computation, format_instruction, format_module
-from hlomem.hlo.style import TextStyle
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.opcodes import CallRole
+    from hlomem.hlo.parser import parse
+    from hlomem.hlo.printer import format_computation, format_instruction, format_module
+    from hlomem.hlo.style import TextStyle
 
 __all__ = [
     "CallRole",
@@ -25,3 +32,28 @@ __all__ = [
     "format_module",
     "parse",
 ]
+
+_HOME = {
+    "CallRole": "opcodes",
+    "CalledComputation": "ir",
+    "HloComputation": "ir",
+    "HloInstruction": "ir",
+    "HloModule": "ir",
+    "TextStyle": "style",
+    "format_computation": "printer",
+    "format_instruction": "printer",
+    "format_module": "printer",
+    "parse": "parser",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"hlomem.hlo.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

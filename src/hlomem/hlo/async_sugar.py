@@ -91,7 +91,5 @@ def _wrapped_instruction(
         computation,
         len(parameters),
     )
-    for parameter in parameters:
-        parameter.users.append(root)
     computation.fill([*parameters, root], parameters, root)
     return root

@@ -13,22 +13,24 @@ stands makes a `ParseError` of it.
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
+from functools import cache
 from itertools import chain
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hlomem.errors import ParseError
 from hlomem.hlo.shape import Shape, ShapeIndex
-from hlomem.hlo.shape_parser import parse_shape
+from hlomem.hlo.shape_parser import parse_shape_text
 from hlomem.source import Source, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 _STRING = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
 _OPENER = r"[{(\[]"
-_BRACKETS_DEPTH = 12
+_BRACKETS_DEPTH = 6
 
 
 def nested_brackets(opener: str, depth: int) -> str:
@@ -47,21 +49,25 @@ _SHALLOW = nested_brackets(_OPENER, 4)
 _NAME = re.compile(r"\s*+,\s*+([A-Za-z_][\w.\-]*+)\s*+=\s*+")
 _VALUE = rf"""(?:[^,{{}}()\[\]"'\s]++|{_STRING}|{_NESTED}|\s++(?=[^,\s]))*+"""
 _ITEM = re.compile(rf", ([A-Za-z_][\w.\-]*+)=((?=[^,]){_VALUE})", re.DOTALL)
-_ANY_NAME = re.compile(r", ([A-Za-z_][\w.\-]*+)=")
 _MARK = re.compile(rf"{_STRING}|[{{}}()\[\]\"',]", re.DOTALL)
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INTEGERS = re.compile(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
-_MAP_ITEM = re.compile(rf"\s*+([\w.\-/]++)\s*+=\s*+({_STRING}|{_SHALLOW})\s*+,?")
-_METADATA_ITEM = re.compile(rf"\s*+,?\s*+([a-z_]++)=({_STRING}|{_SHALLOW}|[^\s,{{}}]++)")
-_INDEX = r"\{([0-9,\s]*+)\}"
-_ALIAS_ITEM = re.compile(
-    rf"\s*+{_INDEX}\s*+:\s*+\(\s*+([0-9]{{1,9}})\s*+,\s*+{_INDEX}\s*+(?:,\s*+([a-z\-]++)\s*+)?\)\s*+,?"
+_MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({_STRING}|{_SHALLOW})\s*+,?"
+_METADATA_ITEM = rf"\s*+,?\s*+([a-z_]++)=({_STRING}|{_SHALLOW}|[^\s,{{}}]++)"
+_INDEX = r"\{\s*+((?:[0-9]{1,9}\s*+(?:,\s*+(?=[0-9])|(?=\})))*+)\}"
+_ALIAS_ITEM = (
+    rf"\s*+{_INDEX}\s*+:\s*+\(\s*+([0-9]{{1,9}})\s*+,\s*+{_INDEX}\s*+"
+    r"(?:,\s*+([a-z\-]++)\s*+)?\)\s*+,?"
 )
-_DONOR_ITEM = re.compile(rf"\s*+\(\s*+([0-9]{{1,9}})\s*+,\s*+{_INDEX}\s*+\)\s*+,?")
+_DONOR_ITEM = rf"\s*+\(\s*+([0-9]{{1,9}})\s*+,\s*+{_INDEX}\s*+\)\s*+,?"
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+compiled = cache(re.compile)
+"""The compiled form of a pattern that not every text needs; the others are compiled below."""
 
 
 class TextProblem(Exception):  # noqa: N818 - not an error of the user until it has a place
@@ -116,8 +122,7 @@ class ProgramShape(NamedTuple):
     result: Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(NamedTuple):
     """Where an instruction comes from (`OpMetadata`); 0 or empty where nothing is said."""
 
     op_name: str = ""
@@ -132,7 +137,7 @@ class Metadata:
     deduplicated_name: str = ""
 
 
-_METADATA_DEFAULTS = {name: getattr(Metadata(), name) for name in Metadata.__slots__}
+_METADATA_DEFAULTS = Metadata()._asdict()
 
 
 def split_attributes(text: str) -> dict[str, str]:
@@ -148,42 +153,28 @@ def split_attributes(text: str) -> dict[str, str]:
 
 def _split_carefully(text: str) -> dict[str, str]:
     """As `split_attributes`, for brackets of any depth and any blanks; says what is wrong."""
-    attributes: dict[str, str] = {}
+    return {name: text[start:end] for name, start, end in iter_attributes(text)}
+
+
+def iter_attributes(text: str) -> Iterator[tuple[str, int, int]]:
+    """Every name, and where its value begins and ends; raises what is wrong on the way.
+
+    Names are given once, no value is missing, brackets are closed by their like, strings closed.
+    """
+    seen: set[str] = set()
     position, end = 0, len(text.rstrip())
     while position < end:
         match = _NAME.match(text, position)
         if match is None:
             raise TextProblem("expected `, name=value`", position, position + 1)
-        name = match[1]
-        if name in attributes:
+        name, start = match[1], match.end()
+        if name in seen:
             raise TextProblem(f"attribute `{name}` is given twice", *match.span(1))
-        position = _end_of_value(text, match.end())
-        if position == match.end():
+        seen.add(name)
+        position = _end_of_value(text, start)
+        if position == start:
             raise TextProblem(f"attribute `{name}` has no value", *match.span(1))
-        attributes[name] = text[match.end() : position]
-    return attributes
-
-
-def check_attributes(text: str) -> None:
-    """Raise what `split_attributes` would, or what is wrong with the brackets."""
-    split_attributes(text)
-    check_brackets(text)
-
-
-def need_check(text: str) -> bool:
-    """Whether `check_attributes` might raise, at a fraction of its cost.
-
-    Braces and quotes come in pairs, every attribute has a value, no name is repeated.
-    """
-    quotes = text.count('"') - (text.count('\\"') if "\\" in text else 0)
-    names = _ANY_NAME.findall(text)  # what looks like one inside strings, too
-    return (
-        text.count("{") != text.count("}")
-        or quotes % 2 == 1
-        or text[-1:] == "="
-        or "=," in text
-        or (len(names) > 1 and len(set(names)) != len(names))
-    )
+        yield name, start, position
 
 
 def _end_of_value(text: str, start: int) -> int:
@@ -279,6 +270,8 @@ def parse_metadata(text: str) -> Metadata:
             except TextProblem:
                 raise TextProblem("expected an integer", *match.span(2)) from None
         elif default is not None:
+            if match[2][0] not in "\"'":
+                raise TextProblem("expected a string", *match.span(2))
             fields[match[1]] = parse_string(match[2])
     return Metadata(**fields)  # type: ignore[arg-type]
 
@@ -291,9 +284,11 @@ def parse_backend_config(text: str) -> Json:
     string = parse_string(text)
     if string[:1] != "{":
         return string
+    import json  # noqa: PLC0415 - few programs look into a config, all would wait for the import
+
     try:
         value: Json = json.loads(string)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # too many digits are a ValueError, too
         return string
     return value
 
@@ -322,32 +317,34 @@ def parse_operand_aliasing(text: str) -> tuple[OperandAlias, ...]:
 
 def parse_program_shape(text: str) -> ProgramShape:
     """`{(shape, shape)->shape}`: the entry computation's layout."""
-    source = Source("<layout>", text)
+    parameters, arrow, result = text[1:-1].partition("->")
+    if text[:1] != "{" or text[-1:] != "}" or not arrow or parameters.lstrip()[:1] != "(":
+        raise TextProblem("expected `{(parameter shapes)->result shape}`", 0, len(text))
+    elements = _shape_at(1, parameters).elements
+    return ProgramShape(elements, _shape_at(1 + len(parameters + arrow), result))
+
+
+def _shape_at(start: int, part: str) -> Shape:
+    """The shape a part of a text spells; `start` is where the part stands."""
     try:
-        start = text.index("{") + 1
-        parameters, end = parse_shape(source, start)
-        arrow = text.index("->", end)
-        result, end = parse_shape(source, arrow + 2)
-    except ValueError:
-        raise TextProblem("expected `{(parameter shapes)->result shape}`", 0, len(text)) from None
+        return parse_shape_text(part)
     except ParseError as error:
-        raise TextProblem.of(error) from None
-    if text[end:].strip() != "}":
-        raise TextProblem("unexpected text after the result shape", end, len(text))
-    return ProgramShape(parameters.elements, result)
+        place = (start + error.span.start, start + error.span.end)
+        raise TextProblem(error.problem, *place, error.hint) from None
 
 
 def _index(text: str) -> ShapeIndex:
-    return ShapeIndex(map(int, filter(None, text.replace(" ", "").split(","))))
+    return ShapeIndex(map(int, text.split(","))) if text else ShapeIndex()
 
 
-def _parse_items(text: str, item: re.Pattern[str], expected: str) -> list[re.Match[str]]:
+def _parse_items(text: str, item: str, expected: str) -> list[re.Match[str]]:
     """The items between the braces of `text`, which must be nothing else."""
     if text[:1] != "{" or text[-1:] != "}":
         raise TextProblem("expected braces", 0, len(text))
     items: list[re.Match[str]] = []
+    match_item = compiled(item).match
     position, end = 1, len(text) - 1
-    while match := item.match(text, position, end):
+    while match := match_item(text, position, end):
         items.append(match)
         position = match.end()
     if text[position:end].strip():
@@ -358,3 +355,43 @@ def _parse_items(text: str, item: re.Pattern[str], expected: str) -> list[re.Mat
 def _fail_item(text: str, position: int, end: int, expected: str) -> NoReturn:
     start = position + len(text[position:end]) - len(text[position:end].lstrip())
     raise TextProblem(expected, start, min(end, start + 40))
+
+
+INTEGER_LISTS = (
+    "collapsed_slice_dims",
+    "dimensions",
+    "dynamic_slice_sizes",
+    "fft_length",
+    "inserted_window_dims",
+    "lhs_batch_dims",
+    "lhs_contracting_dims",
+    "offset_dims",
+    "rhs_batch_dims",
+    "rhs_contracting_dims",
+    "scatter_dims_to_operand_dims",
+    "start_index_map",
+    "update_window_dims",
+)
+"""Attributes that read `{0,1}` whatever the opcode."""
+
+INTEGERS = (
+    "batch_group_count",
+    "channel_id",
+    "exponent_bits",
+    "feature_group_count",
+    "feature_index",
+    "index",
+    "index_vector_dim",
+    "iota_dimension",
+    "mantissa_bits",
+)
+"""Attributes that are one integer whatever the opcode."""
+
+CONTENT_PARSERS: dict[str, Callable[[str], object]] = {
+    "metadata": parse_metadata,
+    "frontend_attributes": parse_string_map,
+    "output_to_operand_aliasing": parse_operand_aliasing,
+    **dict.fromkeys(INTEGER_LISTS, parse_integers),
+    **dict.fromkeys(INTEGERS, parse_integer),
+}
+"""How to read the value of an attribute whose form does not depend on the opcode."""

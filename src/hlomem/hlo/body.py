@@ -12,11 +12,12 @@ before their users, names are unique, and without a `ROOT` the last instruction 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hlomem.errors import ParseError
 from hlomem.hlo.async_sugar import desugar, is_sugared
-from hlomem.hlo.attributes import TextProblem, parse_integer, split_attributes
+from hlomem.hlo.attributes import TextProblem, compiled, parse_integer, split_attributes
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import (
     ARITY,
@@ -25,12 +26,11 @@ from hlomem.hlo.opcodes import (
     PAYLOAD_OPCODES,
     call_attributes,
 )
-from hlomem.hlo.operands import INDEX_COMMENT, OperandScope
+from hlomem.hlo.operands import OperandScope
 from hlomem.hlo.scanner import RowPart
+from hlomem.hlo.shape_parser import INDEX_COMMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.scanner import InstructionRow
     from hlomem.hlo.shape_parser import ShapeTable
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 CONTROL_PREDECESSORS = "control-predecessors"
 
 _NAMES = {
-    name: re.compile(rf", {name}=(?:%?([A-Za-z0-9_.\-]++)|\{{([^{{}}]*+)\}})")
+    name: rf", {name}=(?:%?([A-Za-z0-9_.\-]++)|\{{([^{{}}]*+)\}})"
     for name in (*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS)
 }
 _INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
 _MAX_DIGITS = 9
 _MAY_CALL_NOTHING = frozenset({"custom-call", "async-update", "async-done"})
+_NEED_ALL = frozenset({"while", "select-and-scatter"})  # all their attributes, not any
 
 
 class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
@@ -65,25 +66,22 @@ class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
         return problem
 
 
-class _Fact(NamedTuple):
-    """What the loop needs to know about an opcode."""
-
-    opcode: str  # one object per opcode
-    arity: int | None
-    has_payload: bool
-    finish: Callable[[_Body, HloInstruction, str], None] | None
+_Finish = Callable[["_Body", HloInstruction, str], None]
+_Fact = tuple[str, int | None, bool, _Finish | None]
+"""What the loop needs to know about an opcode: its text (one object for all instructions), how
+many operands it takes, whether it has a payload instead, what else is to be done."""
 
 
 class _Facts(dict[str, _Fact]):
-    """Facts by opcode; unknown opcodes are added when they turn up."""
+    """Facts by opcode; known opcodes are added when they turn up."""
 
     def __missing__(self, opcode: str) -> _Fact:
-        finish = _FINISH.get(opcode)
+        finish: _Finish | None = _FINISH.get(opcode)
         if finish is None and is_sugared(opcode):
             finish = _finish_sugared
         elif finish is None and call_attributes(opcode):
             finish = _link_calls
-        fact = _Fact(opcode, ARITY.get(opcode), opcode in PAYLOAD_OPCODES, finish)
+        fact = (opcode, ARITY.get(opcode), opcode in PAYLOAD_OPCODES, finish)
         if opcode in KNOWN_OPCODES:
             self[opcode] = fact
         return fact
@@ -92,13 +90,12 @@ class _Facts(dict[str, _Fact]):
 class _Body:
     """What is known of a computation while its rows are read."""
 
-    __slots__ = ("called", "callees", "parameters", "row", "scope")
+    __slots__ = ("called", "callees", "row", "scope")
 
     def __init__(self, scope: OperandScope, callees: dict[str, HloComputation]) -> None:
         self.scope = scope
         self.callees = callees
         self.called: list[HloComputation] = []  # other than by fusions
-        self.parameters: dict[int, HloInstruction] = {}
         self.row = 0  # the one being read
 
 
@@ -136,6 +133,7 @@ def _link_rows(
     """Make and link the instructions of all rows; returns the root."""
     scope = body.scope
     computation, instructions, by_name = scope.computation, scope.instructions, scope.by_name
+    find = by_name.__getitem__
     root: HloInstruction | None = None
     for body.row, (mark, name, shape_text, opcode_text, inner, attributes) in enumerate(rows):
         opcode, arity, has_payload, finish = _FACTS[opcode_text]
@@ -145,7 +143,7 @@ def _link_rows(
         if inner and not has_payload:
             names = inner[1:].split(", %") if inner[0] == "%" else inner.split(", ")
             try:
-                operands = tuple([by_name[each] for each in names])
+                operands = tuple(map(find, names))
             except KeyError:
                 operands = _resolve(scope, inner)
         if arity is not None and len(operands) != arity:
@@ -156,14 +154,9 @@ def _link_rows(
         instruction = HloInstruction(
             name, shape, opcode, operands, payload, attributes, computation, index
         )
-        if name in by_name:
+        if by_name.setdefault(name, instruction) is not instruction:
             raise RowProblem(RowPart.NAME, f"`{name}` is defined twice in this computation")
-        by_name[name] = instruction
         instructions.append(instruction)
-        for operand in operands:
-            users = operand.users
-            if not users or users[-1] is not instruction:
-                users.append(instruction)
 
         # What only some instructions have.
         if finish is not None:
@@ -181,10 +174,9 @@ def _resolve(scope: OperandScope, inner: str) -> tuple[HloInstruction, ...]:
     """Operands with index comments, or in any other form the grammar has."""
     if "/" in inner and inner[0] == "%":
         names = INDEX_COMMENT.sub("", inner)[1:].split(", %")
-        try:
-            return tuple([scope.by_name[each] for each in names])
-        except KeyError:
-            pass
+        found = [scope.by_name.get(each) for each in names]
+        if all(found):
+            return tuple([each for each in found if each is not None])
     try:
         return scope.resolve(inner)
     except TextProblem as problem:
@@ -196,27 +188,34 @@ def _wrong_count(opcode: str, arity: int, count: int) -> RowProblem:
     return RowProblem(RowPart.OPERANDS, f"`{opcode}` takes {wanted}, not {count}")
 
 
-def _finish_parameter(body: _Body, instruction: HloInstruction, _: str) -> None:
-    text = instruction.payload
-    if not text.isdecimal() or len(text) > _MAX_DIGITS:
-        raise RowProblem(RowPart.OPERANDS, "expected the number of the parameter")
-    number = int(text)
-    if number in body.parameters:
-        raise RowProblem(RowPart.OPERANDS, f"parameter {number} is defined twice")
-    body.parameters[number] = instruction
-
-
 def _numbered_parameters(body: _Body, rows: list[InstructionRow]) -> list[HloInstruction]:
-    """The parameters by number, of which none may be missing."""
-    parameters = body.parameters
+    """The parameters by number, of which none may be missing or given twice."""
+    parameters = [each for each in body.scope.instructions if each.opcode == "parameter"]
+    by_text = {parameter.payload: parameter for parameter in parameters}
     try:
-        return [parameters[number] for number in range(len(parameters))]
-    except KeyError as missing:
-        problem = RowProblem(RowPart.OPERANDS, f"there is no parameter {missing.args[0]}")
-    problem.hint = f"the {len(parameters)} parameters are numbered from 0"
-    last = parameters[max(parameters)].name
-    problem.row = next(row for row, parts in enumerate(rows) if parts[1] == last)
-    raise problem
+        return [by_text[str(number)] for number in range(len(parameters))]
+    except KeyError:
+        return _number_carefully(body, parameters, rows)
+
+
+def _number_carefully(
+    body: _Body, parameters: list[HloInstruction], rows: list[InstructionRow]
+) -> list[HloInstruction]:
+    """As `_numbered_parameters`, for numbers such as `00`; says what is wrong."""
+    row_of = {parts[1]: row for row, parts in enumerate(rows)}
+    by_number: dict[int, HloInstruction] = {}
+    for parameter in parameters:
+        body.row, text = row_of[parameter.name], parameter.payload.strip()
+        if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_DIGITS:
+            raise RowProblem(RowPart.OPERANDS, "expected the number of the parameter")
+        if by_number.setdefault(int(text), parameter) is not parameter:
+            raise RowProblem(RowPart.OPERANDS, f"parameter {int(text)} is defined twice")
+    for number in range(len(parameters)):
+        if number not in by_number:
+            body.row = row_of[by_number[max(by_number)].name]
+            hint = f"the {len(parameters)} parameters are numbered from 0"
+            raise RowProblem(RowPart.OPERANDS, f"there is no parameter {number}", hint)
+    return [by_number[number] for number in range(len(parameters))]
 
 
 def _finish_element(_: _Body, instruction: HloInstruction, attributes: str) -> None:
@@ -249,11 +248,12 @@ def _finish_sugared(body: _Body, instruction: HloInstruction, attributes: str) -
 def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> None:
     """Find the computations an instruction calls; all of them stand above its own."""
     opcode = instruction.opcode
-    names = [
-        name
-        for attribute, _ in call_attributes(opcode)
-        for name in _names_of(attribute, attributes)
-    ]
+    names: list[str] = []
+    for attribute, _ in call_attributes(opcode):
+        found = _names_of(attribute, attributes)
+        if not found and opcode in _NEED_ALL:
+            raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs `{attribute}=`")
+        names += found
     if not names and opcode in KNOWN_OPCODES and opcode not in _MAY_CALL_NOTHING:
         wanted = " or ".join(f"`{name}=`" for name, _ in call_attributes(opcode))
         raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs {wanted}")
@@ -293,13 +293,13 @@ def _link_control(body: _Body, instruction: HloInstruction, attributes: str) -> 
 
 def _names_of(attribute: str, attributes: str) -> list[str]:
     """The names an attribute lists, `%` removed; empty where it is absent."""
-    match = _NAMES[attribute].search(attributes)
+    match = compiled(_NAMES[attribute]).search(attributes)
     if match is not None and attributes.find('"', 0, match.start()) < 0:
         one, several = match.groups()
         return [one] if several is None else _split_names(several)
-    if match is None:
+    if match is None and attribute not in attributes:
         return []
-    # There is a string in front: what was found may lie inside it.
+    # A string in front may hold what was found, and odd blanks may hide what was not.
     try:
         value = split_attributes(attributes).get(attribute, "")
     except TextProblem as problem:
@@ -311,5 +311,5 @@ def _split_names(text: str) -> list[str]:
     return [name.strip().removeprefix("%") for name in text.split(",") if name.strip()]
 
 
-_FINISH = {"parameter": _finish_parameter, "get-tuple-element": _finish_element}
+_FINISH = {"get-tuple-element": _finish_element}
 _FACTS = _Facts()

@@ -92,7 +92,6 @@ class HloInstruction:
         self.shape = shape
         self.opcode = opcode
         self.operands = operands
-        self.users: list[HloInstruction] = []
         # What stands between the parentheses where that is not operands: the number of a
         # parameter, the literal of a constant.
         self.payload = payload
@@ -101,6 +100,17 @@ class HloInstruction:
         self.index = index  # position in `parent.instructions`
         self.called_computations: tuple[HloComputation, ...] = ()
         self.control_predecessors: tuple[HloInstruction, ...] = ()
+
+    users: list[HloInstruction]
+
+    if not TYPE_CHECKING:  # a checker would believe that every name exists
+
+        def __getattr__(self, name: str) -> list[HloInstruction]:
+            """`users`, linked for the whole computation when first asked for."""
+            if name != "users":
+                raise AttributeError(f"an HloInstruction has no `{name}`")
+            _link_users(self.parent.instructions)
+            return self.users
 
     def __repr__(self) -> str:
         return f"<{self.opcode} %{self.name}>"
@@ -119,9 +129,12 @@ class HloInstruction:
         self._attributes = attributes
 
     @property
-    def unread_attributes(self) -> str:
-        """The attributes as the text they still are; empty once somebody read them."""
-        return self._attributes if isinstance(self._attributes, str) else ""
+    def attribute_text(self) -> str:
+        """The attributes as they stand behind the operands, the first comma included."""
+        attributes = self._attributes
+        if isinstance(attributes, str):
+            return attributes
+        return "".join([f", {name}={value}" for name, value in attributes.items()])
 
     @property
     def metadata(self) -> attr.Metadata:
@@ -234,6 +247,16 @@ class HloInstruction:
             source, span = self.parent.module.source, self.span
             start = max(source.text.find(text, span.start, span.end), span.start)
             raise problem.at(source, start) from None
+
+
+def _link_users(instructions: list[HloInstruction]) -> None:
+    for instruction in instructions:
+        instruction.users = []
+    for instruction in instructions:
+        for operand in instruction.operands:
+            users = operand.users
+            if not users or users[-1] is not instruction:
+                users.append(instruction)
 
 
 class HloComputation:

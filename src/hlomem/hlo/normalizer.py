@@ -12,6 +12,7 @@ Mirrors the freedoms of `hlo/parser/hlo_lexer.cc`: blanks and comments stand bet
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(
     r"""\s++|/\*.*?\*/|//[^\n]*+|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'"""
-    r"""|[^\s{}()\[\]"'/,=]++|.""",
+    r"""|<=|[^\s{}()\[\]"'/,=<]++|.""",
     re.DOTALL,
 )
 _EQUAL_AHEAD = re.compile(r"\s*+=")
 _LAYOUT_AHEAD = re.compile(r"\s*+[0-9:}]")
 _MAX_DEPTH = 10_000
-_MAX_LINE = 10_000_000
+_MAX_PIECES = 5_000_000  # some seconds, and some hundred megabytes
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
 
 
@@ -40,8 +41,8 @@ class OffsetMap:
     """Where each piece of a rewritten text stood in the original."""
 
     def __init__(self) -> None:
-        self._new: list[int] = [0]
-        self._old: list[int] = [0]
+        self._new = array("q", [0])
+        self._old = array("q", [0])
 
     def add(self, new: int, old: int) -> None:
         """The text from `new` on was at `old`."""
@@ -65,9 +66,14 @@ class _State(Enum):
     AFTER = "behind a computation"
 
 
-def normalize(source: Source) -> tuple[str, OffsetMap]:
-    """The text of a source in XLA's layout, and where everything was."""
+def normalize(source: Source, *, has_header: bool = True) -> tuple[str, OffsetMap]:
+    """The text of a source in XLA's layout, and where everything was.
+
+    A text without `HloModule` gets a line that calls the module `module`.
+    """
     normalizer = _Normalizer(source)
+    if not has_header:
+        normalizer.add_header()
     normalizer.take_all(0, len(source.text))
     if normalizer.open_brackets:
         raise normalizer.never_closed()
@@ -98,23 +104,21 @@ class _Normalizer:
         self.before_previous = ""
         self.blank = False  # whether a blank or comment came behind it
 
+    def add_header(self) -> None:
+        """Write the first line that the source does not have."""
+        self._emit("HloModule module", 0)
+        self.state, self.previous = _State.AFTER, "}"
+
     def take_all(self, position: int, end: int) -> None:
         """Write every symbol of a part of the source."""
-        self._check_lines(position, end)
+        match_token, text = _TOKEN.match, self.text
         while position < end:
-            match = _TOKEN.match(self.text, position, end)
+            match = match_token(text, position, end)
             assert match is not None, "the last alternative takes any character"
             position = self._take(match[0], position, match.end())
-
-    def _check_lines(self, position: int, end: int) -> None:
-        """No line may be so long that reading it symbol by symbol takes minutes."""
-        while position < end:
-            line_end = self.text.find("\n", position, end)
-            line_end = end if line_end < 0 else line_end
-            if line_end - position > _MAX_LINE:
-                problem = f"a line of {line_end - position} characters that is not an instruction"
-                raise self._error(position, problem)
-            position = line_end + 1
+            if len(self.pieces) > _MAX_PIECES:
+                problem = f"more than {_MAX_PIECES} symbols in a layout that XLA does not print"
+                raise self._error(position - 1, problem, "put one instruction on each line")
 
     def result(self) -> tuple[str, OffsetMap]:
         """What has been written, and where it was."""
@@ -138,6 +142,8 @@ class _Normalizer:
             self._take_opener(symbol, start)
         elif symbol in ("}", ")", "]"):
             self._take_closer(symbol, start)
+        elif "\n" in symbol:  # a string over several lines
+            self._take_word(symbol.replace("\n", "\\n"), start, end)
         else:
             self._take_word(symbol, start, end)
         self.before_previous, self.previous, self.blank = self.previous, symbol, False
@@ -161,9 +167,9 @@ class _Normalizer:
         elif depth == 1 and self.state is _State.BODY and symbol == "=":
             self._emit(" = " if self._is_definition() else "=", start)
             return
-        elif symbol == "," or self.previous in ("(", "{", "[", "="):
+        elif symbol == "," or self._joins():
             pass
-        elif self.blank or (self.previous == "," and depth <= 1):
+        elif self.blank or (self.previous == "," and depth <= 1) or self._is_opcode(symbol, end):
             self._emit(" ", start)
         self._emit(symbol, start)
 
@@ -174,7 +180,7 @@ class _Normalizer:
             self._emit(" {", start)
             self.state = _State.BODY
         else:
-            joins = is_layout or self._is_call(symbol) or self.previous in ("(", "{", "[", "=")
+            joins = is_layout or self._is_call(symbol) or self._joins()
             if self.blank and not joins:
                 self._emit(" ", start)
             self._emit(symbol, start)
@@ -194,6 +200,11 @@ class _Normalizer:
             self.state = _State.AFTER
         self._emit(symbol, start)
 
+    def _joins(self) -> bool:
+        """Whether no blank follows what came before; blanks deep inside a value are its own."""
+        is_attribute = self.previous == "=" and len(self.open_brackets) <= 1
+        return is_attribute or self.previous in ("(", "{", "[")
+
     def _begins_computation(self, symbol: str) -> bool:
         if symbol in (",", "=") or self.previous in ("", ",", "=", "HloModule"):
             return False
@@ -203,6 +214,11 @@ class _Normalizer:
         if symbol in (",", "=") or self.previous in (",", "=", "ROOT"):
             return False
         return symbol == "ROOT" or _EQUAL_AHEAD.match(self.text, end) is not None
+
+    def _is_opcode(self, symbol: str, end: int) -> bool:
+        """Whether a word that follows a shape is the opcode; `T` of `<=[4,2]T(1,0)` is not."""
+        follows_shape = len(self.open_brackets) == 1 and self.previous in ("]", "}", ")")
+        return follows_shape and symbol[0].islower() and self.text.startswith("(", end)
 
     def _is_definition(self) -> bool:
         """Whether an equal sign behind `previous` defines an instruction."""

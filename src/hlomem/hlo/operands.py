@@ -11,22 +11,22 @@ XLA never prints them.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.errors import ParseError
-from hlomem.hlo.attributes import TextProblem, nested_brackets
+from hlomem.hlo.attributes import TextProblem, compiled, nested_brackets
 from hlomem.hlo.ir import HloInstruction
+from hlomem.hlo.shape_parser import INDEX_COMMENT
 
 if TYPE_CHECKING:
+    import re
+
     from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.shape_parser import ShapeTable
 
-INDEX_COMMENT = re.compile(r"/\*index=[0-9]++\*/")
-
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
-_OPERAND = re.compile(
+_OPERAND = (
     rf"\s*+(?:(?P<shape>{_SHAPE})\s++)?%?(?P<name>[A-Za-z0-9_.\-]++)(?P<path>(?:#[0-9]{{1,9}})*+)"
     r"\s*+(?:(?P<comma>,)|\Z)"
 )
@@ -44,12 +44,13 @@ class OperandScope:
     def resolve(self, text: str) -> tuple[HloInstruction, ...]:
         """The operands a text names; raises `TextProblem` for what cannot be."""
         text = INDEX_COMMENT.sub(lambda comment: " " * len(comment[0]), text)
+        match_operand = compiled(_OPERAND).match
         operands: list[HloInstruction] = []
         position, more = 0, bool(text.strip())
         while more:
-            match = _OPERAND.match(text, position)
+            match = match_operand(text, position)
             if match is None:
-                raise TextProblem("expected an operand", position, len(text), _FORM)
+                raise _not_an_operand(text, position)
             operands.append(self._operand(match))
             position, more = match.end(), match["comma"] is not None
         return tuple(operands)
@@ -91,7 +92,6 @@ class OperandScope:
             self.computation,
             len(self.instructions),
         )
-        whole.users.append(element)
         self.instructions.append(element)
         return element
 
@@ -108,4 +108,8 @@ class OperandScope:
             raise TextProblem(problem, *match.span("shape"), hint)
 
 
-_FORM = "an operand reads `%name`, `shape %name` or `%name#1`"
+def _not_an_operand(text: str, position: int) -> TextProblem:
+    hint = "an operand reads `%name`, `shape %name` or `%name#1`"
+    if "(" in text[position:].lstrip()[1:]:
+        hint = "an instruction inside the operands of another is not supported: give it a line"
+    return TextProblem("expected an operand", position, len(text), hint)

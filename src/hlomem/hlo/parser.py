@@ -5,31 +5,30 @@ it without entering a fusion read and linked; the bodies of fusions, and what on
 text until asked for. `parse(text, lazy=False)` reads all of it.
 
 Mirrors `HloParserImpl::ParseHloModule` and `ParseComputations` of `hlo/parser/hlo_parser.cc`, with
-their leniency: without an `ENTRY` the last computation is the entry. Unlike XLA it keeps opcodes
-and attributes it does not know, and it wants every instruction's shape and no instruction inside
-the operands of another.
+their leniency: without an `ENTRY` the last computation is the entry, and a text may begin with
+`ENTRY name` or `name {` instead of `HloModule`. Unlike XLA it keeps opcodes and attributes it does
+not know. It refuses three forms that XLA reads and never prints: an instruction without a shape
+(shapes are not inferred), one inside the operands of another, and a text that is one instruction.
 """
 
 from __future__ import annotations
 
 import gc
 import re
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hlomem.errors import ParseError
 from hlomem.hlo import scanner
-from hlomem.hlo.normalizer import normalize
 from hlomem.hlo.reader import NOT_AN_INSTRUCTION, LayoutError, ModuleReader
 from hlomem.source import Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hlomem.hlo.ir import HloModule
-    from hlomem.hlo.normalizer import OffsetMap
 
-_BEGIN = re.compile(r"(?:\s++|//[^\n]*+|/\*(?s:.*?)\*/)*+(HloModule)")
+_BLANKS = r"(?:\s++|//[^\n]*+|/\*(?s:.*?)\*/)*+"
+_BEGIN = re.compile(rf"{_BLANKS}(HloModule)")
+_HEADERLESS = rf"{_BLANKS}(?:ENTRY\s|%?[\w.\-]++{_BLANKS}\{{)"
+_COMPUTATION_FORM = "a computation reads `ENTRY %main (p: f32[]) -> f32[] {`, instructions, `}`"
 _NAMELESS = re.compile(r"HloModule\s*+(?:ENTRY\b|[^\w.\-]|\Z)")
 
 
@@ -40,21 +39,29 @@ def parse(text: str, name: str = "<string>", lazy: bool = True) -> HloModule:
     checked, too: see `HloModule.validate`.
     """
     text = text.removeprefix("\ufeff")
-    source = Source(name, text.replace("\r\n", "\n") if "\r" in text else text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    source = Source(name, text)
     nul = source.text.find("\0")
     if nul >= 0:
         raise ParseError(source, Span(nul, nul + 1), "NUL byte in text", "is this a text file?")
-    with _collector_off():
+    # A module is made of objects that all stay: collecting garbage would only look at them.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
         module = _parse_any_layout(source)
         if not lazy:
             module.validate()
+    finally:
+        if was_enabled:
+            _enable_collector()
     return module
 
 
 def _parse_any_layout(source: Source) -> HloModule:
     """In the layout XLA prints, if the text has it; else token by token."""
     if not _BEGIN.match(source.text):
-        raise _no_module(source)
+        return _parse_without_header(source)
     spans = scanner.scan_module(source.text)
     if spans is None:
         return _parse_normalized(source)
@@ -69,16 +76,32 @@ def _parse_any_layout(source: Source) -> HloModule:
         raise (problem if error.problem == NOT_AN_INSTRUCTION else error) from None
 
 
-def _parse_normalized(source: Source) -> HloModule:
-    text, offsets = normalize(source)
+def _parse_without_header(source: Source) -> HloModule:
+    """A text that begins with a computation; XLA names such a module after the entry."""
+    if not re.match(_HEADERLESS, source.text):
+        raise _no_module(source)
+    module = _parse_normalized(source, has_header=False)
+    module.name = f"module_{module.entry.name}"
+    return module
+
+
+def _parse_normalized(source: Source, *, has_header: bool = True) -> HloModule:
+    from hlomem.hlo.normalizer import normalize  # noqa: PLC0415 - no text of XLA's needs it
+
+    text, offsets = normalize(source, has_header=has_header)
     spans = scanner.scan_module(text)
-    if spans is None:
-        raise _no_module(source, text, offsets)
-    return ModuleReader(source, spans, text, offsets).read()
+    if spans is not None:
+        return ModuleReader(source, spans, text, offsets).read()
+    computations, end = scanner.scan_computations(text, max(0, text.find("\n\n")))
+    if not computations:
+        raise _no_module(source)
+    rest = offsets.span(Span(end, max(end + 1, len(text.rstrip()))))
+    problem = "expected a computation or the end of the text"
+    raise ParseError(source, rest, problem, _COMPUTATION_FORM)
 
 
-def _no_module(source: Source, text: str = "", offsets: OffsetMap | None = None) -> ParseError:
-    """What is wrong with a text that is no module, in itself and after normalizing."""
+def _no_module(source: Source) -> ParseError:
+    """What is wrong with a text in which not even one computation was found."""
     match = _BEGIN.match(source.text)
     if match is None:
         start = len(source.text) - len(source.text.lstrip())
@@ -87,25 +110,12 @@ def _no_module(source: Source, text: str = "", offsets: OffsetMap | None = None)
     span = Span(match.start(1), match.end(1))
     if _NAMELESS.match(source.text, span.start):
         return ParseError(source, span, "the module has no name")
-    hint = "a computation reads `ENTRY %main (p: f32[]) -> f32[] {`, instructions, `}`"
-    computations, end = scanner.scan_computations(text, text.find("\n\n"))
-    if computations and offsets is not None:
-        rest = offsets.span(Span(end, max(end + 1, len(text.rstrip()))))
-        return ParseError(source, rest, "expected a computation or the end of the text", hint)
-    return ParseError(source, span, "the module has no computations", hint)
+    return ParseError(source, span, "the module has no computations", _COMPUTATION_FORM)
 
 
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """No garbage collection: a module is made of objects that all stay."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if gc.get_freeze_count() == 0:
-                # Makes what was parsed old, or the first young collection would walk all of it.
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
+def _enable_collector() -> None:
+    if gc.get_freeze_count() == 0:
+        # Makes what was parsed old, or the first young collection would walk all of it.
+        gc.freeze()
+        gc.unfreeze()
+    gc.enable()

@@ -22,7 +22,6 @@ from hlomem.hlo.opcodes import (
     PAYLOAD_OPCODES,
     call_attributes,
 )
-from hlomem.hlo.proto_order import in_proto_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +143,8 @@ def _attribute_texts(instruction: HloInstruction, style: TextStyle) -> dict[str,
     if not _NAME_ATTRIBUTES.isdisjoint(attributes):
         attributes = {**attributes, **dict(_name_attributes(instruction, style))}
     if style.proto_order and "backend_config" in attributes:
+        from hlomem.hlo.proto_order import in_proto_order  # noqa: PLC0415 - large tables
+
         attributes = {**attributes, "backend_config": in_proto_order(attributes["backend_config"])}
     return attributes
 

@@ -11,31 +11,29 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.errors import ParseError
-from hlomem.hlo import scanner
+from hlomem.hlo import scanner, validation
 from hlomem.hlo.async_sugar import is_sugared
-from hlomem.hlo.attributes import (
-    TextProblem,
-    check_attributes,
-    check_brackets,
-    need_check,
-)
+from hlomem.hlo.attributes import TextProblem
 from hlomem.hlo.body import CONTROL_PREDECESSORS, RowProblem, link_body
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloModule
-from hlomem.hlo.normalizer import OffsetMap, normalize_body
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
-from hlomem.hlo.shape_parser import ShapeTable, parse_shape
+from hlomem.hlo.shape_parser import ShapeTable
 from hlomem.hlo.stack_frames import StackFrameTables
 from hlomem.hlo.style import TextStyle
 from hlomem.source import Source, Span
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.normalizer import OffsetMap
     from hlomem.hlo.scanner import ComputationText, InstructionRow, ModuleText
     from hlomem.hlo.shape import Shape
 
 NOT_AN_INSTRUCTION = "not an instruction"
 
 _INSTRUCTION_FORM = "an instruction reads `%name = shape opcode(operands), attribute=value`"
+_SHAPELESS = re.compile(r"(?:ROOT\s++)?%?[\w.\-]++\s*+=\s*+[a-z][\w\-]*+\s*+\(", re.ASCII)
 _SHAPED_OPERAND = re.compile(r"\(|[a-z][a-z0-9]*+\[")
 
 
@@ -123,34 +121,36 @@ class ModuleReader:
         )
 
     def validate(self) -> None:
-        """Read what was left as text."""
-        checked: set[str] = set()  # many instructions share their text
+        """Read what was left as text, and check it (`hlomem.hlo.validation`)."""
+        self._module.open_all()
+        validation.check_header(self._module)
+        instruction_of: dict[str, HloInstruction] = {}  # many instructions share their text
+        constant_of: dict[str, HloInstruction] = {}
         for computation in self._read_computations():
-            instructions = computation.instructions
-            texts = {instruction.unread_attributes for instruction in instructions} - checked
-            checked |= texts
-            doubtful = {text for text in texts if need_check(text)}
-            for instruction in instructions:
-                if doubtful and instruction.unread_attributes in doubtful:
-                    self._check_attributes(instruction, instruction.unread_attributes)
+            for instruction in computation.instructions:
+                instruction_of.setdefault(instruction.attribute_text, instruction)
                 if instruction.opcode == "constant":
-                    self._check_literal(instruction)
-            self._check_result(computation)
+                    constant_of.setdefault(instruction.payload, instruction)
+            self._check_head(computation)
+        unproven = validation.unproven_attributes(instruction_of)
+        for text, instruction in instruction_of.items():
+            if text in unproven:
+                self._check_text(instruction, text, validation.check_attributes)
+        for text, instruction in constant_of.items():
+            self._check_text(instruction, text, validation.check_literal)
 
-    def _check_attributes(self, instruction: HloInstruction, text: str) -> None:
+    def _check_text(
+        self, instruction: HloInstruction, text: str, check: Callable[[str], None]
+    ) -> None:
+        """Run a check on a part of an instruction's text, and place what it finds."""
         try:
-            check_attributes(text)
+            check(text)
         except TextProblem as problem:
-            start = self._source.text.find(text, instruction.span.start)
-            raise problem.at(self._source, max(start, instruction.span.start)) from None
-
-    def _check_literal(self, instruction: HloInstruction) -> None:
-        if instruction.payload.isalnum():
-            return
-        try:
-            check_brackets(instruction.payload)
-        except TextProblem as problem:
-            raise instruction.error(f"{problem.problem} in the literal") from None
+            span = instruction.span
+            start = self._source.text.find(text, span.start, span.end)
+            if start < 0:  # the text is not as the user wrote it
+                raise ParseError(self._source, span, problem.problem, problem.hint) from None
+            raise problem.at(self._source, start) from None
 
     def _read_computations(self) -> list[HloComputation]:
         """The computations that have a text of their own: not those of sugared async operations."""
@@ -208,19 +208,36 @@ class ModuleReader:
         """The rows of a computation; those of another layout than XLA's are normalized first."""
         span = self._spans.computations[computation.index]
         body = self._cut(self._text, span.body_start, span.body_end, self._offsets)
-        if body is None and self._offsets is None:
-            try:
-                text, offsets = normalize_body(self._source, span.body_start, span.body_end)
-            except ParseError as error:
-                raise LayoutError(self._source, error.span, error.problem, error.hint) from None
-            body = self._cut(text, 0, len(text), offsets)
+        if self._offsets is not None:
             if body is None:
-                bad = scanner.first_bad_line(self._text, span.body_start, span.body_end)
-                raise LayoutError(self._source, bad, NOT_AN_INSTRUCTION, _INSTRUCTION_FORM)
+                raise self._not_an_instruction(span, ParseError)
+            return body
         if body is None:
-            bad = scanner.first_bad_line(self._text, span.body_start, span.body_end)
-            raise self._error(bad, NOT_AN_INSTRUCTION, _INSTRUCTION_FORM)
+            return self._normalized_body(span)
+        equal_signs = self._text.count(" = ", span.body_start, span.body_end)
+        if equal_signs > len(body.rows) and scanner.may_hide_instructions(body.rows):
+            normalized = self._normalized_body(span)
+            return normalized if len(normalized.rows) > len(body.rows) else body
         return body
+
+    def _normalized_body(self, span: ComputationText) -> _Body:
+        from hlomem.hlo.normalizer import normalize_body  # noqa: PLC0415 - as in the parser
+
+        try:
+            text, offsets = normalize_body(self._source, span.body_start, span.body_end)
+        except ParseError as error:
+            raise LayoutError(self._source, error.span, error.problem, error.hint) from None
+        body = self._cut(text, 0, len(text), offsets)
+        if body is None:
+            raise self._not_an_instruction(span, LayoutError)
+        return body
+
+    def _not_an_instruction(self, span: ComputationText, kind: type[ParseError]) -> ParseError:
+        bad = scanner.first_bad_line(self._text, span.body_start, span.body_end)
+        hint = _INSTRUCTION_FORM
+        if _SHAPELESS.match(self._text, bad.start, bad.end):
+            hint = "the shape is missing; hlomem does not infer shapes"
+        return kind(self._source, self._original(bad), NOT_AN_INSTRUCTION, hint)
 
     def _cut(self, text: str, start: int, end: int, offsets: OffsetMap | None) -> _Body | None:
         rows = scanner.instruction_rows(text, start, end)
@@ -239,20 +256,26 @@ class ModuleReader:
             span = Span(span.start + start, span.start + max(start + 1, end))
         return span if body.offsets is None else body.offsets.span(span)
 
-    def _check_result(self, computation: HloComputation) -> None:
-        """The result the head promises is what the root has (`HloParserImpl::ParseComputation`)."""
+    def _check_head(self, computation: HloComputation) -> None:
+        """The first line can be read, and promises the result the root has.
+
+        `HloParserImpl::ParseComputation`, which does not compare the parameters either.
+        """
         span = self._spans.computations[computation.index]
-        promised = computation.root.shape.text_without_layout
-        if self._text.endswith(f"-> {promised} {{", span.head_start, span.body_start):
+        head = self._text[span.head_start : span.body_start]
+        if validation.is_usual_head(head, computation):
             return
-        arrow = self._text.rfind("->", span.head_start, span.body_start)
-        if arrow < 0:
-            return
-        shape, end = parse_shape(Source(self._source.name, self._text), arrow + 2, self._shapes)
-        if shape.text_without_layout != promised:
+        source = Source(self._source.name, self._text)
+        try:
+            result = validation.check_head(source, span.head_start)
+        except ParseError as error:
+            raise self._error(error.span, error.problem, error.hint) from None
+        promised, place = result or (computation.root.shape, Span(0, 0))
+        expected = computation.root.shape.text_without_layout
+        if promised.text_without_layout != expected:
             problem = f"computation `{computation.name}` does not return this shape"
-            hint = f"its root `{computation.root.name}` has shape `{promised[:80]}`"
-            raise self._error(Span(arrow + 3, end), problem, hint)
+            hint = f"its root `{computation.root.name}` has shape `{expected[:80]}`"
+            raise self._error(place, problem, hint)
 
     def _defined_twice(self) -> ParseError:
         seen: set[str] = set()

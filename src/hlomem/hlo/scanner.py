@@ -13,6 +13,7 @@ import re
 from enum import IntEnum
 from typing import NamedTuple
 
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.stack_frames import TABLE_NAMES
 from hlomem.source import Span
 
@@ -36,6 +37,10 @@ _INSTRUCTION = re.compile(
     re.ASCII | re.MULTILINE,
 )
 _OUTLINE = re.compile(rf"^  (?:ROOT )?%?{NAME} = {_SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
+
+_SECOND = re.compile(r"[\w.\-] = \S++ [a-z][\w\-]*+\(")
+_TAIL_LENGTH = 1000
+_SHORTEST_ROW = len("\n  a = b c()")
 
 InstructionRow = tuple[str, str, str, str, str, str]
 """`ROOT ` or nothing, name, shape, opcode, what stands in the parentheses, attributes."""
@@ -81,7 +86,7 @@ def scan_module(text: str) -> ModuleText | None:
     tables = TABLES.match(text, module.end())
     assert tables is not None, "matches the empty text, too"
     computations, end = scan_computations(text, tables.end())
-    if not computations or end < len(text.rstrip()):
+    if not computations or end < _end_of_text(text):
         return None
     return ModuleText(module[1], Span(*module.span(2)), Span(*tables.span()), computations)
 
@@ -90,7 +95,7 @@ def scan_computations(text: str, position: int) -> tuple[list[ComputationText], 
     """The computations from `position` on, and where the first text is that is none."""
     computations: list[ComputationText] = []
     match_head, find, startswith = _HEAD.match, text.find, text.startswith
-    end = len(text.rstrip())
+    end = _end_of_text(text)
     while position < end:
         if text[position] == "\n":
             position += 1
@@ -124,6 +129,12 @@ def scan_computations(text: str, position: int) -> tuple[list[ComputationText], 
     return computations, position
 
 
+def _end_of_text(text: str) -> int:
+    """`len(text.rstrip())`, without a copy of a long text."""
+    tail = text[-_TAIL_LENGTH:].rstrip()
+    return max(0, len(text) - _TAIL_LENGTH) + len(tail) if tail else len(text.rstrip())
+
+
 def count_lines(text: str, start: int, end: int) -> int:
     """How many lines a body has, each of which is an instruction."""
     return text.count("\n", start, end)
@@ -142,10 +153,23 @@ def has_comment(text: str, start: int, end: int) -> bool:
 
 def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | None:
     """The instructions of a body, taken apart; None unless every line is one and no more."""
+    count = count_lines(text, start, end)
+    if count * _SHORTEST_ROW > end - start:
+        return None  # most lines are empty; trying the pattern on each would take long
     rows: list[InstructionRow] = _INSTRUCTION.findall(text, start, end)
-    if len(rows) != count_lines(text, start, end) or has_comment(text, start, end):
+    if len(rows) != count or has_comment(text, start, end):
         return None
     return rows
+
+
+def may_hide_instructions(rows: list[InstructionRow]) -> bool:
+    """Whether a line seems to hold more than the one instruction it was taken for."""
+    return any(
+        (" = " in operands and opcode not in PAYLOAD_OPCODES)
+        or (" = " in attributes and _SECOND.search(attributes) is not None)
+        or (opcode in PAYLOAD_OPCODES and _SECOND.search(operands) is not None)
+        for _, _, _, opcode, operands, attributes in rows
+    )
 
 
 def outline_rows(text: str, start: int, end: int) -> list[tuple[str, str]]:

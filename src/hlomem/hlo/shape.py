@@ -10,9 +10,8 @@ nested thousands deep is as harmless as a flat one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -112,8 +111,7 @@ class ShapeIndex(tuple[int, ...]):
 ROOT_INDEX = ShapeIndex()
 
 
-@dataclass(frozen=True, slots=True)
-class SplitConfig:
+class SplitConfig(NamedTuple):
     """A physical dimension and the places where it is cut (`SplitConfig` of layout.h)."""
 
     dimension: int
@@ -123,8 +121,7 @@ class SplitConfig:
         return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """How the elements of an array lie in memory (`xla::Layout`)."""
 
     minor_to_major: tuple[int, ...]
@@ -187,29 +184,43 @@ def default_layout(rank: int) -> Layout:
     return Layout(tuple(range(rank - 1, -1, -1)))
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Shape:
-    """An array, tuple, buffer, token or opaque shape (`xla::Shape`).
+    """An array, tuple, buffer, token or opaque shape (`xla::Shape`); nobody changes one.
 
     Equality is that of the printed text with layouts; a shape without a layout differs from the
     same shape with the default one.
     """
 
-    element_type: ElementType
-    dimensions: tuple[int, ...] = ()
-    """Sizes, upper bounds where dynamic, `UNBOUNDED` where printed `?`."""
-    dynamic: tuple[bool, ...] = ()
-    """Which dimensions are dynamic; empty when none is."""
-    layout: Layout | None = None
-    elements: tuple[Shape, ...] = ()
-    """The elements of a tuple; the one array of a buffer."""
-    _hash: int = field(init=False)
-    _text: str = field(init=False, default="")
-    _text_without_layout: str = field(init=False, default="")
+    __slots__ = (
+        "_hash",
+        "_text",
+        "_text_without_layout",
+        "dimensions",
+        "dynamic",
+        "element_type",
+        "elements",
+        "layout",
+    )
 
-    def __post_init__(self) -> None:
-        key = (self.element_type, self.dimensions, self.dynamic, self.layout, self.elements)
-        object.__setattr__(self, "_hash", hash(key))
+    def __init__(
+        self,
+        element_type: ElementType,
+        dimensions: tuple[int, ...] = (),
+        dynamic: tuple[bool, ...] = (),
+        layout: Layout | None = None,
+        elements: tuple[Shape, ...] = (),
+    ) -> None:
+        self.element_type = element_type
+        self.dimensions = dimensions
+        """Sizes, upper bounds where dynamic, `UNBOUNDED` where printed `?`."""
+        self.dynamic = dynamic
+        """Which dimensions are dynamic; empty when none is."""
+        self.layout = layout
+        self.elements = elements
+        """The elements of a tuple; the one array of a buffer."""
+        self._hash = hash((element_type.text, dimensions, dynamic, layout, elements))
+        self._text = ""
+        self._text_without_layout = ""
 
     def __hash__(self) -> int:
         return self._hash
@@ -245,15 +256,14 @@ class Shape:
     def text(self) -> str:
         """As XLA prints it with layouts (`ShapeUtil::HumanStringWithLayout`)."""
         if not self._text:
-            object.__setattr__(self, "_text", _format_shape(self, with_layout=True))
+            self._text = _format_shape(self, with_layout=True)
         return self._text
 
     @property
     def text_without_layout(self) -> str:
         """As XLA prints it without layouts (`ShapeUtil::HumanString`)."""
         if not self._text_without_layout:
-            text = _format_shape(self, with_layout=False)
-            object.__setattr__(self, "_text_without_layout", text)
+            self._text_without_layout = _format_shape(self, with_layout=False)
         return self._text_without_layout
 
     @property
@@ -298,7 +308,7 @@ class Shape:
 
     def with_layout(self, layout: Layout | None) -> Shape:
         """The same array under another layout, or none."""
-        return replace(self, layout=layout)
+        return Shape(self.element_type, self.dimensions, self.dynamic, layout, self.elements)
 
     def subshapes(self) -> Iterator[tuple[ShapeIndex, Shape]]:
         """The shape and all its parts, a tuple before its elements.

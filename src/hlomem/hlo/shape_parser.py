@@ -54,22 +54,75 @@ _PLAIN_ARRAY = re.compile(
     r"[a-z][a-z0-9]*+\[[^\[\]{}()/\s]*+\](?:\{[0-9:][^{}/\s]*+\})?(?=[,)]|\Z| [^{/\s])"
 )
 
+_WHOLE_ARRAY = re.compile(
+    r"([a-z][a-z0-9]*+)\[((?:[0-9]{1,18}(?:,[0-9]{1,18})*+)?)\](\{[0-9:][^{}/\s]*+\})?"
+)
+INDEX_COMMENT = re.compile(r"/\*index=[0-9]++\*/")
+
 
 class ShapeTable(dict[str, Shape]):
     """Shapes by their text; a text not seen before is parsed. A hit is one dict lookup."""
 
-    __slots__ = ()
+    __slots__ = ("_layouts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._layouts: dict[str, Layout] = {}
 
     def __missing__(self, text: str) -> Shape:
+        shape = self._plain_tuple(text) if text[:1] == "(" else self._plain_array(text)
+        shape = shape or self._parse(text)
+        if len(self) >= TABLE_LIMIT:  # a server may see any number of modules
+            self.clear()
+        self[text] = shape
+        return shape
+
+    def _parse(self, text: str) -> Shape:
         source = Source("<shape>", text)
         shape, end = parse_shape(source, 0, self)
         end = _Cursor(source, end).skip_blanks()
         if end != len(text):
             raise ParseError(source, Span(end, len(text)), "unexpected text after a shape")
-        if len(self) >= TABLE_LIMIT:  # a server may see any number of modules
-            self.clear()
-        self[text] = shape
         return shape
+
+    def _plain_tuple(self, text: str) -> Shape | None:
+        """A tuple of arrays as XLA prints it; None for every other text."""
+        inner = INDEX_COMMENT.sub("", text[1:-1]) if "/" in text else text[1:-1]
+        arrays = [self.get(part) or self._plain_array(part) for part in inner.split(", ")]
+        if text[-1] != ")":
+            return None
+        elements = tuple([array for array in arrays if array is not None and not array.elements])
+        return tuple_shape(elements) if len(elements) == len(arrays) else None
+
+    def _plain_array(self, text: str) -> Shape | None:
+        """An array with nothing dynamic or split, as XLA prints it; None for every other text."""
+        match = _WHOLE_ARRAY.fullmatch(text)
+        if match is None:
+            return None
+        type_text, sizes, layout_text = match.groups()
+        element_type = ELEMENT_TYPE_BY_TEXT.get(type_text)
+        dimensions = tuple(map(int, sizes.split(","))) if sizes else ()
+        layout = self._layout(layout_text, dimensions) if layout_text else None
+        if element_type is None or (layout_text and layout is None):
+            return None
+        if not element_type.is_array or _is_too_large(element_type.byte_width, dimensions):
+            return None
+        shape = self[text] = Shape(element_type, dimensions, (), layout)
+        return shape
+
+    def _layout(self, text: str, dimensions: tuple[int, ...]) -> Layout | None:
+        """A layout that fits an array; None for one that does not, whose error has no place yet."""
+        layout = self._layouts.get(text)
+        if layout is None:
+            cursor = _Cursor(Source("<layout>", text), 0)
+            try:
+                layout = _parse_optional_layout(cursor, dimensions, in_physical_shape=False)
+            except ParseError:
+                return None
+            if layout is not None and not layout.split_configs:  # splits depend on dimensions
+                self._layouts[text] = layout
+        fits = layout is not None and len(layout.minor_to_major) == len(dimensions)
+        return layout if fits else None
 
 
 _TABLE = ShapeTable()
@@ -234,10 +287,17 @@ def _parse_dimension(cursor: _Cursor) -> tuple[int, bool]:
 
 def _check_size(cursor: _Cursor, start: int, size: int, dimensions: tuple[int, ...]) -> None:
     """Refuse what `ValidateShapeSize` of shape_util.cc refuses."""
+    if _is_too_large(size, dimensions):
+        cursor.fail(start, "shape takes more bytes than 64 bits can count")
+
+
+def _is_too_large(size: int, dimensions: tuple[int, ...]) -> bool:
+    """Whether the bytes of an array pass int64 on the way; they are counted no further."""
     for dimension in dimensions:
         size *= 1 if dimension == UNBOUNDED else dimension
         if size > INT64_MAX:
-            cursor.fail(start, "shape takes more bytes than 64 bits can count")
+            return True
+    return False
 
 
 def _parse_list(cursor: _Cursor, parse_item: Callable[[_Cursor], T]) -> list[T]:

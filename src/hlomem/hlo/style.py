@@ -5,11 +5,10 @@ Mirrors the part of `hlo/ir/hlo_print_options.h` that differs between the texts 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class TextStyle:
+class TextStyle(NamedTuple):
     """Printer settings; the defaults are the text of the newest XLA's `--xla_dump_hlo_as_text`."""
 
     percent: bool = True

@@ -1,0 +1,39 @@
+"""What the tools that go through the corpus share: its place, two processes, counts as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
+
+BESIDE = Path(__file__).resolve().parent.parent.parent / "shared"
+WORKERS = 2
+
+
+def parse_arguments(description: str | None, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """`--corpus FOLDER` and `--json FILE`, which every tool has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpus", type=Path, default=BESIDE, help="default: %(default)s")
+    parser.add_argument("--json", type=Path, help="write the counts to this file")
+    return parser.parse_args(arguments)
+
+
+def check_all(check: Callable[[Path], T], paths: Sequence[Path]) -> list[T]:
+    """The results of a check for each path, in their order, made by two processes."""
+    with get_context("spawn").Pool(WORKERS) as pool:
+        return pool.map(check, paths, chunksize=max(1, len(paths) // (WORKERS * 16)))
+
+
+def write_counts(path: Path | None, counts: Mapping[str, object]) -> None:
+    """Write counts for the page that shows them, if a file was asked for."""
+    if path is not None:
+        path.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
