@@ -49,8 +49,7 @@ pytest: $(READY)
 # Every dump and module of the corpus read and printed back, every module planned; the figures go
 # to docs/parity.md.
 parity: $(READY)
-	$(CORPUS)/tools/roundtrip --hlomem $(BIN)/hlomem \
-	    $(CORPUS)/seeds $(CORPUS)/seedtwins $(CORPUS)/corpus $(CORPUS)/real
+	$(BIN)/python -m tools.write_parity --corpus $(CORPUS)
 
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
@@ -58,7 +57,8 @@ $(BENCH_READY): pyproject.toml
 	@touch $@
 
 bench: $(BENCH_READY)
-	$(BENCH_VENV)/bin/python bench/bench_read.py --corpus $(CORPUS)
+	@for each in bench/bench_*.py; do echo "== $$each"; \
+	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

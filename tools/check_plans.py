@@ -1,6 +1,6 @@
 """Plans against XLA's: every module of a corpus planned and compared, file by file.
 
-    python -m tools.check_plans [--corpus ../shared] [--json FILE] [--groups cpu-]
+    python -m tools.check_plans [--corpus ../shared] [--json FILE]
 
 A file can be exact; the same but for the order of the lines inside the lists of positions and
 uses (which XLA prints in the order its passes left behind, see docs/parity.md); or different.
@@ -9,16 +9,22 @@ Prints a table per group and exits 1 where anything is different.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from collections import Counter
-from multiprocessing import Pool
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hlomem
 from hlomem.errors import HlomemError
+from tools.corpus import check_all, parse_arguments, write_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BACKENDS = ("cpu",)
+"""Those that are planned."""
 
 FILES = {
     "-buffer-assignment-values.txt": "values.txt",
@@ -67,29 +73,24 @@ def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
     return meta["dump"], verdicts
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Checks and prints."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, default=Path("../shared"))
-    parser.add_argument("--groups", default="", help="only groups whose name begins so")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parse_arguments(__doc__, arguments)
     entries = [
         path.parent
         for path in sorted(options.corpus.glob("*/*/*/meta.json"))
-        if json.loads(path.read_text())["dump"].startswith(options.groups)
+        if json.loads(path.read_text())["backend"] in BACKENDS
     ]
     table: dict[str, dict[str, Counter[str]]] = {}
-    with Pool(2) as pool:
-        for group, verdicts in pool.imap(check_entry, entries, chunksize=4):
-            row = table.setdefault(group, {})
-            for name, word in verdicts.items():
-                row.setdefault(name, Counter())[word] += 1
+    for group, verdicts in check_all(check_entry, entries):
+        row = table.setdefault(group, {})
+        for name, word in verdicts.items():
+            row.setdefault(name, Counter())[word] += 1
     for group, row in sorted(table.items()):
-        cells = [f"{name} {dict(words)}" for name, words in row.items()]
-        sys.stdout.write(f"{group:20} {'  '.join(cells)}\n")
-    if options.json:
-        options.json.write_text(json.dumps(table, indent=1) + "\n")
+        for name, words in row.items():
+            cells = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
+            sys.stdout.write(f"{group:20} {name:24} {cells}\n")
+    write_counts(options.json, table)
     return int(any(words["different"] for row in table.values() for words in row.values()))
 
 
