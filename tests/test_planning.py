@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_another_packer_can_be_handed_in() -> None:
     text = _text(GOLDENS / "jaxlib-0.12.0.1/cpu/nested_while/module.hlo")
     seen: list[int] = []
 
-    def side_by_side(buffers: list[BufferInterval], alignment: int) -> Packing:
+    def side_by_side(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
         seen.append(len(buffers))
         offsets, end = {}, 0
         for buffer in buffers:

@@ -56,16 +56,15 @@ files that hold the same lines, but some lists of positions or uses in another o
 
 ### Why some differ
 
-- **Order of positions and uses.** XLA prints the users of an instruction, and the places of a
-  value, in the order of lists in memory. Every pass that replaces an instruction changes them: a
-  removed user's place is taken by the last one (`HloInstruction::Users::RemoveUser`). The text of
-  the final module does not tell that history. hlomem prints the order XLA would have after reading
-  that text: the order of the text.
-- **Value ids in jaxlib 0.5 to 0.8.** Ids follow the order in which XLA's passes made computations,
-  which is inferred from names (`analysis/creation_order.py`); where the names do not tell, ids, and
-  nothing else, differ. The entries in question are those counted as different among one-file dumps.
+- **Order of uses** (and, for a handful of values, of positions). XLA prints users in the order of
+  lists in memory, and every pass that replaces an instruction changes them: a removed user's place
+  is taken by the last one (`HloInstruction::Users::RemoveUser`). The text of the final module does
+  not tell that history. The goldens `twin_users_one` and `twin_users_other` prove it: two programs
+  whose modules, allocations, live ranges and reports are the same to the byte, and whose lists of
+  uses are not. hlomem follows what the text implies (the scheduler's walk over users, copies that
+  are inserted last) and the order of the text otherwise.
 - **Usage reports up to jaxlib 0.7.2** list values of equal size, and shapes of equal count, in the
-  order of a hash map.
+  order of a hash map (`absl::flat_hash_map`); since October 2025 XLA sorts them.
 - **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its
   get-tuple-elements. It is planned soundly, sizes agree, names and times do not.
 

@@ -22,6 +22,9 @@ class Options:
     sorts_computations_incrementally: bool = True
     """Whether XLA keeps its computations sorted as they are made (`online_topsort.h`, since jaxlib
     0.5.1) instead of sorting them when asked. Decides the order of value ids."""
+    rewrites_reductions_last: bool = False
+    """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
+    0.8.3). Decides the order of value ids."""
     shares_at_any_position: bool = True
     """Whether a value may take the place of an operand whichever of the operand's positions it
     reads (since jaxlib 0.12), or only if it reads the last one (`LiveRangeInterferes`)."""
@@ -38,6 +41,7 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
     return Options(
         backend=backend,
         sorts_computations_incrementally=jaxlib >= (0, 5, 1),
+        rewrites_reductions_last=jaxlib < (0, 9),
         shares_at_any_position=jaxlib >= (0, 12),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_use_operands=jaxlib < (0, 4, 24),

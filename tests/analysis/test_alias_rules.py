@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.analysis.alias_rules import can_share_operand_buffer, in_place_pairs
+from hlomem.analysis.alias_rules import (
+    can_share_operand_buffer,
+    feeds_only_elementwise,
+    in_place_pairs,
+    row_feeds_only_elementwise,
+)
+from hlomem.analysis.fused_bodies import FusedBodies
 from hlomem.hlo.parser import parse
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.pipeline import run_stages
@@ -72,3 +78,48 @@ ENTRY %main (a: f32[8]) -> f32[8] {{
         stages.dataflow, user.operands[0], ROOT_INDEX, user, ROOT_INDEX
     )
     assert shares == may_share
+
+
+_BODY_LINES = {
+    "elementwise": "%n = f32[8]{0} add(%p0, %p1)",
+    "of another parameter": "%n = f32[8]{0} reverse(%p1), dimensions={0}",
+    "not elementwise": "%n = f32[8]{0} reverse(%p0), dimensions={0}",
+    "updated": "%n = f32[8]{0} dynamic-update-slice(%p0, %p1, %c)",
+    "updating": "%n = f32[8]{0} dynamic-update-slice(%p1, %p0, %c)",
+    "with shapes": "%n = f32[8]{0} reverse(f32[8]{0} %p0), dimensions={0}",
+    "with a comment": "%n = f32[8]{0} concatenate(%p1, /*index=1*/%p0), dimensions={0}",
+    "like-named": "%p0.1 = f32[8]{0} reverse(%p1), dimensions={0}",
+}
+
+
+@pytest.mark.parametrize("line", _BODY_LINES.values(), ids=_BODY_LINES)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_body_that_is_text_feeds_what_the_same_body_feeds_when_read(
+    line: str, number: int
+) -> None:
+    name = line.split(maxsplit=1)[0]
+    text = f"""\
+HloModule text, is_scheduled=true
+
+%fused (p0: f32[8], p1: f32[8]) -> f32[8] {{
+  %p0 = f32[8]{{0}} parameter(0)
+  %p1 = f32[8]{{0}} parameter(1)
+  %c = s32[] constant(0)
+  {line}
+  ROOT %r = f32[8]{{0}} negate({name})
+}}
+
+ENTRY %main (a: f32[8], b: f32[8]) -> f32[8] {{
+  %a = f32[8]{{0}} parameter(0)
+  %b = f32[8]{{0}} parameter(1)
+  ROOT %fusion = f32[8]{{0}} fusion(%a, %b), kind=kLoop, calls=%fused
+}}
+"""
+    module = parse(text)
+    body = module.computations[0]
+    rows = FusedBodies(module).rows(body)
+    assert rows is not None
+    assert not body.is_open
+    from_text = row_feeds_only_elementwise(rows, str(number))
+    assert from_text == feeds_only_elementwise(body.parameters[number])
+    assert FusedBodies(module).rows(body) is None, "it has been read meanwhile"

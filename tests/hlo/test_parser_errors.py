@@ -216,3 +216,21 @@ def test_deep_brackets_that_close_are_fine() -> None:
     parsed = parse(module(PARAMETER, f"%a = f32[] negate(%p), backend_config={deep}"), lazy=False)
     assert parsed.entry.root.attributes == {"backend_config": deep}
     assert parsed.entry.root.backend_config == deep
+
+
+def test_a_callee_is_all_that_stands_in_its_attribute() -> None:
+    text = f"""\
+HloModule m
+
+%f {{
+  {PARAMETER}
+  ROOT %n = f32[] negate(%p)
+}}
+
+ENTRY %c {{
+  {PARAMETER}
+  ROOT %a = f32[] call(%p), to_apply=%f((,))
+}}
+"""
+    with pytest.raises(ParseError, match=r"computation `f\(\(` is not defined"):
+        parse(text, lazy=False)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import is_in_place_permute
+from hlomem.analysis.fused_bodies import operand_names
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
-    from hlomem.analysis.fused_bodies import FusedBodies
+    from hlomem.analysis.fused_bodies import FusedBodies, Row
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
 
@@ -27,6 +29,7 @@ class InPlacePair(NamedTuple):
     output_index: ShapeIndex
 
 
+_DECLARATION = "output_to_operand_aliasing="
 _FIRST_OPERAND = (InPlacePair(0, ROOT_INDEX, ROOT_INDEX),)
 
 _ELEMENTWISE_TEXT = """
@@ -102,9 +105,14 @@ def _ragged_all_to_all(_: HloInstruction) -> Sequence[InPlacePair]:
 def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
     opcodes = bodies[fusion.called_computations[0]].opcodes
     pairs = [] if opcodes.isdisjoint(_IN_PLACE_OR_FUSION) else _fusion_body_pairs(fusion, bodies)
-    if "output_to_operand_aliasing" in fusion.attributes:
+    if _may_declare_aliasing(fusion):
         pairs += _declared(fusion)
     return pairs
+
+
+def _may_declare_aliasing(instruction: HloInstruction) -> bool:
+    """Whether it is worth reading the attributes to see what they declare."""
+    return _DECLARATION in instruction.attribute_text
 
 
 def _fusion_body_pairs(fusion: HloInstruction, bodies: FusedBodies) -> list[InPlacePair]:
@@ -172,13 +180,15 @@ _IN_PLACE_OR_FUSION = frozenset(_IN_PLACE) | {"fusion"}
 
 # May.
 
+_LOOP_FUSION = ", kind=kLoop,"
+
 
 def may_share_with_operand(user: HloInstruction) -> bool:
     """Whether `can_share_operand_buffer` can be true for a user at all."""
     opcode = user.opcode
-    return (
-        opcode == "fusion" or opcode in _MAY_SHARE or opcode in _IN_PLACE or opcode in _ELEMENTWISE
-    )
+    if opcode == "custom-call":
+        return _may_declare_aliasing(user)
+    return opcode in _SHARING
 
 
 def can_share_operand_buffer(
@@ -213,18 +223,27 @@ def can_share_operand_buffer(
 
 
 def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) -> bool:
-    kind = user.attributes.get("kind")
+    kind = _fusion_kind(user)
     body = user.called_computations[0]
     if kind in ("kLoop", "kInput"):
         if bodies[body].opcodes <= _ELEMENTWISE_BODY:
             return True
-        return _feeds_only_elementwise(body.parameters[number])
+        rows = bodies.rows(body)
+        if rows is not None and _NEED_READING.isdisjoint(bodies[body].opcodes):
+            return row_feeds_only_elementwise(rows, str(number))
+        return feeds_only_elementwise(body.parameters[number])
     if kind == "kOutput" and body.root.opcode == "add":
         return _adds_to_product(body, number)
     return is_elementwise_on(user, number)
 
 
-def _feeds_only_elementwise(parameter: HloInstruction) -> bool:
+def _fusion_kind(fusion: HloInstruction) -> str | None:
+    """What kind of fusion it is; XLA prints that first, so that the rest need not be read."""
+    first = fusion.attribute_text[: len(_LOOP_FUSION)]
+    return "kLoop" if first == _LOOP_FUSION else fusion.attributes.get("kind")
+
+
+def feeds_only_elementwise(parameter: HloInstruction) -> bool:
     """Whether everything that depends on a fused parameter is elementwise in it, or a tuple."""
     seen = {parameter}
     pending = [parameter]
@@ -238,6 +257,30 @@ def _feeds_only_elementwise(parameter: HloInstruction) -> bool:
             if user not in seen:
                 seen.add(user)
                 pending.append(user)
+    return True
+
+
+_NEED_READING = frozenset({"bitcast-convert", "fusion", "map"})
+"""What an opcode alone does not say whether it is elementwise."""
+
+
+def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
+    """`feeds_only_elementwise` of a body that is still text; operands stand before users."""
+    reached: set[str] = set()
+    for name, opcode, inner in rows:
+        if opcode == "parameter":
+            if inner == number:
+                reached.add(name)
+        elif reached and opcode not in PAYLOAD_OPCODES:
+            operands = operand_names(inner)
+            if reached.isdisjoint(operands):
+                continue
+            if opcode == "dynamic-update-slice":
+                if not reached.isdisjoint(operands[1:]):
+                    return False
+            elif opcode != "tuple" and opcode not in _ELEMENTWISE:
+                return False
+            reached.add(name)
     return True
 
 
@@ -290,6 +333,9 @@ _MAY_SHARE: dict[str, Callable[..., bool]] = {
     "triangular-solve": _only_operand(1),
     "while": _always,
 }
+
+
+_SHARING = {"fusion", *_MAY_SHARE, *_IN_PLACE, *_ELEMENTWISE}
 
 
 def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:

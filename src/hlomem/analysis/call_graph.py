@@ -90,6 +90,8 @@ class CallGraph:
                 continue
             callees: dict[HloComputation, None] = {}
             for instruction in computation.instructions:
+                if not instruction.called_computations:
+                    continue
                 for callee in dict.fromkeys(instruction.called_computations):
                     callees[callee] = None
                     self.callsites[callee].append(instruction)
@@ -118,7 +120,7 @@ class CallGraph:
         pending = [
             callee
             for callee, sites in self.callsites.items()
-            if any(site.opcode not in CONTROL_FLOW_OPCODES for site in sites)
+            if sites and not CONTROL_FLOW_OPCODES.issuperset([site.opcode for site in sites])
         ]
         pending += self._called_from_text
         embedded: set[HloComputation] = set()

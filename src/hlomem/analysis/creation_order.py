@@ -6,11 +6,13 @@ name, so of `fused_computation.4` and `.7` the former is older, and a clone whos
 `add.12` was made before one whose parameter is `add.15`. What names leave open is filled with the
 order of the passes that make computations (`cpu_compiler.cc: RunHloPasses`):
 
-1. those the program came with, numbered as they came,
-2. clones and other derivates, by the passes that make them,
+1. those the program came with, numbered as they came; those the partitioner made anew of them
+   (`region_0.1_spmd`), numbered by their parameters,
+2. clones and other derivates, by the passes that make them, inner loops before outer ones,
 3. bodies of fusions, numbered,
-4. bodies of fusions around one instruction (`wrapped_add_computation`), in the order in which
-   `FusionWrapperBase::RunImpl` walks through the program,
+4. bodies of fusions around one instruction (`wrapped_add_computation`), numbered by their
+   parameters, those without in the order in which `FusionWrapperBase::RunImpl` walks through the
+   program,
 5. computations that calls were made for (`while.24_computation`, `parallel_add`), each after the
    bodies cloned into it.
 """
@@ -29,32 +31,43 @@ if TYPE_CHECKING:
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
+_PARTITIONED = "_spmd"
+_CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
+_FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _WALKED = frozenset({"async-start", "call", "conditional", "while"})
 
 
-def creation_order(call_graph: CallGraph) -> list[HloComputation]:
+def creation_order(
+    call_graph: CallGraph, *, rewrites_reductions_last: bool = False
+) -> list[HloComputation]:
     """The computations of a module, the oldest first."""
     own: list[HloComputation] = []
+    partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
     fused: list[HloComputation] = []
     outlined = _outlined(call_graph)
     wrapped = [each for each in _wrapped_bodies(call_graph) if each not in outlined]
+    wrapped = _numbered_by_parameters(wrapped, call_graph)
     placed = {*outlined, *wrapped}
-    # Where the program's own computations are numbered, one without a number is not its own.
-    entry_number = _number(call_graph.module.entry)
     for computation in call_graph.module.computations:
         if computation in placed:
             continue
         if call_graph.is_fused(computation):
             fused.append(computation)
-        elif _DERIVED.search(computation.name) or (_number(computation) < 0 <= entry_number):
+        elif is_derived(computation, call_graph):
             derived.append(computation)
+        elif computation.name.endswith(_PARTITIONED):
+            partitioned.append(computation)
         else:
             own.append(computation)
     own.sort(key=_number)
     fused.sort(key=_number)
-    derived = _in_order_of_parameters(derived, _clone_priorities(derived, call_graph))
-    return [*own, *derived, *fused, *wrapped, *outlined]
+    partitioned = _in_order_of_parameters(
+        partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph
+    )
+    priorities = _derivation_priorities(derived, call_graph, rewrites_reductions_last)
+    derived = _in_order_of_parameters(derived, priorities, call_graph)
+    return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
 
 
 def split_number(name: str) -> tuple[str, int]:
@@ -64,17 +77,40 @@ def split_number(name: str) -> tuple[str, int]:
 
 
 def _number(computation: HloComputation) -> int:
-    return split_number(computation.name)[1]
+    return split_number(computation.name.removesuffix(_PARTITIONED))[1]
+
+
+def _first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
+    """The name of the first parameter, found without opening the body of a fusion."""
+    if call_graph.is_fused(computation) and not computation.is_open:
+        match = next(call_graph.bodies.search(_FIRST_PARAMETER, computation), None)
+        return match[1] if match else ""
+    return computation.parameters[0].name if computation.parameters else ""
+
+
+def is_derived(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether a pass made it: by its name, or for the top-k that became a custom call.
+
+    Where the program's own computations are numbered, one without a number is not its own, nor is
+    the second of the same name.
+    """
+    module = call_graph.module
+    base, number = split_number(computation.name.removesuffix(_PARTITIONED))
+    return (
+        _DERIVED.search(computation.name) is not None
+        or ((number < 0 or base in module.computation_by_name) and _number(module.entry) >= 0)
+        or any(site.opcode == "custom-call" for site in call_graph.callsites[computation])
+    )
 
 
 def _outlined(call_graph: CallGraph) -> dict[HloComputation, None]:
     """Computations that calls were made for, by age, each after the bodies cloned into it."""
     made_for_calls = [
-        each for each in call_graph.module.computations if _is_made_for_call(each, call_graph)
+        each for each in call_graph.module.computations if is_made_for_call(each, call_graph)
     ]
     ordered: dict[HloComputation, None] = {}
     for computation in _in_order_of_parameters(
-        made_for_calls, dict.fromkeys(made_for_calls, (0, 0))
+        made_for_calls, dict.fromkeys(made_for_calls, (0, 0)), call_graph
     ):
         for callee in call_graph.callees[computation]:
             if call_graph.is_fused(callee) and ".clone" in callee.name:
@@ -83,7 +119,7 @@ def _outlined(call_graph: CallGraph) -> dict[HloComputation, None]:
     return ordered
 
 
-def _is_made_for_call(computation: HloComputation, call_graph: CallGraph) -> bool:
+def is_made_for_call(computation: HloComputation, call_graph: CallGraph) -> bool:
     sites = call_graph.callsites[computation]
     return (
         bool(sites)
@@ -108,23 +144,51 @@ def _wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
     return bodies
 
 
+def _numbered_by_parameters(
+    walked: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """Sorted by the number of the first parameter; what has none stays before the one after it.
+
+    The walk went through the program as it was then: dead instructions, gone since, came first.
+    """
+    groups: list[tuple[int, list[HloComputation]]] = []
+    group: list[HloComputation] = []
+    for body in walked:
+        group.append(body)
+        name = _first_parameter(body, call_graph)
+        if name:
+            groups.append((split_number(name)[1], group))
+            group = []
+    groups.sort(key=lambda entry: entry[0])
+    return [*itertools.chain.from_iterable(bodies for _, bodies in groups), *group]
+
+
 Priority = tuple[int, int]
 
 
-def _clone_priorities(
-    computations: list[HloComputation], call_graph: CallGraph
+def _derivation_priorities(
+    computations: list[HloComputation], call_graph: CallGraph, rewrites_reductions_last: bool
 ) -> dict[HloComputation, Priority]:
-    """When clones were made as far as names do not tell: by pass, then by first call.
+    """When passes made computations as far as names do not tell: by pass, then by first call.
 
     Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
-    convert; the rewriters of reductions; the rewriter of top-k, whose clones custom calls call.
+    convert; the rewriters of reductions, and others that clone; expanders, which make loops; the
+    rewriter of top-k, whose clones custom calls call. The rewriters of windows and of reductions
+    once came last, in this order.
     """
     encounter = _first_calls(call_graph)
+    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
     def pass_number(computation: HloComputation) -> int:
+        is_clone = ".clone" in computation.name
+        opcode = opcode_of.get(computation) if is_clone else None
         if "_promoted" in computation.name:
             return 0
+        if opcode in ("reduce-window", "reduce"):
+            return 5 if opcode == "reduce-window" else 6
         if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
+            return 4
+        if not is_clone:
             return 3
         is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
         converts = any(each.opcode == "convert" for each in computation.instructions)
@@ -133,36 +197,64 @@ def _clone_priorities(
     return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
 
 
+def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
+    """What kind of instruction applies each computation, in fused bodies or outside."""
+    opcode_of = {
+        computation: sites[0].opcode
+        for computation, sites in call_graph.callsites.items()
+        if sites and not call_graph.is_fused(computation)
+    }
+    by_name = call_graph.module.computation_by_name
+    for body, callees in call_graph.callees.items():
+        if callees and call_graph.is_fused(body) and not body.is_open:
+            for match in call_graph.bodies.search(_CALL_IN_BODY, body):
+                opcode_of.setdefault(by_name[match[2]], match[1])
+    return opcode_of
+
+
 def _first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
-    """The computations numbered as a walk through the program first meets a call of them."""
+    """The computations numbered as a walk through the program, callees first, meets their calls.
+
+    The bodies of fusions count as a part of their callers: they were cut out of them later.
+    """
     encounter: dict[HloComputation, int] = {}
-
-    def callees(computation: HloComputation) -> list[HloComputation]:
-        if call_graph.is_fused(computation):
-            return call_graph.callees[computation]
-        return [
-            callee
-            for instruction in call_graph.post_order(computation)
-            for callee in instruction.called_computations
-        ]
-
-    pending = callees(call_graph.module.entry)[::-1]
+    visited: set[HloComputation] = set()
+    pending: list[HloComputation | list[HloComputation]] = [call_graph.module.entry]
     while pending:
-        computation = pending.pop()
-        if computation not in encounter:
-            encounter[computation] = len(encounter)
-            pending += reversed(callees(computation))
+        item = pending.pop()
+        if isinstance(item, list):  # what a computation calls, all of it visited
+            for callee in item:
+                encounter.setdefault(callee, len(encounter))
+        elif item not in visited:
+            visited.add(item)
+            calls = _calls_with_fusions(item, call_graph)
+            pending.append(calls)
+            pending += [callee for callee in reversed(calls) if call_graph.callees[callee]]
     return encounter
 
 
+def _calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
+    """What a computation calls, and what the fusions in it call."""
+    calls: list[HloComputation] = []
+    for instruction in call_graph.post_order(computation):
+        for callee in instruction.called_computations:
+            calls.append(callee)
+            if instruction.opcode == "fusion":
+                calls += call_graph.callees[callee]
+    return [each for each in calls if not call_graph.is_fused(each)]
+
+
 def _in_order_of_parameters(
-    computations: list[HloComputation], priority: dict[HloComputation, Priority]
+    computations: list[HloComputation],
+    priority: dict[HloComputation, Priority],
+    call_graph: CallGraph,
 ) -> list[HloComputation]:
     """Sorted so that numbers in the names of first parameters grow, otherwise by priority."""
     chains: dict[str, list[tuple[int, HloComputation]]] = {}
     for computation in computations:
-        if computation.parameters:
-            base, number = split_number(computation.parameters[0].name)
+        name = _first_parameter(computation, call_graph)
+        if name:
+            base, number = split_number(name)
             chains.setdefault(base, []).append((number, computation))
     next_of: dict[HloComputation, HloComputation] = {}
     for chain in chains.values():

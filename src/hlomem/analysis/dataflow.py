@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.definitions import defined_parts
+from hlomem.analysis.definitions import NOTHING, SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
 from hlomem.analysis.phi import PhiGraph
 from hlomem.analysis.shape_tree import parts_of
-from hlomem.analysis.values import HloPosition, HloValue, part_number
+from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES
+from hlomem.hlo.shape import ROOT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,6 +47,8 @@ class Dataflow:
     """Every value that is left, by id."""
     value_sets: dict[HloInstruction, InstructionValueSet]
     """What the parts of each result hold; the bodies of fusions are left out."""
+    use_finder: UseFinder
+    """Who reads the values."""
 
     def value_set(self, instruction: HloInstruction, index: ShapeIndex) -> ValueSet:
         """The values a part of a result may hold."""
@@ -58,7 +61,7 @@ def analyze_dataflow(module: HloModule, call_graph: CallGraph, order: ModuleOrde
     analysis.define()
     analysis.propagate()
     values = analysis.finish()
-    return Dataflow(module, call_graph, order, values, analysis.sets)
+    return Dataflow(module, call_graph, order, values, analysis.sets, UseFinder(order.users))
 
 
 class _Analysis:
@@ -92,16 +95,22 @@ class _Analysis:
                     self._define(instruction)
 
     def _define(self, instruction: HloInstruction) -> None:
-        shape = instruction.shape
-        if instruction.opcode in ASYNC_OPCODES:
-            problem = f"the values of `{instruction.opcode}` are not modelled"
-            raise UnsupportedError(self.module.source, instruction.span, problem)
-        numbers = defined_parts(instruction)
-        if not shape.is_tuple:
-            self.sets[instruction] = [(self._new_value(instruction, 0),)] if numbers else [()]
+        shape, opcode = instruction.shape, instruction.opcode
+        if not shape.is_tuple and opcode not in SPECIAL_OPCODES:
+            # Most instructions: one value, or none.
+            if opcode in NOTHING:
+                self.sets[instruction] = [()]
+            else:
+                value = HloValue(self._next_id, instruction, ROOT_INDEX, is_phi=False)
+                self._values[value.id] = value
+                self._next_id += 1
+                self.sets[instruction] = [(value,)]
             return
+        if opcode in ASYNC_OPCODES:
+            problem = f"the values of `{opcode}` are not modelled"
+            raise UnsupportedError(self.module.source, instruction.span, problem)
         value_set: InstructionValueSet = [()] * parts_of(shape).count
-        for number in numbers:
+        for number in defined_parts(instruction):
             value_set[number] = (self._new_value(instruction, number),)
         self.sets[instruction] = value_set
 

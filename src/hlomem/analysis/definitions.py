@@ -107,3 +107,6 @@ _SPECIAL: dict[str, Callable[[HloInstruction], Sequence[int]]] = {
     "recv-done": _at((), (1,)),
     "send": _at((), (1,), (2,)),
 }
+
+SPECIAL_OPCODES = frozenset(_SPECIAL)
+"""Opcodes that define parts of their result by rules of their own."""

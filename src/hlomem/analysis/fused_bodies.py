@@ -17,9 +17,26 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloModule
 
-_ARRAY_OPCODE = re.compile(
-    r"^  (?:ROOT )?\S+ = [^\s(]\S* ([a-z][\w\-]*)\(", re.ASCII | re.MULTILINE
+# Begins with a literal, which `re` finds much faster than the beginning of a line.
+_ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?\S++ = [^\s(]\S*+ ([a-z][\w\-]*+)\(", re.ASCII)
+
+
+_BEFORE_NAME = re.compile(r".*[ %/]")
+_ROW = re.compile(
+    r"\n  (?:ROOT )?%?(\S++) = (?>\([^()\n]*+\)|[^\s(]\S*+) ([a-z][\w\-]*+)\(([^()\n]*+)\)",
+    re.ASCII,
 )
+
+
+Row = tuple[str, str, str]
+"""An instruction of a body: name, opcode and what stands in the parentheses."""
+
+
+def operand_names(inner: str) -> list[str]:
+    """The names in what stands in the parentheses of a row."""
+    if inner.startswith("%") and "/" not in inner:
+        return inner[1:].split(", %")
+    return [_BEFORE_NAME.sub("", each) for each in inner.split(", ")]
 
 
 class Body(NamedTuple):
@@ -73,6 +90,17 @@ class FusedBodies:
         """The matches of a pattern in the text of a body."""
         assert self.places is not None, "else every computation is open"
         return pattern.finditer(self._text, *self.places[computation])
+
+    def rows(self, computation: HloComputation) -> list[Row] | None:
+        """The instructions of a body that is still text; None where they must be read to know."""
+        if self.places is None or computation.is_open:
+            return None
+        start, end = self.places[computation]
+        rows: list[Row] = _ROW.findall(self._text, start, end)
+        # `%fusion#1` stands for an instruction that has no row.
+        if len(rows) != self._text.count("\n", start, end) or "#" in self._text[start:end]:
+            return None
+        return rows
 
     def _read(self, computation: HloComputation) -> FusedBody:
         if self.places is not None:

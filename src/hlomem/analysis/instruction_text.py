@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import ASYNC_OPCODES
 from hlomem.hlo.printer import format_instruction
 from hlomem.hlo.proto_order import in_proto_order
 
@@ -31,40 +32,45 @@ class InstructionTexts:
     ) -> None:
         self._style = style
         self._text = module.source.text
-        self._lines: dict[HloComputation, list[str]] = {}
+        self._lines: dict[HloComputation, list[str] | None] = {}
         self._bodies = bodies
         if bodies is not None and not self._is_written_alike(module.entry):
             self._bodies = None
 
     def __getitem__(self, instruction: HloInstruction) -> str:
-        line = self._own_line(instruction)
-        if line is None:
+        try:
+            lines = self._lines[instruction.parent]
+        except KeyError:
+            lines = self._lines[instruction.parent] = self._cut(instruction.parent)
+        if lines is None or instruction.opcode in ASYNC_OPCODES:
             return format_instruction(instruction, self._style)
-        line = line[2:].removeprefix(_ROOT)
-        start = line.find(_CONFIG) if self._style.proto_order else -1
-        if start < 0:
+        line = lines[instruction.index]
+        if _CONFIG not in line or not self._style.proto_order:
             return line
-        config = line[start + len(_CONFIG) - 1 :]
+        config = line[line.index(_CONFIG) + len(_CONFIG) - 1 :]
         if "}, " in config:  # more attributes may follow
             config = instruction.attributes["backend_config"]
         return line.replace(config, in_proto_order(config))
 
-    def _own_line(self, instruction: HloInstruction) -> str | None:
-        """The instruction as it stands in the module, if that is the way to print it."""
-        if self._bodies is None or instruction.opcode.startswith("async-"):
+    def _cut(self, computation: HloComputation) -> list[str] | None:
+        """The lines of a computation, if there is one for each instruction."""
+        if self._bodies is None:
             return None
-        computation = instruction.parent
-        lines = self._lines.get(computation)
-        if lines is None:
-            start, end = self._bodies[computation]
-            lines = self._lines[computation] = self._text[start + 1 : end].split("\n")
-        return lines[instruction.index] if len(lines) == len(computation.instructions) else None
+        start, end = self._bodies[computation]
+        # Every line begins with two spaces, one of them perhaps with the mark of the root, too.
+        lines = self._text[start + 3 : end].split("\n  ")
+        if len(lines) != len(computation.instructions):
+            return None
+        root = computation.root.index
+        lines[root] = lines[root].removeprefix(_ROOT)
+        return lines
 
     def _is_written_alike(self, computation: HloComputation) -> bool:
         """Whether the lines of a computation are in the style asked for."""
-        for instruction in computation.instructions:
-            if instruction.operands:
-                line = self._own_line(instruction)
-                printed = format_instruction(instruction, self._style)
-                return line is not None and printed.split(",")[0] in line
+        lines = self._cut(computation)
+        if lines is None:
+            return False
+        for instruction, line in zip(computation.instructions, lines, strict=True):
+            if instruction.operands and instruction.opcode not in ASYNC_OPCODES:
+                return format_instruction(instruction, self._style).split(",")[0] in line
         return False

@@ -14,7 +14,6 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
-from hlomem.analysis.values import may_use_operand_value
 from hlomem.hlo.ir import HloInstruction
 
 if TYPE_CHECKING:
@@ -96,6 +95,7 @@ class _FlattenedSchedule:
     def __init__(self, dataflow: Dataflow, schedule: Schedule, options: Options) -> None:
         self._calls_use_operands = options.calls_use_operands
         self._schedule = schedule
+        self._use_finder = dataflow.use_finder
         self._entry = dataflow.module.entry
         self._aliased_parameters = {
             (alias.parameter_number, alias.parameter_index)
@@ -154,22 +154,23 @@ class _FlattenedSchedule:
     def _last_position(self, value: HloValue) -> int:
         """The last time the value appears; in a result, to the end of the computation."""
         last = -1
+        root_end, time_of = self._root_end, self.time_of
         for instruction, _ in value.positions:
-            end = self._root_end.get(instruction)
-            last = max(last, self.time_of.get(instruction, -1) if end is None else end)
+            time = root_end.get(instruction)
+            if time is None:
+                time = time_of.get(instruction, -1)
+            if time > last:
+                last = time
         return last
 
     def _last_use(self, value: HloValue) -> int:
         """The last time the value is read (`GetLastUsageTime`)."""
         last = -1
-        use_time, root_end = self._use_time, self._root_end
-        for instruction, index in value.positions:
-            for user in instruction.users:
+        use_time = self._use_time
+        for users in self._use_finder.readers(value):
+            for user in users:
                 time = use_time.get(user, -1)
-                if time > last and (
-                    may_use_operand_value(user, index)
-                    or (user in root_end and any(user is each for each, _ in value.positions))
-                ):
+                if time > last:
                     last = time
         return last
 

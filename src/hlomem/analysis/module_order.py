@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import creation_order
+from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 from hlomem.analysis.topological_sort import OnlineTopologicalSort
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
@@ -29,24 +30,24 @@ class ModuleOrder:
     """`HloModule::MakeComputationPostOrder`: callees before callers."""
     instructions: Sequence[HloInstruction]
     """The instructions outside fusions, in the order of `computations()` and `instructions()`."""
+    users: Mapping[HloInstruction, list[HloInstruction]]
+    """`HloInstruction::users()`, where it is not in the order of the text."""
 
 
 def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     """The order XLA had, as far as text and names tell."""
-    created = creation_order(call_graph)
+    created = creation_order(call_graph, rewrites_reductions_last=options.rewrites_reductions_last)
     if options.sorts_computations_incrementally:
         computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph)
     else:
         computations = call_graph.module.computations
-    return ModuleOrder(
-        computations,
-        [
-            instruction
-            for computation in created
-            if not call_graph.is_fused(computation)
-            for instruction in computation.instructions
-        ],
-    )
+    instructions: list[HloInstruction] = []
+    users: dict[HloInstruction, list[HloInstruction]] = {}
+    for computation in created:
+        if not call_graph.is_fused(computation):
+            instructions += instructions_by_age(computation, call_graph)
+            users.update(reordered_users(computation, call_graph))
+    return ModuleOrder(computations, instructions, users)
 
 
 def _sorted_incrementally(
@@ -66,7 +67,10 @@ def _sorted_incrementally(
         order.add_node(computation)
         for caller in _callers_at(rank[computation], computation, callers, rank):
             order.add_edge(caller, computation)
-        for callee in sorted(call_graph.callees[computation], key=rank.__getitem__):
+        callees = call_graph.callees[computation]
+        if not callees:
+            continue
+        for callee in sorted(callees, key=rank.__getitem__):
             if rank[callee] < rank[computation]:
                 order.add_edge(computation, callee)
                 for caller in callers[computation]:
@@ -82,6 +86,8 @@ def _callers_at(
     rank: dict[HloComputation, int],
 ) -> list[HloComputation]:
     """Who called a computation when no computation younger than `time` was there."""
+    if all(rank[caller] < time for caller in callers[computation]):
+        return callers[computation]
     found: dict[HloComputation, None] = {}
     pending = list(reversed(callers[computation]))
     while pending:

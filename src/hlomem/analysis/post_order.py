@@ -15,22 +15,27 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     a schedule, the order of the text has been the same wherever it could be seen.
     """
     post_order: list[HloInstruction] = []
-    entered: set[HloInstruction] = set()
-    done: set[HloInstruction] = set()
-    for start in computation.instructions:
+    instructions = computation.instructions
+    entered = bytearray(len(instructions))
+    done = bytearray(len(instructions))
+    for start in instructions:
         if start.users:
             continue
         stack = [start]
         while stack:
             instruction = stack[-1]
-            if instruction in entered:
-                stack.pop()
-                if instruction not in done:
-                    done.add(instruction)
-                    post_order.append(instruction)
-                continue
-            entered.add(instruction)
-            # The first operand ends on top and is finished first.
-            stack += [each for each in reversed(instruction.operands) if each not in done]
-            stack += [each for each in instruction.control_predecessors if each not in done]
+            index = instruction.index
+            if not entered[index]:
+                entered[index] = 1
+                # The first operand ends on top and is finished first.
+                pending = [each for each in reversed(instruction.operands) if not done[each.index]]
+                if instruction.control_predecessors:
+                    pending += [e for e in instruction.control_predecessors if not done[e.index]]
+                if pending:
+                    stack += pending
+                    continue
+            stack.pop()
+            if not done[index]:
+                done[index] = 1
+                post_order.append(instruction)
     return post_order

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 from hlomem.analysis.shape_tree import parts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape, ShapeIndex
 
@@ -35,7 +37,7 @@ class HloUse(NamedTuple):
 class HloValue:
     """One value. Compared by identity; complete once dataflow analysis has run."""
 
-    __slots__ = ("id", "index", "instruction", "is_phi", "positions")
+    __slots__ = ("id", "index", "instruction", "is_phi", "positions", "shape")
 
     def __init__(
         self, value_id: int, instruction: HloInstruction, index: ShapeIndex, *, is_phi: bool
@@ -46,48 +48,107 @@ class HloValue:
         self.is_phi = is_phi
         self.positions = [HloPosition(instruction, index)]
         """Where it appears; the place of its definition first."""
+        shape = instruction.shape
+        if index:
+            parts = parts_of(shape)
+            shape = parts.shapes[parts.number_of[index]]
+        self.shape: Shape = shape
+        """The shape of the part that defines it."""
 
     def __repr__(self) -> str:
         return f"<value {self.id} {self.instruction.name}{self.index or ''}>"
 
-    @property
-    def shape(self) -> Shape:
-        """The shape of the part that defines it."""
-        shape = self.instruction.shape
-        return shape.subshape(self.index) if self.index else shape
+
+class _Readers(NamedTuple):
+    """Who may read the result of one instruction, in the order of its users."""
+
+    of_whole: list[HloInstruction]
+    """Users that read the top of the result, and `passes_on`."""
+    of_parts: list[HloInstruction]
+    """Users that read a part below the top, and `passes_on`."""
+    passes_on: HloInstruction | None
+    """The computation's root, if it is a user that just hands its operand on."""
 
 
 class UseFinder:
-    """Who reads a value, in the order of XLA (`HloValue::ComputeUses`)."""
+    """Who reads a value, in the order of XLA (`HloValue::ComputeUses`).
 
-    def __init__(self) -> None:
+    A value that is passed on through a large tuple appears beside thousands of others, and each of
+    them has all the tuple's users. So users that merely take an element out are sorted out once per
+    instruction, not once per value.
+    """
+
+    def __init__(self, reordered: Mapping[HloInstruction, list[HloInstruction]]) -> None:
+        self._reordered = reordered  # users that do not stand in the order of the text
         self._numbers_of: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
+        self._readers_of: dict[HloInstruction, _Readers] = {}
+
+    def readers(self, value: HloValue) -> list[list[HloInstruction]]:
+        """Who reads a value at each of its positions."""
+        found: list[list[HloInstruction]] = []
+        positions = value.positions
+        readers_of = self._readers_of
+        for instruction, index in positions:
+            readers = readers_of.get(instruction)
+            if readers is None:
+                readers = readers_of[instruction] = _find_readers(
+                    instruction, self._reordered.get(instruction) or instruction.users
+                )
+            users = readers.of_parts if index else readers.of_whole
+            root = readers.passes_on
+            if root is not None and not _uses_at_root(root, index, value):
+                users = [user for user in users if user is not root]
+            found.append(users)
+        return found
 
     def uses(self, value: HloValue) -> list[HloUse]:
         """The uses of a value. Passing it on is none, except into a computation's result."""
-        uses: list[HloUse] = []
-        positions = value.positions
-        for instruction, index in positions:
-            for user in instruction.users:
-                if not may_use_operand_value(user, index) and not (
-                    user.is_root and any(user is each for each, _ in positions)
-                ):
-                    continue
-                if len(user.operands) == 1:
-                    uses.append(HloUse(user, 0, index))
-                else:
-                    numbers = self._operand_numbers(user)[instruction]
-                    uses += [HloUse(user, number, index) for number in numbers]
-        return uses
+        return [
+            HloUse(user, number, index)
+            for (operand, index), users in zip(value.positions, self.readers(value), strict=True)
+            for user in users
+            for number in self.operand_numbers(user, operand)
+        ]
 
-    def _operand_numbers(self, user: HloInstruction) -> dict[HloInstruction, list[int]]:
-        """Where each operand stands; results and collectives have thousands."""
+    def operand_numbers(self, user: HloInstruction, operand: HloInstruction) -> Sequence[int]:
+        """At which places an instruction has an operand."""
+        operands = user.operands
+        if len(operands) == 1:
+            return _FIRST
+        if len(operands) < _FEW:
+            if operands.count(operand) == 1:
+                return (operands.index(operand),)
+            return [number for number, each in enumerate(operands) if each is operand]
+        # Results and collectives have thousands: look through them once.
         numbers = self._numbers_of.get(user)
         if numbers is None:
             numbers = self._numbers_of[user] = {}
-            for number, operand in enumerate(user.operands):
-                numbers.setdefault(operand, []).append(number)
-        return numbers
+            for number, each in enumerate(operands):
+                numbers.setdefault(each, []).append(number)
+        return numbers[operand]
+
+
+_FEW = 16
+_FIRST = (0,)
+
+
+def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
+    for user in users:
+        if user.opcode in _PASSES_ON:
+            break
+    else:
+        return _Readers(users, users, None)
+    root = instruction.parent.root
+    return _Readers(
+        [user for user in users if user.opcode not in _READS_NOTHING or user is root],
+        [user for user in users if user.opcode not in _PASSES_ON or user is root],
+        root if root.opcode in _PASSES_ON and root in users else None,
+    )
+
+
+def _uses_at_root(root: HloInstruction, index: ShapeIndex, value: HloValue) -> bool:
+    """Whether a root that hands its operand on uses a value: reads it, or returns it."""
+    return may_use_operand_value(root, index) or any(root is each for each, _ in value.positions)
 
 
 ValueSet = tuple[HloValue, ...]
@@ -107,6 +168,7 @@ def may_use_operand_value(user: HloInstruction, index: ShapeIndex) -> bool:
 
 _READS_TOP_ONLY = frozenset({"get-tuple-element", "copy"})
 _READS_NOTHING = frozenset({"tuple", "domain"})
+_PASSES_ON = _READS_TOP_ONLY | _READS_NOTHING
 
 
 def part_number(shape: Shape, index: ShapeIndex) -> int:

@@ -132,11 +132,12 @@ class _Assigner:
         """Give a constant, an entry parameter or a tuple table an allocation of its own."""
         for value in buffer.values:
             instruction = value.instruction
-            if instruction.opcode == "constant":
+            opcode = instruction.opcode
+            if opcode == "constant":
                 if self._options.allocate_constants:
                     self._new_allocation(buffer, is_constant=True)
                 return True
-            if instruction.opcode == "parameter" and instruction.parent is self._entry:
+            if opcode == "parameter" and instruction.parent is self._entry:
                 number = instruction.parameter_number
                 is_aliased = (number, value.index) in self._aliased_parameters
                 parameter = EntryParameter(number, value.index, is_aliased)
@@ -144,9 +145,10 @@ class _Assigner:
                 if is_aliased:
                     self._make_reusable(allocation)
                 return True
-        if any(value.shape.is_tuple for value in buffer.values):
-            self._new_allocation(buffer, is_tuple=True)
-            return True
+        for value in buffer.values:
+            if value.shape.is_tuple:
+                self._new_allocation(buffer, is_tuple=True)
+                return True
         return False
 
     def _reuse(self, buffer: HloBuffer) -> bool:
@@ -165,7 +167,8 @@ class _Assigner:
                 continue
             for operand in value.instruction.operands:
                 found = [allocation_of[each] for each in sets[operand][0] if each in allocation_of]
-                yield from sorted(set(found), key=lambda each: each.index)
+                if found:
+                    yield from sorted(set(found), key=lambda each: each.index)
         half_steps = [self._exclusive_half_steps(value) for value in buffer.values]
         for number in self._idle.idle(half_steps):
             yield self._reusable[number]

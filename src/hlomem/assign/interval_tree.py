@@ -4,136 +4,137 @@ In: byte ranges, each taken during an inclusive interval of time slots. Out: for
 ranges that together are what is taken at any moment of it.
 
 XLA asks a balanced tree of buffers for every one that overlaps in time
-(`heap_simulator.cc: BufferIntervalTree`). The question is only which bytes, so this segment tree
-over time keeps merged ranges instead of buffers: the fuller the heap, the fewer there are. Its
-leaves are blocks of slots; what covers a block in part is kept by the part it covers.
+(`heap_simulator.cc: BufferIntervalTree`). The question is only which bytes, so this keeps merged
+byte ranges instead of buffers: the fuller the heap, the fewer there are. Where ranges begin and
+where they end are two lists, because lists of bare numbers are searched and sorted fastest, and
+two sorted lists tell as much about the gaps as a list of pairs does.
+
+What is taken at some moment of an interval was taken as the interval began, or begins during it.
+So there are two trees over time, each asked along one way only: `covering` answers for the first
+slot, `within` for the beginnings in all the others. Their leaves are blocks of slots; what begins
+or ends in the block of the first slot, or begins in that of the last, is looked at one by one.
 
     slots      0   1   2   3          bytes taken
     A          ■   ■                  [0, 64)
     B                  ■   ■          [0, 32)
     C              ■                  [64, 96)
-    taken(2, 3): [0, 32)    taken(1, 2): [0, 64) and [64, 96) and [0, 32), or [0, 96)
+    collect(2, 3): [0, 32)    collect(1, 2): [0, 64), taken at 1; [64, 96) and [0, 32), begin later
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
-ByteRange = tuple[float, float]
-"""[begin, end). Floats, because lists of floats sort fastest; they are exact up to 2 ** 53."""
+from bisect import bisect_left, bisect_right
 
 _BLOCK_BITS = 5  # slots per block: 32
-_BLOCK_MASK = (1 << _BLOCK_BITS) - 1
+_FAN_BITS = 2  # nodes per node above: 4
+_FAN_MASK = (1 << _FAN_BITS) - 1
+
+_Ranges = tuple[list[float], list[float]]
+"""Where byte ranges begin, and where they end, which is not a byte of them; sorted and apart.
+
+Floats, because lists of them sort fastest; they are exact up to 2 ** 53.
+"""
+_Level = list[_Ranges]
 
 
 class IntervalTree:
     """Byte ranges over time slots 0 to `slot_count` - 1."""
 
-    __slots__ = ("_covering", "_leaf_count", "_partial", "_within")
+    __slots__ = ("_begun", "_covering", "_ended", "_within")
 
     def __init__(self, slot_count: int) -> None:
         block_count = (slot_count >> _BLOCK_BITS) + 1
-        self._leaf_count = 1 << max(block_count - 1, 0).bit_length()
-        # Node 1 is the whole time, nodes 2n and 2n + 1 the halves of node n.
-        # Taken during all of a node's time, as far as no node above says so already:
-        self._covering: list[list[ByteRange] | None] = [None] * (2 * self._leaf_count)
-        # Taken at some moment of a node's time:
-        self._within: list[list[ByteRange] | None] = [None] * (2 * self._leaf_count)
-        # Taken during a part of a block, by first and last slot of the part:
-        self._partial: list[dict[tuple[int, int], list[ByteRange]]] = [
-            {} for _ in range(block_count)
-        ]
+        # What begins in a block: first and last slot, first byte and end.
+        self._begun: list[list[tuple[int, int, float, float]]] = [[] for _ in range(block_count)]
+        # What ends in a block and has begun before it: last slot, first byte and end.
+        self._ended: list[list[tuple[int, float, float]]] = [[] for _ in range(block_count)]
+        # What is taken during all of a node's time, neither beginning nor ending in its blocks, as
+        # far as no node above says so already; blocks are the first level:
+        self._covering = _make_levels(block_count)
+        # What begins in a node's time:
+        self._within = _make_levels(block_count)
 
-    def add(self, first: int, last: int, taken: ByteRange) -> None:
-        """Take some bytes during slots `first` to `last`."""
+    def add(self, first: int, last: int, begin: float, end: float) -> None:
+        """Take the bytes from `begin` to before `end` during slots `first` to `last`."""
         low, high = first >> _BLOCK_BITS, last >> _BLOCK_BITS
-        covers_low, covers_high = not first & _BLOCK_MASK, not (last + 1) & _BLOCK_MASK
-        if not covers_low or (low == high and not covers_high):
-            self._add_partial(low, first, last, taken)
-            low += 1
-        if not covers_high and low <= high:
-            self._add_partial(high, first, last, taken)
-            high -= 1
-        left, right = low + self._leaf_count, high + self._leaf_count + 1
-        while left < right:
-            if left & 1:
-                _unite(self._covering, left, taken)
-                self._raise(left, taken)
-                left += 1
-            if right & 1:
-                right -= 1
-                _unite(self._covering, right, taken)
-                self._raise(right, taken)
-            left >>= 1
-            right >>= 1
+        self._begun[low].append((first, last, begin, end))
+        node = low
+        for level in self._within:
+            if not _merge(level[node], begin, end):
+                break  # where nothing changes, nothing changes above
+            node >>= _FAN_BITS
+        if low == high:
+            return
+        self._ended[high].append((last, begin, end))
+        for ranges in _nodes(self._covering, low + 1, high):
+            _merge(ranges, begin, end)
 
-    def _add_partial(self, block: int, first: int, last: int, taken: ByteRange) -> None:
-        part = max(first, block << _BLOCK_BITS), min(last, (block << _BLOCK_BITS) + _BLOCK_MASK)
-        ranges = self._partial[block].get(part)
-        if ranges is None:
-            self._partial[block][part] = [taken]
-        else:
-            _merge(ranges, taken)
-        self._raise(block + self._leaf_count, taken)
+    def collect(self, first: int, last: int, begins: list[float], ends: list[float]) -> None:
+        """Append where ranges begin and end that are taken at any moment of some slots.
 
-    def _raise(self, node: int, taken: ByteRange) -> None:
-        """Tell a node and those above it that bytes are taken within their time."""
-        # Where nothing changes, nothing changes above.
-        while node and _unite(self._within, node, taken):
-            node >>= 1
-
-    def collect(self, first: int, last: int, found: list[ByteRange]) -> None:
-        """Append what is taken at any moment of slots `first` to `last`, in any order."""
-        covering, within = self._covering, self._within
+        Their order is any, of `begins` another than of `ends`.
+        """
         low, high = first >> _BLOCK_BITS, last >> _BLOCK_BITS
-        for block in (low,) if low == high else (low, high):
-            for (part_first, part_last), ranges in self._partial[block].items():
-                if part_first <= last and part_last >= first:
-                    found += ranges
-        left, right = low + 1 + self._leaf_count, high + self._leaf_count
-        while left < right:
-            if left & 1:
-                found += within[left] or ()
-                left += 1
-            if right & 1:
-                right -= 1
-                found += within[right] or ()
-            left >>= 1
-            right >>= 1
-        low += self._leaf_count
-        high += self._leaf_count
-        while low != high:
-            found += covering[low] or ()
-            found += covering[high] or ()
-            low >>= 1
-            high >>= 1
-        while low:
-            found += covering[low] or ()
-            low >>= 1
+        begun = [each for each in self._begun[low] if each[1] >= first and each[0] <= last]
+        if low != high:
+            begun += [each for each in self._begun[high] if each[0] <= last]
+        if begun:
+            begins += [each[2] for each in begun]
+            ends += [each[3] for each in begun]
+        ended = [each for each in self._ended[low] if each[0] >= first]
+        if ended:
+            begins += [each[1] for each in ended]
+            ends += [each[2] for each in ended]
+        node = low
+        for level in self._covering:
+            begins_of, ends_of = level[node]
+            begins += begins_of
+            ends += ends_of
+            node >>= _FAN_BITS
+        for begins_of, ends_of in _nodes(self._within, low + 1, high):
+            begins += begins_of
+            ends += ends_of
 
 
-def _unite(nodes: list[list[ByteRange] | None], node: int, taken: ByteRange) -> bool:
-    """Unite a node's ranges with one more; say if that is news."""
-    ranges = nodes[node]
-    if ranges is None:
-        nodes[node] = [taken]
+def _make_levels(block_count: int) -> list[_Level]:
+    """Empty nodes: one for every block, then one for every four, up to one for all."""
+    levels: list[_Level] = [[([], []) for _ in range(block_count)]]
+    while len(levels[-1]) > 1:
+        count = (len(levels[-1]) + _FAN_MASK) >> _FAN_BITS
+        levels.append([([], []) for _ in range(count)])
+    return levels
+
+
+def _nodes(levels: list[_Level], low: int, high: int) -> _Level:
+    """The fewest nodes that together are the blocks from `low` to before `high`."""
+    nodes: _Level = []
+    for level in levels:
+        above_low, above_high = (low + _FAN_MASK) >> _FAN_BITS, high >> _FAN_BITS
+        if above_low >= above_high:
+            nodes += level[low:high]
+            break
+        nodes += level[low : above_low << _FAN_BITS]
+        nodes += level[above_high << _FAN_BITS : high]
+        low, high = above_low, above_high
+    return nodes
+
+
+def _merge(ranges: _Ranges, begin: float, end: float) -> bool:
+    """Unite ranges with one more; say if that is news."""
+    begins, ends = ranges
+    # Those it meets or touches:
+    low, high = bisect_left(ends, begin), bisect_right(begins, end)
+    if low >= high:
+        begins.insert(low, begin)
+        ends.insert(low, end)
         return True
-    return _merge(ranges, taken)
-
-
-def _merge(ranges: list[ByteRange], taken: ByteRange) -> bool:
-    """Unite ranges, which are sorted and apart, with one more; say if that is news."""
-    begin, end = taken
-    low = high = bisect_left(ranges, (begin,))
-    if low and ranges[low - 1][1] >= begin:
-        low -= 1
-        begin = ranges[low][0]
-        if ranges[low][1] >= end:
-            return False
-    while high < len(ranges) and ranges[high][0] <= end:
-        end = max(end, ranges[high][1])
-        high += 1
-    if high - low == 1 and ranges[low] == (begin, end):
+    first, last = begins[low], ends[high - 1]
+    if first <= begin and ends[low] >= end:
         return False
-    ranges[low:high] = [(begin, end)]
+    if first < begin:
+        begin = first
+    if last > end:
+        end = last
+    begins[low:high] = [begin]
+    ends[low:high] = [end]
     return True

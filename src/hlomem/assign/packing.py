@@ -16,15 +16,15 @@ smaller heap, the first of equals.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.assign.interval_tree import IntervalTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from hlomem.assign.interval_tree import ByteRange
 
 
 @dataclass(slots=True, eq=False)
@@ -77,8 +77,9 @@ def pack(
     below: int | None = None,
 ) -> Packing | None:
     """Place the buffers in the order of `key`; None as soon as the heap reaches `below` bytes."""
-    slots = _TimeSlots(buffers)
-    tree = IntervalTree(slots.count)
+    lives_of = _lives_in_slots(buffers)
+    tree = IntervalTree(sum(map(len, lives_of.values())))
+    collect, add = tree.collect, tree.add
     offset_by_id: dict[int, int] = {}
     heap_size = 0
     for buffer in sorted(buffers, key=key):
@@ -86,18 +87,19 @@ def pack(
         if size == 0:
             offset_by_id[buffer.id] = 0
             continue
-        lives = slots.lives(buffer)
-        taken: list[ByteRange] = []
+        lives = lives_of[buffer.id]
+        begins: list[float] = []
+        ends: list[float] = []
         for first, last in lives:
-            tree.collect(first, last, taken)
+            collect(first, last, begins, ends)
         padded = -(-size // alignment) * alignment
-        begin = _best_fit(taken, size, padded)
+        begin = _best_fit(begins, ends, size, padded)
         offset = offset_by_id[buffer.id] = int(begin)
         heap_size = max(heap_size, offset + size)
         if below is not None and heap_size >= below:
             return None
         for first, last in lives:
-            tree.add(first, last, (begin, begin + padded))
+            add(first, last, begin, begin + padded)
     return Packing(offset_by_id, heap_size)
 
 
@@ -107,20 +109,19 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
     All but the topmost buffer of a moment end at a multiple of the alignment, so the largest
     padding may be missing once.
     """
-    events: list[tuple[int, int]] = []
+    change_at: defaultdict[int, int] = defaultdict(int)  # bytes that begin or end at a time
     largest_padding = 0
     for buffer in buffers:
         padding = -buffer.size % alignment
         largest_padding = max(largest_padding, padding)
         padded = buffer.size + padding
-        for start, end in _disjoint(buffer):
-            events += ((start, padded), (end + 1, -padded))
-    events.sort()
-    live = most = 0
-    for _, change in events:
-        live += change
-        most = max(most, live)
-    return most - largest_padding
+        for start, end in (
+            _disjoint(buffer) if buffer.colocations else ((buffer.start, buffer.end),)
+        ):
+            change_at[start] += padded
+            change_at[end + 1] -= padded
+    live = accumulate([change_at[time] for time in sorted(change_at)])
+    return max(live, default=0) - largest_padding
 
 
 def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
@@ -134,42 +135,40 @@ def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
     return times
 
 
-def _best_fit(taken: list[ByteRange], size: int, padded: int) -> float:
+def _best_fit(begins: list[float], ends: list[float], size: int, padded: int) -> float:
     """The beginning of the smallest gap of at least `size` bytes, the lowest of equal ones.
 
-    `FindUnslicedChunkCandidates` of heap_simulator.cc. Every range ends at a multiple of the
-    alignment, so every gap begins at one, and no gap is smaller than the padded size.
+    `FindUnslicedChunkCandidates` of heap_simulator.cc. `begins` and `ends` are those of the ranges
+    that are taken, in any order. Every range ends at a multiple of the alignment, so every gap
+    begins at one, and no gap is smaller than the padded size.
     """
-    taken.sort()
+    begins.append(float("inf"))
+    begins.sort()
+    ends.append(0.0)
+    ends.sort()
     best = -1.0
     best_gap = float("inf")
-    free_from = 0.0
-    for begin, end in taken:
-        if begin > free_from:
-            gap = begin - free_from
+    # Behind the n-th end there is a gap exactly if no more than n ranges have begun: until the
+    # next one begins. The last gap has no end, and is taken if there is no other.
+    for begin, end in zip(begins, ends, strict=True):
+        if begin > end:
+            gap = begin - end
             if size <= gap < best_gap:
-                best_gap, best = gap, free_from
+                best_gap, best = gap, end
                 if gap == padded:
                     return best
-            free_from = end
-        elif end > free_from:
-            free_from = end
-    return best if best >= 0 else free_from
+    return best if best >= 0 else ends[-1]
 
 
-class _TimeSlots:
-    """Time counted in beginnings only: two lives meet exactly if one begins during the other."""
+def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[int, int]]]:
+    """When each buffer is alive, in slots, by id: time counted in beginnings only.
 
-    def __init__(self, buffers: Sequence[BufferInterval]) -> None:
-        starts = {buffer.start for buffer in buffers}
-        starts.update(start for buffer in buffers for start, _ in buffer.colocations)
-        self._starts = sorted(starts)
-        self._number_of = {start: number for number, start in enumerate(self._starts)}
-        self.count = len(starts)
-
-    def lives(self, buffer: BufferInterval) -> list[tuple[int, int]]:
-        """The slots a buffer occupies, first and last."""
-        times = ((buffer.start, buffer.end), *buffer.colocations)
-        return [
-            (self._number_of[start], bisect_right(self._starts, end) - 1) for start, end in times
-        ]
+    Two lives meet exactly if one begins during the other.
+    """
+    times_of = {each.id: ((each.start, each.end), *each.colocations) for each in buffers}
+    starts = sorted({start for times in times_of.values() for start, _ in times})
+    slot_of = {start: slot for slot, start in enumerate(starts)}
+    return {
+        buffer_id: [(slot_of[start], bisect_right(starts, end) - 1) for start, end in times]
+        for buffer_id, times in times_of.items()
+    }

@@ -89,6 +89,8 @@ class IdleAllocations:
         for first, last in half_steps:
             if first <= last:
                 busy |= self._busy(first, last)
+                if busy == self._all:  # as most often
+                    return
         idle = self._all & ~busy
         while idle:
             number = idle.bit_length() - 1
@@ -96,10 +98,17 @@ class IdleAllocations:
             idle ^= 1 << number
 
     def _busy(self, first: int, last: int) -> int:
-        covering, within = self._covering, self._within
+        """What is in use at some half step; all there is, as soon as that is clear."""
+        covering, within, everything = self._covering, self._within, self._all
+        low, high = first + self._leaf_count, last + self._leaf_count
         busy = 0
-        low, high = first + self._leaf_count, last + self._leaf_count + 1
-        above_low, above_high = low, high - 1
+        # What is in use at the ends, from long stretches of time to short ones.
+        for shift in range(low.bit_length() - 1, -1, -1):
+            busy |= covering[low >> shift] | covering[high >> shift]
+            if busy == everything:
+                return busy
+        # What is in use for a time in between.
+        high += 1
         while low < high:
             if low & 1:
                 busy |= within[low]
@@ -109,8 +118,4 @@ class IdleAllocations:
                 busy |= within[high]
             low >>= 1
             high >>= 1
-        while above_low:
-            busy |= covering[above_low] | covering[above_high]
-            above_low >>= 1
-            above_high >>= 1
         return busy

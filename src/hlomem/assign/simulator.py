@@ -15,7 +15,7 @@ from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with
 from hlomem.assign.packing import BufferInterval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
@@ -46,93 +46,91 @@ class HeapSimulator:
         size_of: Callable[[HloBuffer], int],
     ) -> None:
         self._dataflow = dataflow
-        self._aliasing = aliasing
+        self._buffer_of = aliasing.buffer_of
         self._range_of = range_of
         self._size_of = size_of
         self._clock = 0
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
         self._owner: dict[HloValue, HloValue] = {}  # whose place a value has; its own, if none
-        self._extended_end: dict[HloValue, int] = {}  # operands whose place went to a user
+        self._size: dict[HloValue, int] = {}
+        self._is_extended: set[HloValue] = set()  # operands whose place went to a user
 
     def run(self, values: Collection[HloValue], alignment: int, pack: Pack) -> Heap:
         """Place the values."""
+        size_of, buffer_of = self._size_of, self._buffer_of
+        self._size = {value: size_of(buffer_of[value]) for value in values}
         self._replay(values)
         members: dict[HloValue, list[HloValue]] = {}
         for value, owner in self._owner.items():
-            members.setdefault(owner, []).append(value)
+            if value is owner:
+                members[owner] = []
+            else:
+                members[owner].append(value)
+        start, end, size = self._start, self._end, self._size
         intervals = [
             BufferInterval(
                 owner.id,
-                self._size_of(self._aliasing.buffer_of[owner]),
-                self._start[owner],
-                self._end[owner],
-                [(self._start[each], self._end[each]) for each in group if each is not owner],
+                size[owner],
+                start[owner],
+                end[owner],
+                [(start[each], end[each]) for each in others],
             )
-            for owner, group in members.items()
+            for owner, others in members.items()
         ]
         packing = pack(intervals, alignment)
-        offset_of: dict[HloValue, int] = {}
-        size_of: dict[HloValue, int] = {}
-        for interval, group in zip(intervals, members.values(), strict=True):
-            for value in group:
-                offset_of[value] = packing.offset_by_id[interval.id]
-                size_of[value] = interval.size
-        return Heap(offset_of, size_of, packing.heap_size)
+        offset_by_id = packing.offset_by_id
+        return Heap(
+            {value: offset_by_id[owner.id] for value, owner in self._owner.items()},
+            {value: size[owner] for value, owner in self._owner.items()},
+            packing.heap_size,
+        )
 
     def _replay(self, values: Collection[HloValue]) -> None:
-        range_of = self._range_of
+        range_of, buffer_of, owner_of = self._range_of, self._buffer_of, self._owner
         in_order = sorted(values, key=lambda value: (*range_of[value], value.id))
         freed: dict[int, dict[HloValue, None]] = {}
         for value in in_order:
             freed.setdefault(range_of[value].end, {})[value] = None
         first_of: dict[HloBuffer, HloValue] = {}
-        ends = sorted(freed)
-        next_end = 0
+        ends = sorted(freed, reverse=True)
         for value in in_order:
             start = range_of[value].start
-            while next_end < len(ends) and ends[next_end] < start:
-                self._free_all(freed[ends[next_end]])
-                next_end += 1
-            buffer = self._aliasing.buffer_of[value]
+            while ends and ends[-1] < start:
+                self._free_all(freed[ends.pop()])
+            buffer = buffer_of[value]
             first = first_of.get(buffer)
             if first is not None:
-                self._begin(value, self._owner[first])
+                self._begin(value, owner_of[first])
                 continue
             operand = None
-            if len(buffer.values) == 1:
-                operand = self._dying_operand(value, freed.get(start))
+            if start in freed and len(buffer.values) == 1:
+                operand = self._dying_operand(value, freed[start])
             if operand is None:
                 self._begin(value, value)
                 first_of[buffer] = value
             else:
-                self._free(operand)
+                self._free_all((operand,))
                 del freed[start][operand]
-                self._begin(value, self._owner[operand])
-                self._extended_end[operand] = range_of[value].end
-        for end in ends[next_end:]:
-            self._free_all(freed[end])
+                self._begin(value, owner_of[operand])
+                self._is_extended.add(operand)
+        while ends:
+            self._free_all(freed[ends.pop()])
 
     def _begin(self, value: HloValue, owner: HloValue) -> None:
         self._owner[value] = owner
         self._start[value] = self._clock
         # A buffer of no bytes takes no time, either.
-        self._clock += self._takes_room(value)
+        if self._size[value]:
+            self._clock += 1
 
-    def _free(self, value: HloValue) -> None:
-        self._end[value] = self._clock
-        self._clock += self._takes_room(value)
-
-    def _free_all(self, values: Mapping[HloValue, None]) -> None:
+    def _free_all(self, values: Iterable[HloValue]) -> None:
         for value in values:
-            self._free(value)
+            self._end[value] = self._clock
+            if self._size[value]:
+                self._clock += 1
 
-    def _takes_room(self, value: HloValue) -> bool:
-        return self._size_of(self._aliasing.buffer_of[value]) > 0
-
-    def _dying_operand(
-        self, value: HloValue, dying: Mapping[HloValue, None] | None
-    ) -> HloValue | None:
+    def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, None]) -> HloValue | None:
         """An operand that is read for the last time here and whose place the value may have."""
         instruction = value.instruction
         if not dying or instruction.opcode == "copy" or not may_share_with_operand(instruction):
@@ -142,8 +140,8 @@ class HeapSimulator:
             for candidate in self._dataflow.value_sets[operand][0]:
                 if (
                     candidate in dying
-                    and candidate not in self._extended_end
-                    and len(self._aliasing.buffer_of[candidate].values) == 1
+                    and candidate not in self._is_extended
+                    and len(self._buffer_of[candidate].values) == 1
                     and self._range_of[candidate].end == now
                     and candidate.instruction in instruction.operands
                     and can_share_operand_buffer(

@@ -7,6 +7,7 @@ still counts when the next moment's values begin.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.padding import UnknownSizeError, unpadded_size
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def peak_moment(live_ranges: LiveRanges) -> int | None:
     """The first time at which most bytes are alive; None where a shape has no size."""
-    change_at: dict[int, list[int]] = {}  # time: bytes that begin, bytes that ended before
+    begun_at: defaultdict[int, int] = defaultdict(int)  # bytes by time
+    ended_before: defaultdict[int, int] = defaultdict(int)
     size_of: dict[Shape, int] = {}
     for value, (start, end) in live_ranges.range_of.items():
         shape = value.instruction.shape
@@ -28,13 +30,12 @@ def peak_moment(live_ranges: LiveRanges) -> int | None:
                 size = size_of[shape] = unpadded_size(shape)
             except UnknownSizeError:
                 return None
-        change_at.setdefault(start, [0, 0])[0] += size
-        change_at.setdefault(end + 1, [0, 0])[1] += size
+        begun_at[start] += size
+        ended_before[end + 1] += size
     peak = live = most = 0
-    for time in sorted(change_at):
-        begun, ended = change_at[time]
-        live += begun
+    for time in sorted({*begun_at, *ended_before}):
+        live += begun_at.get(time, 0)
         if live > most:
             most, peak = live, time
-        live -= ended
+        live -= ended_before.get(time, 0)
     return peak

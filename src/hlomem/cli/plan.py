@@ -13,8 +13,8 @@ from hlomem.errors import EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
 from hlomem.outputs import write_files
+from hlomem.pipeline import collector_off
 from hlomem.planning import plan
-from hlomem.report.json import encode_dump
 from hlomem.source import visible
 
 CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
@@ -33,6 +33,7 @@ CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
 @click.option("--timings", is_flag=True, help="Say on standard error how long each stage took.")
+@collector_off()
 def command(
     path: str,
     backend: str,
@@ -51,7 +52,9 @@ def command(
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions.
     """
+    start = time.process_time()
     module = load_any(path)
+    loaded = time.process_time()
     if not isinstance(module, HloModule):
         raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     made = plan(
@@ -63,16 +66,20 @@ def command(
         schedule=load(schedule) if schedule else None,
         name=_stem(path),
     )
-    start = time.process_time()
+    planned = time.process_time()
     if as_json:
+        from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
+
         sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
     elif output is None:
         sys.stdout.buffer.write(encode(made.dump.to_text()))
     else:
-        texts = {name: encode(text) for name, text in made.dump.texts().items()}
-        write_files(output, texts, force=force)
+        # One text at a time: they are the largest things in memory.
+        files = {part.name: encode(made.dump.part_text(part)) for part in made.dump.parts}
+        write_files(output, files, force=force)
     if timings:
-        _say_timings({**made.seconds, "write": time.process_time() - start})
+        written = time.process_time()
+        _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
     return EXIT_OK
 
 

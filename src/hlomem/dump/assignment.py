@@ -8,6 +8,7 @@ rounded size; its attributes are read and written here for both.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index, unexpected
@@ -50,20 +51,17 @@ _ATTRIBUTES: dict[str, str] = {
     "maybe_live_out": "(, maybe-live-out)",
     "is_preallocated_temp": "(, preallocated-temp)",
 }
-_PATTERN_BY_ATTRIBUTE = {
-    name: re.compile(rf"{pattern}(?=, |:\n)") for name, pattern in _ATTRIBUTES.items()
-}
 _NAMES = list(_ATTRIBUTES)
-_UNKNOWN = re.compile(r", (?:\|[^|\n]*\||[^|\n,:]|:(?!\n)|,(?! ))+")
+_UNKNOWN = Form((r", (?:\|[^|\n]*\||[^|\n,:]|:(?!\n)|,(?! ))+", "an attribute"))
 
 _NUMBER = Form(("allocation ", "`allocation`"), (f"({INT64}): size ", "a number and `: size`"))
 _EXACT_SIZE = Form((f"({INT64})", "a number, the size in bytes"))
 ROUNDED_SIZE = Form((r"([\d.]+[KMGTPE]?i?B)", "a size such as `1.5KiB`"))
 _HEADER_END = Form((":\n", "`, `, an attribute, or `:` at the end of the line"))
-_HEADER = re.compile(
-    rf"allocation ({INT64}): size ({INT64})"
-    + "".join(f"(?:{pattern})?" for pattern in _ATTRIBUTES.values())
-    + ":\n((?: value: [^\n]*\n)*)"
+_HEADER = Form(
+    (rf"allocation ({INT64}): size ({INT64})", "a number and a size"),
+    ("".join(f"(?:{pattern})?" for pattern in _ATTRIBUTES.values()), "attributes"),
+    (":\n((?: value: [^\n]*\n)*)", "values"),
 )
 _VALUE = Form(
     (" value: ", "` value:`"),
@@ -153,14 +151,20 @@ def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAt
         place = (known or any_attribute).end()
     place = _HEADER_END.require(source, place, end).end()
     groups: list[str | None] = []
-    for name, pattern in _PATTERN_BY_ATTRIBUTE.items():
+    for name, pattern in _attribute_patterns().items():
         groups += found[name].groups() if name in found else [None] * pattern.groups
     return AllocationAttributes(unknown=tuple(unknown), **_attribute_fields(groups)), place
 
 
+@cache
+def _attribute_patterns() -> dict[str, re.Pattern[str]]:
+    """Made when first read with: who only writes should not wait for them."""
+    return {name: re.compile(rf"{pattern}(?=, |:\n)") for name, pattern in _ATTRIBUTES.items()}
+
+
 def _known_at(source: Source, place: int, end: int) -> tuple[str, re.Match[str] | None]:
     """The known attribute at `place`, if one is there."""
-    for name, pattern in _PATTERN_BY_ATTRIBUTE.items():
+    for name, pattern in _attribute_patterns().items():
         match = pattern.match(source.text, place, end)
         if match is not None:
             return name, match
@@ -251,6 +255,8 @@ def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001
 
 def format_value(value: Value) -> str:
     """`<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
+    if value.index is None and not value.is_phi and value.color is not None:  # most often
+        return f"<{value.id} {value.name} @{value.color}>"
     phi = " (phi)" if value.is_phi else ""
     color = "" if value.color is None else f" @{value.color}"
     return f"<{value.id} {value.name}{format_index(value.index)}{phi}{color}>"

@@ -9,11 +9,12 @@ In: the stages of a plan and the features of the dump to build. Out: the records
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.instruction_text import InstructionTexts
 from hlomem.analysis.stack_trace import break_down
-from hlomem.analysis.values import UseFinder
 from hlomem.assign.stats import peak_moment
 from hlomem.assign.usage import allocations_by_size, count_shown, places_by_size
 from hlomem.dump.numbers import human_bytes
@@ -47,13 +48,18 @@ from hlomem.hlo.padding import unpadded_size
 from hlomem.hlo.style import TextStyle
 
 if TYPE_CHECKING:
-    from hlomem.analysis.values import HloValue
+    from collections.abc import Iterator
+
+    from hlomem.analysis.values import HloValue, UseFinder
     from hlomem.assign.allocation import BufferAllocation
+    from hlomem.assign.colors import ColorOf
     from hlomem.dump.eras import Features
     from hlomem.dump.records import UsageReport
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.shape import ShapeIndex
     from hlomem.pipeline import Stages
+
+
+_by_id = attrgetter("id")
 
 
 def build_contents(stages: Stages, features: Features) -> Contents:
@@ -86,22 +92,6 @@ def _build_allocation(stages: Stages, allocation: BufferAllocation) -> Allocatio
         number, index, _ = allocation.parameter
         shape = entry.parameters[number].shape.subshape(index)
         parameter = Parameter(number=number, shape=shape.text_without_layout, index=index)
-    color_of = stages.color_of
-    values = [
-        AssignedValue(
-            id=value.id,
-            name=value.instruction.name,
-            index=_shown_index(value.instruction, value.index),
-            is_phi=value.is_phi,
-            color=color_of[value],
-            size=size,
-            offset=offset,
-            shape=value.shape.text,
-        )
-        for value, (offset, size) in sorted(
-            allocation.slices.items(), key=lambda entry: entry[0].id
-        )
-    ]
     return Allocation(
         index=allocation.index,
         size=allocation.size,
@@ -115,8 +105,27 @@ def _build_allocation(stages: Stages, allocation: BufferAllocation) -> Allocatio
         is_thread_local=allocation.is_thread_local,
         maybe_live_out=allocation.maybe_live_out,
         is_preallocated_temp=allocation.is_preallocated_temp,
-        values=tuple(values),
+        values=tuple(_build_assigned_values(allocation, stages.color_of)),
     )
+
+
+def _build_assigned_values(
+    allocation: BufferAllocation, color_of: ColorOf
+) -> Iterator[AssignedValue]:
+    slices = allocation.slices
+    for value in slices if len(slices) == 1 else sorted(slices, key=_by_id):
+        instruction = value.instruction
+        offset, size = slices[value]
+        yield AssignedValue(
+            id=value.id,
+            name=instruction.name,
+            index=value.index if instruction.shape.is_tuple else None,
+            is_phi=value.is_phi,
+            color=color_of[value],
+            size=size,
+            offset=offset,
+            shape=value.shape.text,
+        )
 
 
 def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
@@ -126,10 +135,6 @@ def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
         for value in allocation.slices
         for instruction, index in value.positions
     )
-
-
-def _shown_index(instruction: HloInstruction, index: ShapeIndex) -> ShapeIndex | None:
-    return index if instruction.shape.is_tuple else None
 
 
 # `*-buffer-assignment-values.txt`
@@ -143,39 +148,39 @@ def build_values(stages: Stages, features: Features) -> Values:
         proto_order=features.pages is not False,
     )
     texts = InstructionTexts(stages.module, stages.call_graph.bodies.places, style)
-    finder = UseFinder()
+    finder, color_of = stages.dataflow.use_finder, stages.color_of
     placed = [value for each in stages.assignment.allocations for value in each.slices]
-    placed.sort(key=lambda value: value.id)
+    placed.sort(key=_by_id)
     return Values(
         total_bytes=stages.assignment.total_bytes,
-        values=tuple([_build_value(stages, value, texts, finder) for value in placed]),
+        values=tuple([_build_value(value, color_of[value], texts, finder) for value in placed]),
     )
 
 
 def _build_value(
-    stages: Stages, value: HloValue, texts: InstructionTexts, finder: UseFinder
+    value: HloValue, color: int, texts: InstructionTexts, finder: UseFinder
 ) -> UsedValue:
-    positions = [
-        Position(instruction=each.name, index=index if each.shape.is_tuple else None)
-        for each, index in value.positions
-    ]
-    uses = [
-        Use(
-            instruction=user.name,
-            operand=number,
-            index=index if user.operands[number].shape.is_tuple else None,
-        )
-        for user, number, index in finder.uses(value)
-    ]
+    positions: list[Position] = []
+    uses: list[Use] = []
+    for (holder, index), users in zip(value.positions, finder.readers(value), strict=True):
+        shown = index if holder.shape.is_tuple else None
+        positions.append(Position(holder.name, shown))
+        for user in users:
+            if len(user.operands) == 1:
+                uses.append(Use(user.name, 0, shown))
+            else:
+                numbers = finder.operand_numbers(user, holder)
+                uses += [Use(user.name, number, shown) for number in numbers]
+    instruction = value.instruction
     return UsedValue(
         id=value.id,
-        name=value.instruction.name,
-        index=_shown_index(value.instruction, value.index),
+        name=instruction.name,
+        index=positions[0].index,
         is_phi=value.is_phi,
-        color=stages.color_of[value],
+        color=color,
         positions=tuple(positions),
         uses=tuple(uses),
-        instruction=texts[value.instruction],
+        instruction=texts[instruction],
     )
 
 
@@ -206,8 +211,9 @@ def _build_peak(stages: Stages, features: Features) -> Peak | None:
         return None
     # Until the index was printed, a value was said to weigh what its whole instruction weighs.
     by_index = features.peak_index is not False
+    size_of = cache(unpadded_size)
     alive = [
-        (unpadded_size(value.shape if by_index else value.instruction.shape), value)
+        (size_of(value.shape if by_index else value.instruction.shape), value)
         for value, (start, end) in stages.live_ranges.range_of.items()
         if start <= moment <= end
     ]

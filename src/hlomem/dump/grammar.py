@@ -147,4 +147,6 @@ def parse_index(text: str) -> ShapeIndex | None:
 
 def format_index(index: ShapeIndex | None) -> str:
     """`{1,0}`, or nothing for None (XLA: ShapeIndex::ToString)."""
-    return "" if index is None else "{" + ",".join(map(str, index)) + "}"
+    if index is None:
+        return ""
+    return "{" + ",".join(map(str, index)) + "}" if index else "{}"

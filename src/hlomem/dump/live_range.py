@@ -6,7 +6,6 @@ its end is hlo/utils/hlo_stack_trace.cc. Up to jaxlib 0.9 the same text closes t
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,8 @@ from hlomem.errors import ParseError
 from hlomem.source import Span
 
 if TYPE_CHECKING:
+    import re
+
     from hlomem.source import Source
 
 TITLE = "HloLiveRange (max "
@@ -70,7 +71,7 @@ _NODE = Form(
     (rf"({SPACED_INT64}) bytes, remaining: ", "a number and `bytes, remaining:`"),
     (rf"({SPACED_INT64}) bytes\)\n", "a number and `bytes)`"),
 )
-_INDENTED = re.compile("(?:    [^\n]*\n)*")
+_INDENTED = Form(("(?:    [^\n]*\n)*", "indented lines"))
 
 
 def parse(source: Source, start: int = 0, end: int | None = None) -> LiveRanges:

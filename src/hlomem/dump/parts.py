@@ -27,15 +27,15 @@ Kind = Literal["combined", "assignment", "values", "live-range", "report"]
 
 _VALUES_START = "\n\nTotal bytes used: "
 _LIVE_RANGE_START = "\n\n" + live_range.TITLE
-_ONE_LINE_OPERANDS = re.compile(r"%\S+ = \S+ [\w-]+\((?:(%)|\(*[a-z]\w*\[)")
-_LOG_LINE = re.compile(
-    r"^(?:[IWEF]\d{4} \d\d:\d\d:\d\d"  # glog, absl
+# Patterns as text: `re` compiles them when a dump is read, and keeps them.
+_ONE_LINE_OPERANDS = r"%\S+ = \S+ [\w-]+\((?:(%)|\(*[a-z]\w*\[)"
+_LOG_LINE = (
+    r"(?m)^(?:[IWEF]\d{4} \d\d:\d\d:\d\d"  # glog, absl
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d"  # tsl, and most formats of Python's logging
-    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):)[^\n]*\n",
-    re.MULTILINE,
+    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):)[^\n]*\n"
 )
 _BOM = "\ufeff"
-_UNDECODABLE = re.compile("[\udc80-\udcff]")
+_UNDECODABLE = "[\udc80-\udcff]"
 
 
 class ForeignLine(Record, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ def parse_part(source: Source) -> Part:
     try:
         return _parse_plain(plain, wrapping)
     except ParseError as error:
-        removed = list(_LOG_LINE.finditer(plain.text))
+        removed = list(re.finditer(_LOG_LINE, plain.text))
         if not removed:
             raise
         return _parse_around(plain, wrapping, removed, error)
@@ -110,7 +110,7 @@ def _unwrap(source: Source) -> tuple[Source, Wrapping]:
     if has_crlf:
         text = _without_crlf(Source(source.name, text))
     plain = Source(source.name, text)
-    odd = _UNDECODABLE.search(text)
+    odd = re.search(_UNDECODABLE, text)
     return plain, Wrapping(
         has_bom=has_bom,
         has_crlf=has_crlf,
@@ -130,7 +130,7 @@ def _parse_around(
     source: Source, wrapping: Wrapping, log_lines: list[re.Match[str]], first: ParseError
 ) -> Part:
     """The dump without the log lines in it; errors are still shown where they are."""
-    clean = Source(source.name, _LOG_LINE.sub("", source.text))
+    clean = Source(source.name, re.sub(_LOG_LINE, "", source.text))
     foreign, number, place = [], 1, 0
     for line in log_lines:
         number += source.text.count("\n", place, line.start())
@@ -254,7 +254,7 @@ def _features_of(contents: Contents) -> Features:
 
 def _has_operand_shapes(used: Values) -> bool | None:
     for value in used.values:
-        match = _ONE_LINE_OPERANDS.match(value.instruction)
+        match = re.match(_ONE_LINE_OPERANDS, value.instruction)
         if match is not None:
             return match[1] is None
     return None

@@ -59,8 +59,8 @@ _DETAILS_TITLE = Form(
     ("\n\nAllocations sorted by size with their values:\n", "`Allocations sorted by size with`")
 )
 _REST = "The rest ({}) {} are less than ({})% of the total size and not shown.\n"
-_REST_ALLOCATIONS = re.compile(_REST.format(INT64, "allocations", INT64))
-_REST_VALUES = re.compile(r"(?:\t|  )" + _REST.format(INT64, "values", INT64))
+_REST_ALLOCATIONS = Form((_REST.format(INT64, "allocations", INT64), "the rest"))
+_REST_VALUES = Form((r"(?:\t|  )" + _REST.format(INT64, "values", INT64), "the rest"))
 
 _TABLE_TITLE = (
     "{0}cumulative_size;       size;       offset; used_by_n_values; shapes_list\n"

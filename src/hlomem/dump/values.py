@@ -130,22 +130,19 @@ def format(values: Values, style: Style) -> str:  # noqa: A001
     parts = [f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"]
     space = " " if style.space_before_instruction else ""
     newline = "\n" if style.newline_after_instruction else ""
+    no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
     for value in values.values:
         parts.append(f"{format_value(value)}\n positions:\n")
-        parts += [f"  {p.instruction}{_spaced_index(p.index)}\n" for p in value.positions]
-        parts.append(_format_uses(value.uses, style))
+        for p in value.positions:
+            where = "" if p.index is None else f" {format_index(p.index)}"
+            parts.append(f"  {p.instruction}{where}\n")
+        uses = value.uses
+        if uses:
+            parts.append(" uses:\n")
+            for u in uses:
+                where = "" if u.index is None else f" {format_index(u.index)}"
+                parts.append(f"  {u.instruction}, operand {u.operand}{where}\n")
+        else:
+            parts.append(_NOT_COMPUTED if uses is None else no_uses)
         parts.append(f" from instruction:{space}{value.instruction}{newline}")
     return "".join(parts)
-
-
-def _format_uses(uses: tuple[Use, ...] | None, style: Style) -> str:
-    if uses is None:
-        return _NOT_COMPUTED
-    if not uses:
-        return " uses:\n" + (_NO_USES if style.says_none else "")
-    lines = [f"  {u.instruction}, operand {u.operand}{_spaced_index(u.index)}\n" for u in uses]
-    return " uses:\n" + "".join(lines)
-
-
-def _spaced_index(index: tuple[int, ...] | None) -> str:
-    return "" if index is None else f" {format_index(index)}"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CONTROL_PREDECESSORS = "control-predecessors"
 
 _NAMES = {
-    name: rf", {name}=(?:%?([A-Za-z0-9_.\-]++)|\{{([^{{}}]*+)\}})"
+    name: rf", {name}=(?:%?([A-Za-z0-9_.\-]++)|\{{([^{{}}]*+)\}})(?![^,])"
     for name in (*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS)
 }
 _INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
