@@ -9,6 +9,7 @@ import pytest
 
 import hlomem
 from hlomem.assign.packing import BufferInterval, Packing
+from hlomem.errors import CommandError
 from hlomem.pipeline import start_stages
 
 GOLDENS = Path(__file__).parent / "goldens" / "xla"
@@ -44,6 +45,12 @@ def test_live_values_never_share_bytes_unless_one_buffer_holds_both(path: Path) 
 @pytest.mark.parametrize("path", SCHEDULED, ids=lambda p: "/".join(p.parts[-4:-1]))
 def test_the_same_text_gives_the_same_bytes(path: Path) -> None:
     assert str(hlomem.plan(_text(path))) == str(hlomem.plan(_text(path)))
+
+
+def test_a_backend_whose_rules_are_not_known_is_refused() -> None:
+    text = _text(GOLDENS / "jaxlib-0.11.2/gpu-h200/scalar_only/module.hlo")
+    with pytest.raises(CommandError, match="no plan for backend `gpu`: known are cpu"):
+        hlomem.plan(text, backend="gpu")
 
 
 def test_stages_can_be_run_to_any_point() -> None:

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 
 import hlomem
 from hlomem.errors import HlomemError
+from hlomem.planning import BACKENDS
 from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-BACKENDS = ("cpu",)
-"""Those that are planned."""
 
 FILES = {
     "-buffer-assignment-values.txt": "values.txt",
@@ -57,7 +56,6 @@ def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
         made = hlomem.plan(
             (entry / "module.hlo").read_text(encoding="utf-8"),
             backend=meta["backend"],
-            chip=meta["chip"],
             era=f"{package}-{meta['versions'][package]}",
             schedule=None if meta["scheduled"] else hlomem.load(entry / "buffer-assignment.txt"),
         ).dump.texts()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
+BACKENDS = ("cpu",)
+"""Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
 _SUFFIX: dict[Kind, str] = {
     "combined": "-buffer-assignment.txt",
@@ -56,7 +58,6 @@ def plan(
     program: str | HloModule,
     *,
     backend: str = "cpu",
-    chip: str = "",
     era: str = "",
     like: Dump | None = None,
     schedule: Dump | None = None,
@@ -77,7 +78,7 @@ def plan(
         module = hlo.parse(program) if isinstance(program, str) else program
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
-        options = _options(backend, chip, release)
+        options = _options(backend, release)
         stages = start_stages(module, options, order, pack or pack_best)
         for stage in STAGES:
             getattr(stages, stage)
@@ -110,12 +111,14 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     return find_release(era or letter, package)
 
 
-def _options(backend: str, chip: str, release: Release) -> Options:
+def _options(backend: str, release: Release) -> Options:
     """How a release plans; a libtpu plans as the jaxlib of its era."""
+    if backend not in BACKENDS:
+        raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
     version = release.version
     if release.package != "jaxlib":
         version = find_release(era_of(release).letter).version
-    return options_for(find_backend(backend, chip, ".".join(map(str, version))), version)
+    return options_for(find_backend(backend, jaxlib=".".join(map(str, version))), version)
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:

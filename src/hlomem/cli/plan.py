@@ -5,27 +5,25 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.backends import BACKENDS
 from hlomem.errors import EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
 from hlomem.outputs import write_files
 from hlomem.pipeline import collector_off
-from hlomem.planning import plan
+from hlomem.planning import BACKENDS, plan
 from hlomem.source import visible
 
-CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
+if TYPE_CHECKING:
+    from hlomem.dump.dump import Dump
 
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
-@click.option(
-    "--backend", type=click.Choice(["cpu", "gpu", "tpu"]), default="cpu", show_default=True
-)
-@click.option("--chip", type=click.Choice(CHIPS), default=None, help="Which TPU.")
+@click.option("--backend", type=click.Choice(BACKENDS), default=BACKENDS[0], show_default=True)
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
 @click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
@@ -37,7 +35,6 @@ CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-
 def command(
     path: str,
     backend: str,
-    chip: str | None,
     era: str,
     like: str | None,
     schedule: str | None,
@@ -52,35 +49,39 @@ def command(
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions.
     """
-    start = time.process_time()
-    module = load_any(path)
-    loaded = time.process_time()
-    if not isinstance(module, HloModule):
-        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
-    made = plan(
-        module,
-        backend=backend,
-        chip=chip or "",
-        era=era,
-        like=load(like) if like else None,
-        schedule=load(schedule) if schedule else None,
-        name=_stem(path),
-    )
-    planned = time.process_time()
-    if as_json:
-        from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
-
-        sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
-    elif output is None:
-        sys.stdout.buffer.write(encode(made.dump.to_text()))
-    else:
-        # One text at a time: they are the largest things in memory.
-        files = {part.name: encode(made.dump.part_text(part)) for part in made.dump.parts}
-        write_files(output, files, force=force)
+    with collector_off():
+        start = time.process_time()
+        module = load_any(path)
+        loaded = time.process_time()
+        if not isinstance(module, HloModule):
+            raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
+        made = plan(
+            module,
+            backend=backend,
+            era=era,
+            like=load(like) if like else None,
+            schedule=load(schedule) if schedule else None,
+            name=_stem(path),
+        )
+        planned = time.process_time()
+        _write(made.dump, output, force=force, as_json=as_json)
     if timings:
         written = time.process_time()
         _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
     return EXIT_OK
+
+
+def _write(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:
+    if as_json:
+        from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
+
+        sys.stdout.buffer.write(encode_dump(dump) + b"\n")
+    elif output is None:
+        sys.stdout.buffer.write(encode(dump.to_text()))
+    else:
+        # One text at a time: they are the largest things in memory.
+        files = {part.name: encode(dump.part_text(part)) for part in dump.parts}
+        write_files(output, files, force=force)
 
 
 def _stem(path: str) -> str:
