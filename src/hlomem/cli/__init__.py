@@ -5,6 +5,8 @@ A command's module is imported when it is called, so that `hlomem --help` needs 
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import traceback
@@ -28,6 +30,7 @@ COMMANDS = {
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
     "show": "Show a memory dump, or an HLO module, in one screen.",
+    "verify": "Check that a memory plan is right, XLA's or ours.",
 }
 """Every command with its one-line help, which is also the first line of its own."""
 
@@ -63,8 +66,10 @@ def commands() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code; no exception leaves it."""
+    if arguments is None:
+        arguments = sys.argv[1:]
+        atexit.register(gc.freeze)  # a process of its own: its garbage goes with it unsearched
     try:
-        arguments = sys.argv[1:] if arguments is None else arguments
         with commands.make_context("hlomem", list(arguments)) as context:
             code = commands.invoke(context)
         sys.stdout.flush()

@@ -1,0 +1,143 @@
+"""Nothing missing, nothing twice: ids, allocation numbers, places, live ranges.
+
+Every value that is used has exactly one place; every value with a place is known to the other
+files of the dump.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hlomem.check.findings import Finding, Involved
+from hlomem.check.plan import display_name, involve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.check.plan import Placed, Plan
+    from hlomem.dump.records import ShapeIndex
+
+
+def check_completeness(plan: Plan) -> Iterator[Finding]:
+    """Every rule about what has to be there."""
+    yield from _check_allocation_numbers(plan)
+    yield from _check_places(plan)
+    if plan.dump.values is not None:
+        yield from _check_used_values(plan)
+    if plan.dump.live_ranges is not None:
+        yield from _check_live_ranges(plan)
+        yield from _check_sequence(plan)
+
+
+def _check_allocation_numbers(plan: Plan) -> Iterator[Finding]:
+    for expected, allocation in enumerate(plan.allocations):
+        if allocation.index != expected:
+            yield Finding(
+                rule="completeness/allocation-number",
+                message=f"allocation {allocation.index} stands where {expected} should",
+                allocations=(allocation.index,),
+            )
+            return
+
+
+def _check_places(plan: Plan) -> Iterator[Finding]:
+    first: dict[int, Placed] = {}
+    for placed in plan.placed:
+        other = first.setdefault(placed.id, placed)
+        if other is not placed:
+            yield Finding(
+                rule="completeness/two-places",
+                message=f"value {placed.id} ({display_name(placed.value)}) has two places",
+                values=involve(other, placed),
+                allocations=(other.allocation.index, placed.allocation.index),
+            )
+    elders: dict[tuple[str, ShapeIndex], Placed] = {}
+    for placed in first.values():
+        elder = elders.setdefault((placed.value.name, placed.index), placed)
+        if elder is not placed:
+            yield Finding(
+                rule="completeness/two-values-of-one-name",
+                message=f"{display_name(placed.value)} is the name of two values",
+                values=involve(elder, placed),
+                allocations=(placed.allocation.index,),
+            )
+
+
+def _check_used_values(plan: Plan) -> Iterator[Finding]:
+    assert plan.dump.values is not None
+    placed_ids = {placed.id for placed in plan.placed}
+    used_ids = Counter([value.id for value in plan.dump.values.values])
+    for value in plan.dump.values.values:
+        shown = Involved(id=value.id, name=display_name(value))
+        if value.id not in placed_ids:
+            yield Finding(
+                rule="completeness/no-place",
+                message=f"{shown.name} (value {value.id}) has no place in any allocation",
+                values=(shown,),
+            )
+        if used_ids[value.id] > 1:
+            yield Finding(
+                rule="completeness/listed-twice",
+                message=f"value {value.id} ({shown.name}) is listed twice among the used values",
+                values=(shown,),
+            )
+    for placed in plan.placed:
+        if placed.used is None:
+            yield _about(placed, "unknown-value", "is not among the used values")
+        elif (placed.used.name, placed.used.index, placed.used.color) != (
+            placed.value.name,
+            placed.value.index,
+            placed.value.color,
+        ):
+            other = f"{display_name(placed.used)} @{placed.used.color}"
+            problem = f"@{placed.value.color} is {other} among the used values"
+            yield _about(placed, "value-differs", problem)
+
+
+def _check_live_ranges(plan: Plan) -> Iterator[Finding]:
+    live = plan.dump.live_ranges
+    assert live is not None
+    known = {(placed.value.name, placed.index) for placed in plan.placed}
+    counts = Counter([(each.instruction, each.index) for each in live.ranges])
+    for key, count in counts.items():
+        name = key[0] + "{" + ",".join(map(str, key[1])) + "}"
+        if key not in known and plan.dump.assignment is not None:
+            yield Finding(
+                rule="completeness/no-place",
+                message=f"{name} is alive, but has no place in any allocation",
+            )
+        if count > 1:
+            yield Finding(
+                rule="completeness/listed-twice", message=f"{name} has {count} live ranges"
+            )
+    for placed in plan.placed:
+        # What is inside a fusion or a reduction is not in the sequence and has no live range.
+        if placed.life is None and placed.value.name in plan.time_of:
+            yield _about(placed, "no-live-range", "has no live range")
+
+
+def _check_sequence(plan: Plan) -> Iterator[Finding]:
+    live = plan.dump.live_ranges
+    assert live is not None
+    for name, count in Counter(live.sequence).items():
+        if count > 1:
+            yield Finding(
+                rule="completeness/listed-twice",
+                message=f"{name} stands {count} times in the sequence",
+            )
+    if live.end != len(live.sequence):
+        yield Finding(
+            rule="totals/sequence-length",
+            message=f"the sequence has {len(live.sequence)} steps, its head says {live.end}",
+        )
+
+
+def _about(placed: Placed, rule: str, problem: str) -> Finding:
+    values = involve(placed)
+    return Finding(
+        rule=f"completeness/{rule}",
+        message=f"{values[0].name} {problem}",
+        values=values,
+        allocations=(placed.allocation.index,),
+    )

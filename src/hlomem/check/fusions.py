@@ -1,0 +1,178 @@
+"""Whether a fusion may write its result over an operand, by what happens inside it.
+
+A fusion computes element by element. Written over an operand, it must read that operand only at the
+element it is about to write:
+
+    p ──── negate ──── add        fine: element i of p, then element i of the result
+    p ─┬─ slice [0:3] ─┐
+       └───────────── dynamic-update-slice at 1       wrong: element 0 is read for element 1,
+                                                      after element 0 of p may be overwritten
+
+An update that reads the very window it writes is fine. Openxla/xla issue 49176 is the second kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from hlomem.dump.records import ShapeIndex
+    from hlomem.hlo.ir import HloInstruction
+
+_SAME_PLACE = """
+    abs add add-dependency and atan2 bitcast bitcast-convert cbrt ceil clamp compare complex convert
+    copy cosine count-leading-zeros divide erf exponential exponential-minus-one floor imag
+    is-finite log log-plus-one logistic maximum minimum multiply negate not opt-barrier or popcnt
+    power real reduce-precision remainder reshape round-nearest-afz round-nearest-even rsqrt select
+    shift-left shift-right-arithmetic shift-right-logical sign sine sqrt stochastic-convert subtract
+    tan tanh xor
+"""
+_ELEMENTWISE = frozenset(_SAME_PLACE.split())
+
+
+class Window(NamedTuple):
+    """Elements read of the shared operand: from these places on, in dimensions larger than 1."""
+
+    starts: tuple[object, ...]
+
+
+class Elsewhere(NamedTuple):
+    """Elements read at other places than the one that is written."""
+
+    instruction: str
+    opcode: str
+    detail: str = ""
+
+
+SAME = Window(())
+Read: TypeAlias = "Window | Elsewhere"
+"""How a result depends on the shared operand."""
+
+
+def find_stray_read(fusion: HloInstruction, operand: int, output: ShapeIndex) -> Elsewhere | None:
+    """An instruction inside `fusion` that reads an operand elsewhere than its output writes."""
+    body = fusion.called_computations[0]
+    if operand >= len(body.parameters):
+        return None
+    shared = body.parameters[operand]
+    reads: dict[HloInstruction, set[Read]] = {}
+    for instruction in body.instructions:
+        reads[instruction] = {SAME} if instruction is shared else _reads(instruction, reads)
+    root = body.root
+    for number in output:
+        if root.opcode != "tuple":
+            return None
+        root = root.operands[number]
+    for read in sorted(reads[root], key=str):
+        if isinstance(read, Elsewhere):
+            return read
+        if read != SAME:
+            return Elsewhere(root.name, root.opcode)
+    return None
+
+
+def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
+    """The outputs that are an operand with a part of it replaced, each with that operand."""
+    root = fusion.called_computations[0].root
+    outputs: list[tuple[ShapeIndex, HloInstruction]] = [((), root)]
+    if root.opcode == "tuple":
+        outputs = [((number,), each) for number, each in enumerate(root.operands)]
+    return [
+        (index, output.operands[0].parameter_number)
+        for index, output in outputs
+        if output.opcode == "dynamic-update-slice" and output.operands[0].opcode == "parameter"
+    ]
+
+
+def _reads(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> set[Read]:
+    """How an instruction inside a fusion depends on the shared operand."""
+    operands = [reads[each] for each in instruction.operands]
+    everything: set[Read] = set().union(*operands)
+    if not everything:
+        return everything
+    opcode = instruction.opcode
+    if opcode in _ELEMENTWISE or opcode == "tuple":
+        return everything
+    if opcode == "get-tuple-element":
+        source = instruction.operands[0]
+        is_tuple = source.opcode == "tuple"
+        return reads[source.operands[instruction.tuple_index]] if is_tuple else everything
+    strays = {each for each in everything if isinstance(each, Elsewhere)}
+    if strays:
+        return set(strays)
+    if _keeps_elements(instruction):
+        return everything
+    if opcode in ("slice", "dynamic-slice") and not set().union(*operands[1:]):
+        return {Window(_starts(instruction, 1))} if everything == {SAME} else {_stray(instruction)}
+    if opcode == "dynamic-update-slice" and not set().union(*operands[2:]):
+        return _reads_of_update(instruction, operands[0], operands[1])
+    if opcode == "scatter" and not set().union(*operands[1:]):
+        return everything
+    return {_stray(instruction)}
+
+
+def _reads_of_update(update: HloInstruction, base: set[Read], new: set[Read]) -> set[Read]:
+    """A window that is written may be read; nothing else of the shared operand may."""
+    window = Window(_starts(update, 2))
+    if new - {window}:
+        if new == {SAME} and _is_whole(update.operands[1], update):
+            return base | new
+        windows = {each for each in new - {window} if isinstance(each, Window)}
+        read = " and ".join(sorted(map(_describe, windows)))
+        return {
+            Elsewhere(
+                update.name, update.opcode, f": elements from {read} on go to {_describe(window)}"
+            )
+        }
+    return base | {SAME}
+
+
+def _describe(window: Window) -> str:
+    """A window as `[0, i]`."""
+    return "[" + ", ".join(str(getattr(each, "name", each)) for each in window.starts) + "]"
+
+
+def _is_whole(part: HloInstruction, whole: HloInstruction) -> bool:
+    return part.shape.dimensions == whole.shape.dimensions
+
+
+def _stray(instruction: HloInstruction) -> Elsewhere:
+    return Elsewhere(instruction.name, instruction.opcode)
+
+
+def _keeps_elements(instruction: HloInstruction) -> bool:
+    """Whether a broadcast, reduction, slice, ... changes only dimensions of one element."""
+    if instruction.opcode not in (
+        "broadcast",
+        "transpose",
+        "slice",
+        "dynamic-slice",
+        "reduce",
+        "pad",
+    ):
+        return False
+    larger = [each for each in instruction.shape.dimensions if each != 1]
+    return larger == [each for each in instruction.operands[0].shape.dimensions if each != 1]
+
+
+def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]:
+    """Where a slice or update begins, in the dimensions of its operand with several elements.
+
+    A number where it is constant, else the instruction that computes it.
+    """
+    dimensions = instruction.operands[0].shape.dimensions
+    starts: list[object]
+    if instruction.opcode == "slice":
+        text = instruction.attributes.get("slice", "")
+        starts = [part.strip(" {}[]").split(":")[0] for part in text.split(",")]
+    else:
+        starts = [_number(each) for each in instruction.operands[first_index:]]
+    if len(starts) != len(dimensions):
+        return (instruction,)  # not what we know how to compare: equal to nothing else
+    return tuple(start for start, size in zip(starts, dimensions, strict=True) if size != 1)
+
+
+def _number(start: HloInstruction) -> object:
+    while start.opcode in ("bitcast", "reshape", "copy", "convert"):
+        start = start.operands[0]
+    return start.payload.strip() if start.opcode == "constant" else start

@@ -1,0 +1,94 @@
+"""Where values lie: inside their allocation, aligned, as large as their shape, in its color.
+
+Everything is computed in Python's unbounded integers: `offset + size` past 2**63 does not wrap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.check.findings import Finding
+from hlomem.check.plan import involve
+from hlomem.check.platform import parse_shape_or_none, size_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.check.plan import Placed, Plan
+    from hlomem.check.platform import Platform
+
+
+def check_geometry(plan: Plan, platform: Platform) -> Iterator[Finding]:
+    """Every rule about one value and its allocation."""
+    for allocation in plan.allocations:
+        if allocation.size < 0:
+            yield Finding(
+                rule="geometry/negative-size",
+                message=f"allocation {allocation.index} has {allocation.size} bytes",
+                allocations=(allocation.index,),
+            )
+    for placed in plan.placed:
+        yield from _check_bounds(placed)
+        yield from _check_alignment(placed, platform)
+        yield from _check_size(placed, platform)
+        yield from _check_color(placed)
+
+
+def _check_bounds(placed: Placed) -> Iterator[Finding]:
+    offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
+    if offset < 0 or size < 0:
+        yield _about(placed, "negative-size" if size < 0 else "negative-offset", "is negative")
+    elif offset + size > room:
+        problem = f"ends {offset + size - room} bytes behind its allocation of {room}"
+        yield _about(placed, "out-of-bounds", problem)
+
+
+def _check_alignment(placed: Placed, platform: Platform) -> Iterator[Finding]:
+    backend, color = platform.backend, placed.allocation.color
+    alignment = backend.alignment(color)
+    if alignment is not None and placed.value.offset % alignment:
+        problem = f"has offset {placed.value.offset}, no multiple of {alignment}"
+        fact = f"{backend.name} aligns color {color} to {alignment} bytes"
+        yield _about(placed, "misaligned", problem, fact)
+
+
+def _check_size(placed: Placed, platform: Platform) -> Iterator[Finding]:
+    if parse_shape_or_none(placed.value.shape) is None:
+        yield _about(
+            placed, "unreadable-shape", f"has the shape {placed.value.shape}, which is none"
+        )
+    if not platform.explains_sizes:
+        return
+    expected = size_on(platform.backend, placed)
+    if expected is not None and expected != placed.value.size:
+        problem = f"has {placed.value.size} bytes, its shape takes {expected}"
+        fact = f"{placed.value.shape} takes {expected} bytes on {platform.backend.name}"
+        yield _about(placed, "size-not-of-shape", problem, fact)
+
+
+def _check_color(placed: Placed) -> Iterator[Finding]:
+    """A value lies in its color's memory; only temporaries may lend theirs to other colors.
+
+    `BufferAssigner::MaybeAssignBuffer`: input and output allocations are strict, and others name
+    the values they hold for another color.
+    """
+    value, allocation = placed.value, placed.allocation
+    guests = {each.id for each in allocation.reused_across_colors or ()}
+    if value.color != allocation.color and value.id not in guests:
+        problem = f"has color {value.color}, its allocation {allocation.color}"
+        yield _about(placed, "color-differs", problem)
+    shape = parse_shape_or_none(value.shape)
+    if shape is not None and shape.is_array and shape.memory_space != value.color:
+        problem = f"has color {value.color}, its layout says S({shape.memory_space})"
+        yield _about(placed, "color-not-of-layout", problem)
+
+
+def _about(placed: Placed, rule: str, problem: str, *evidence: str) -> Finding:
+    values = involve(placed)
+    return Finding(
+        rule=f"geometry/{rule}",
+        message=f"{values[0].name} {problem}",
+        values=values,
+        allocations=(placed.allocation.index,),
+        evidence=evidence,
+    )

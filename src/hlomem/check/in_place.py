@@ -1,0 +1,44 @@
+"""Whether an instruction may write its result over an operand, by what its text says.
+
+An element-wise instruction reads each element once, at the place it writes; XLA lets it, and
+fusions of such, reuse an operand of the same shape (`CanShareOperandBufferWithUser`). Instructions
+that read an operand at other places than they write it would read what they have overwritten.
+What happens inside a fusion is not in a dump; `hlomem.check.fusions` looks when there is a module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlomem.check.plan import Placed, Text
+
+_OPCODES = """
+    all-gather all-gather-start all-to-all batch-norm-grad batch-norm-inference batch-norm-training
+    broadcast cholesky concatenate constant convolution copy dot dynamic-slice fft gather iota map
+    pad parameter ragged-all-to-all ragged-dot reduce reduce-scatter reduce-window reverse
+    rng rng-bit-generator scaled-dot select-and-scatter slice topk transpose tuple
+"""
+_READS_ELSEWHERE = frozenset(_OPCODES.split())
+_INTO_FIRST_OPERAND = frozenset({"dynamic-update-slice", "set-dimension-size", "scatter"})
+
+
+def why_not_in_place(earlier: Placed, later: Placed, text: Text, numbers: list[int]) -> str:
+    """Why the user `later` may not be written over its operand `earlier`; empty when it may.
+
+    `numbers` are the operands it reads the value as.
+    """
+    opcode = text.opcode
+    if opcode in _READS_ELSEWHERE:
+        return f"`{opcode}` reads its operand at other places than it writes"
+    if opcode == "fusion":
+        return ""
+    if opcode == "custom-call":
+        return "the custom call does not declare that it writes into this operand"
+    if opcode in _INTO_FIRST_OPERAND and len(text.operands) == 3 and numbers != [0]:
+        return f"`{opcode}` writes into its first operand only"
+    if opcode == "sort" and later.index and later.index[0] not in numbers:
+        return f"output {later.index[0]} of the sort is another operand's"
+    if earlier.value.shape != later.value.shape:
+        return f"its shape {later.value.shape} is not its operand's"
+    return ""

@@ -1,0 +1,147 @@
+"""Two values that are alive at the same time share no byte.
+
+In: a plan, its families and its control flow. Live ranges include both ends, so an operand and its
+user always meet in one moment; they may share bytes only when the user may write in place:
+
+    a  [4, 7]  bytes [0, 64)        a is read for the last time at 7,
+    b  [7, 9]  bytes [0, 64)        where b is written over it, element by element
+
+at exactly one slice. Pieces of a concatenation that is no operation (`ConcatBitcast`) lie inside
+its result, each at its own place. Values of two branches of one conditional are never both there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.check.findings import Finding
+from hlomem.check.fusions import find_stray_read
+from hlomem.check.in_place import why_not_in_place
+from hlomem.check.plan import involve
+from hlomem.check.sweep import iter_sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.check.aliases import Families
+    from hlomem.check.plan import Placed, Plan
+    from hlomem.check.program import Program
+    from hlomem.check.structure import Structure
+
+CONCAT = "ConcatBitcast"
+
+
+class Interference:
+    """The sweep over one plan; `pair_count` counts the pairs that share bytes rightly."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        families: Families,
+        structure: Structure,
+        program: Program | None = None,
+    ) -> None:
+        self.plan = plan
+        self.program = program
+        self.families = families
+        self.structure = structure
+        self.pair_count = 0
+
+    def check(self) -> Iterator[Finding]:
+        """Every pair of values of one allocation that share bytes while both are alive."""
+        by_allocation: dict[int, list[Placed]] = {}
+        for placed in self.plan.placed:
+            if placed.value.size > 0:
+                by_allocation.setdefault(placed.allocation.index, []).append(placed)
+        for values in by_allocation.values():
+            for earlier, later in iter_sharing(values):
+                yield from self._judge(earlier, later)
+
+    def _judge(self, earlier: Placed, later: Placed) -> Iterator[Finding]:
+        assert earlier.life is not None
+        assert later.life is not None
+        rule, why = "overlap", "values that live at the same time need their own bytes"
+        if earlier.life.end == later.life.start:
+            rule, why = self._judge_touching(earlier, later)
+        elif self.structure.are_exclusive(earlier.life.start, later.life.start):
+            why = ""
+        if not why:
+            self.pair_count += 1
+            return
+        values = involve(earlier, later)
+        first, last = later.life.start, min(earlier.life.end, later.life.end)
+        low, high = max(earlier.start, later.start), min(earlier.end, later.end)
+        yield Finding(
+            rule=f"interference/{rule}",
+            message=f"{values[0].name} and {values[1].name} live in the same {high - low} bytes",
+            values=values,
+            allocations=(earlier.allocation.index,),
+            evidence=(
+                f"both are alive from {first} to {last}",
+                f"both hold bytes [{low}, {high}) of allocation {earlier.allocation.index}",
+                why,
+            ),
+        )
+
+    def _judge_touching(self, earlier: Placed, later: Placed) -> tuple[str, str]:
+        """The rule for two values whose ranges have one moment in common, and why it is broken.
+
+        The reason is empty when they may share bytes.
+        """
+        name = later.value.name
+        numbers = earlier.operand_numbers(name)
+        text = self.plan.text_of.get(name)
+        if numbers and earlier.slice == later.slice:
+            why = self._why_not_through_fusion(later, numbers)
+            if why:
+                return "in-place-fusion", why
+        if self.families.are_together(earlier, later):
+            return "", ""  # at one place, or `alias/torn` says so
+        if not numbers or text is None:
+            return "touch", f"{name} does not read {earlier.value.name}, so it is not in place"
+        if text.target == CONCAT:
+            why = "a piece of a concatenation lies where its part of the result does"
+            return "concat-piece", "" if self._is_piece(earlier, later) else why
+        if earlier.slice != later.slice:
+            return "touch-partial", "in place means at the identical slice"
+        return "touch", why_not_in_place(earlier, later, text, numbers)
+
+    def _why_not_through_fusion(self, later: Placed, numbers: list[int]) -> str:
+        """Why a fusion may not write over the operands of these numbers; empty when it may."""
+        if self.program is None:
+            return ""
+        fusion = self.program.instruction_by_name.get(later.value.name)
+        if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:
+            return ""
+        declared = {
+            (alias.operand_number, tuple(alias.output_index))
+            for alias in fusion.output_to_operand_aliasing
+        }
+        for number in numbers:
+            if (number, later.index) in declared:
+                continue
+            stray = find_stray_read(fusion, number, later.index)
+            if stray is not None:
+                return (
+                    f"inside the fusion, {stray.instruction} ({stray.opcode}) reads operand "
+                    f"{number} at other elements than it writes{stray.detail}; "
+                    "they may be overwritten before they are read"
+                )
+        return ""
+
+    def _is_piece(self, piece: Placed, whole: Placed) -> bool:
+        """Whether an operand of a concat lies where its part of the result does.
+
+        Operands may come in any order; the slices they were cut with say which part each is.
+        """
+        pieces: list[tuple[tuple[int, ...], int, Placed]] = []
+        text = self.plan.text_of[whole.value.name]
+        for number in range(len(text.operands)):
+            for _, operand in self.plan.read_by.get((whole.value.name, number), ()):
+                cut = self.plan.text_of.get(operand.value.name)
+                pieces.append((cut.slice_starts if cut else (), number, operand))
+        pieces.sort(key=lambda each: each[:2])
+        order = [operand for _, _, operand in pieces]
+        before = order[: order.index(piece)]
+        place = whole.start + sum(each.value.size for each in before)
+        return piece.start == place and piece.end <= whole.end

@@ -1,0 +1,140 @@
+"""A dump, and its module where there is one, in; a `Verdict` out.
+
+The order of the families is the order of the findings: what must hold for one value, then what must
+be there, then sums, then what must hold for two.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from hlomem.check.against_module import check_against_module
+from hlomem.check.aliases import check_aliases, find_families, join_fusions
+from hlomem.check.completeness import check_completeness
+from hlomem.check.findings import NotChecked, Verdict
+from hlomem.check.geometry import check_geometry
+from hlomem.check.interference import Interference
+from hlomem.check.liveness import Liveness
+from hlomem.check.ownership import check_ownership
+from hlomem.check.plan import build_plan
+from hlomem.check.platform import choose_platform
+from hlomem.check.program import build_program
+from hlomem.check.structure import find_structure
+from hlomem.check.totals import check_totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.backends import Backend
+    from hlomem.check.findings import Finding
+    from hlomem.check.plan import Plan
+    from hlomem.check.platform import Platform
+    from hlomem.check.program import Program
+    from hlomem.check.structure import Structure
+    from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
+
+MOST_FINDINGS = 1000
+"""Of one family; a plan that is all wrong is not listed pair by pair."""
+
+
+def verify(
+    dump: Dump, *, module: HloModule | None = None, backend: Backend | None = None
+) -> Verdict:
+    """Judges a plan; `backend` is inferred where it is not given."""
+    plan = build_plan(dump)
+    platform = choose_platform(plan, backend)
+    program = _matching_program(plan, module)
+    structure = program.structure if program is not None else find_structure(plan)
+    families = find_families(plan, structure)
+    if program is not None:
+        join_fusions(plan, program, families)
+    liveness = Liveness(plan, families, structure)
+    interference = Interference(plan, families, structure, program)
+    checks = [
+        check_geometry(plan, platform),
+        check_completeness(plan),
+        check_ownership(plan),
+        check_totals(plan),
+        check_aliases(plan, families),
+        liveness.check(),
+        interference.check(),
+    ]
+    if program is not None:
+        checks.append(check_against_module(plan, program, liveness))
+    findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
+    return Verdict(
+        name=dump.name,
+        findings=tuple(finding for found in findings for finding in found),
+        not_checked=(
+            *_not_checked(plan, platform, structure),
+            *_without_module(module, program),
+            *(_left_out(found) for found in findings if len(found) == MOST_FINDINGS),
+        ),
+        assumed=_assumed(platform),
+        value_count=len(plan.placed),
+        allocation_count=len(plan.allocations),
+        pair_count=interference.pair_count,
+    )
+
+
+def _matching_program(plan: Plan, module: HloModule | None) -> Program | None:
+    """The module, if it is the one the dump plans: most names of the sequence are in it."""
+    if module is None:
+        return None
+    program = build_program(module, plan)
+    known = sum(name in program.instruction_by_name for name in plan.sequence)
+    return program if 2 * known > len(plan.sequence) else None
+
+
+def _without_module(module: HloModule | None, program: Program | None) -> Iterator[NotChecked]:
+    if program is None:
+        reason = "there is no module" if module is None else "the module is of another program"
+        rules = "dependences, reads by the module, in-place fusions, donations"
+        yield NotChecked(rules=rules, reason=reason)
+
+
+def _left_out(found: list[Finding]) -> NotChecked:
+    family = found[-1].rule.partition("/")[0]
+    return NotChecked(rules=f"more of {family}", reason=f"stopped after {len(found)} findings")
+
+
+def _assumed(platform: Platform) -> tuple[str, ...]:
+    if not platform.reason:
+        return ()
+    return (f"a plan for {platform.backend.name}, because {platform.reason}",)
+
+
+def _not_checked(plan: Plan, platform: Platform, structure: Structure) -> Iterator[NotChecked]:
+    """What the dump does not hold enough for."""
+    dump = plan.dump
+    if dump.assignment is None:
+        yield NotChecked(rules="everything about places", reason="the dump has no allocations")
+        return
+    if dump.values is None:
+        yield NotChecked(
+            rules="alias, order, in-place", reason="the dump has no values (positions and uses)"
+        )
+    if dump.live_ranges is None:
+        yield NotChecked(rules="interference, live", reason="the dump has no live ranges")
+    if dump.report is None:
+        yield NotChecked(rules="totals/report", reason="the dump has no usage report")
+    if not platform.explains_sizes:
+        reason = f"most sizes are not those of {platform.backend.name}; say --backend"
+        yield NotChecked(rules="geometry/size-not-of-shape", reason=reason)
+    if platform.backend.default_alignment is None:
+        unknown = sorted(
+            {
+                each.color
+                for each in plan.allocations
+                if platform.backend.alignment(each.color) is None
+            }
+        )
+        if unknown:
+            colors = ", ".join(map(str, unknown))
+            reason = f"the alignment of color {colors} of {platform.backend.name} is not known"
+            yield NotChecked(rules="geometry/misaligned", reason=reason)
+    for name in structure.unknown:
+        reason = f"the dump does not show the parts of {name}"
+        yield NotChecked(rules="alias", reason=reason)

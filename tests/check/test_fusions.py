@@ -1,0 +1,120 @@
+"""What a fusion may read of an operand it writes over."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem import hlo
+from hlomem.check.fusions import find_stray_read, updated_operands
+
+MODULE = """HloModule m, is_scheduled=true
+
+sum {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y)
+}
+
+fused {
+  p = f32[8,1]{1,0} parameter(0)
+  q = f32[8,1]{1,0} parameter(1)
+  i = s32[] parameter(2)
+  z = s32[] constant(0)
+  one = s32[] constant(1)
+  zero = f32[] constant(0)
+BODY
+}
+
+ENTRY e {
+  a = f32[8,1]{1,0} parameter(0)
+  b = f32[8,1]{1,0} parameter(1)
+  n = s32[] parameter(2)
+  ROOT f = SHAPE fusion(a, b, n), kind=kLoop, calls=fused
+}
+"""
+
+
+def fusion_of(body: str, shape: str = "f32[8,1]{1,0}") -> hlo.HloInstruction:
+    """A fusion of p and q (f32[8,1]), i and some constants."""
+    lines = "\n".join(f"  {line.strip()}" for line in body.strip().split("\n"))
+    return hlo.parse(MODULE.replace("BODY", lines).replace("SHAPE", shape)).entry.root
+
+
+RIGHT = {
+    "element-wise": "ROOT r = f32[8,1]{1,0} add(p, q)",
+    "not read": "ROOT r = f32[8,1]{1,0} add(q, q)",
+    "through a tuple": """t = (f32[8,1]{1,0}, f32[8,1]{1,0}) tuple(q, p)
+        ROOT g = f32[8,1]{1,0} get-tuple-element(t), index=1""",
+    "a dimension of one": """v = f32[8]{0} reduce(p, zero), dimensions={1}, to_apply=sum
+        ROOT r = f32[8,1]{1,0} reshape(v)""",
+    "update elsewhere": """w = f32[2,1]{1,0} slice(q), slice={[0:2], [0:1]}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, i, z)""",
+    "update of its own window": """
+        w = f32[2,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={2,1}
+        n = f32[2,1]{1,0} negate(w)
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, n, i, z)""",
+    "update of everything": "ROOT r = f32[8,1]{1,0} dynamic-update-slice(q, p, z, z)",
+    "scatter": """w = s32[1]{0} broadcast(i), dimensions={}
+        u = f32[1,1]{1,0} slice(q), slice={[0:1], [0:1]}
+        ROOT r = f32[8,1]{1,0} scatter(p, w, u), to_apply=sum""",
+}
+WRONG = {
+    "reverse": "ROOT r = f32[8,1]{1,0} reverse(p), dimensions={0}",
+    "after reverse": """v = f32[8,1]{1,0} reverse(p), dimensions={0}
+        ROOT r = f32[8,1]{1,0} reverse(v), dimensions={0}""",
+    "broadcast of a sum": """v = f32[] reduce(p, zero), dimensions={0,1}, to_apply=sum
+        ROOT r = f32[8,1]{1,0} broadcast(v), dimensions={}""",
+    "update of another window": """w = f32[2,1]{1,0} slice(p), slice={[0:2], [0:1]}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, one, z)""",
+    "update of a computed window": """
+        w = f32[2,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={2,1}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, z, z)""",
+    "update of what was reversed": """v = f32[8,1]{1,0} reverse(p), dimensions={0}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(q, v, z, z)""",
+    "slice of a slice": """v = f32[4,1]{1,0} slice(p), slice={[0:4], [0:1]}
+        w = f32[2,1]{1,0} slice(v), slice={[0:2], [0:1]}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, z, z)""",
+    "a window as it is": "ROOT r = f32[2,1]{1,0} slice(p), slice={[0:2], [0:1]}",
+}
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT.keys())
+def test_reads_at_the_element_written(body: str) -> None:
+    assert find_stray_read(fusion_of(body), 0, ()) is None
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG.keys())
+def test_reads_elsewhere(body: str) -> None:
+    assert find_stray_read(fusion_of(body), 0, ()) is not None
+
+
+def test_each_output_of_a_fusion_is_judged_alone() -> None:
+    body = """v = f32[8,1]{1,0} reverse(p), dimensions={0}
+        s = f32[8,1]{1,0} negate(p)
+        ROOT t = (f32[8,1]{1,0}, f32[8,1]{1,0}) tuple(v, s)"""
+    fusion = fusion_of(body, "(f32[8,1]{1,0}, f32[8,1]{1,0})")
+    assert find_stray_read(fusion, 0, (0,)) is not None
+    assert find_stray_read(fusion, 0, (1,)) is None
+    assert find_stray_read(fusion, 9, (1,)) is None
+
+
+def test_an_output_that_is_no_tuple_element_is_not_judged() -> None:
+    fusion = fusion_of("ROOT r = f32[8,1]{1,0} reverse(p), dimensions={0}")
+    assert find_stray_read(fusion, 0, (0,)) is None
+
+
+def test_updates_name_the_operand_they_write_into() -> None:
+    body = """w = f32[2,1]{1,0} slice(q), slice={[0:2], [0:1]}
+        u = f32[8,1]{1,0} dynamic-update-slice(p, w, i, z)
+        ROOT t = (f32[8,1]{1,0}, f32[8,1]{1,0}) tuple(q, u)"""
+    assert updated_operands(fusion_of(body, "(f32[8,1]{1,0}, f32[8,1]{1,0})")) == [((1,), 0)]
+    alone = body.replace("u =", "ROOT u =").partition("ROOT t")[0]
+    assert updated_operands(fusion_of(alone)) == [((), 0)]
+
+
+def test_a_window_at_places_in_one_array_is_equal_to_no_other() -> None:
+    body = """
+        v = s32[2]{0} iota(), iota_dimension=0
+        w = f32[2,1]{1,0} dynamic-slice(p, v), dynamic_slice_sizes={2,1}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, v)"""
+    assert find_stray_read(fusion_of(body), 0, ()) is not None

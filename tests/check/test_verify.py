@@ -1,0 +1,621 @@
+"""The rules, one by one, on small plans; and no alarm on any plan XLA wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import hlomem
+from hlomem import hlo
+from hlomem.backends import CPU, find_backend
+from hlomem.check.findings import Finding, Involved, Verdict
+from hlomem.check.sarif import MOST_RESULTS, build_sarif
+from hlomem.check.verify import MOST_FINDINGS, verify
+from hlomem.dump.dump import Dump
+from hlomem.dump.records import Allocation, AllocationReport, LiveRange, Parameter, Peak, PeakBuffer
+from tests.check.faults import rebuilt
+from tests.check.small import V, small_dump
+from tests.conftest import GOLDENS
+
+GOLDEN_DUMPS = [
+    *sorted((GOLDENS / "seeds").glob("*.txt")),
+    *sorted((GOLDENS / "xla").glob("*/*/*")),
+]
+ARGUMENT = Parameter(number=0, shape="f32[16]", index=())
+
+
+def rules(dump: Dump, module: str | None = None) -> list[str]:
+    """The rules a CPU plan breaks, each once."""
+    parsed = hlo.parse(module) if module else None
+    verdict = verify(dump, module=parsed, backend=CPU)
+    return sorted({finding.rule for finding in verdict.findings})
+
+
+@pytest.mark.parametrize("path", GOLDEN_DUMPS, ids=lambda path: "/".join(path.parts[-3:]))
+def test_no_alarm_on_what_xla_wrote(path: Path) -> None:
+    dump = hlomem.load(path)
+    assert verify(dump).findings == ()
+    text = path / "module.hlo"
+    if text.exists():
+        assert verify(dump, module=hlo.parse(text.read_text())).findings == ()
+
+
+def test_no_alarm_on_the_corpus(shared: Path) -> None:
+    entries = sorted(shared.glob("corpus/*/*/module.hlo"))[::12]
+    for text in entries:
+        verdict = verify(hlomem.load(text.parent), module=hlo.parse(text.read_text()))
+        assert verdict.findings == (), text
+
+
+def test_values_one_after_another_may_share() -> None:
+    assert rules(small_dump([V("a", (0, 1)), V("b", (2, 3))], sequence=["a", "x", "b", "y"])) == []
+
+
+@pytest.mark.parametrize("opcode", ["dot", "transpose", "copy", "reduce"])
+def test_what_reads_elsewhere_is_not_in_place(opcode: str) -> None:
+    user = V("b", (1, 2), text=f"f32[16]{{0}} {opcode}(%a)")
+    assert rules(small_dump([V("a", (0, 1)), user])) == ["interference/touch"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ("f32[16]{0} negate(%a)", True),
+        ("f32[16]{0} fusion(%a), kind=kLoop, calls=%f", True),
+        ("f32[16]{0} negate(%x)", False),
+        ('f32[16]{0} custom-call(%a), custom_call_target="f"', False),
+        (
+            "f32[16]{0} custom-call(%a), output_to_operand_aliasing={{}: (0, {})}",
+            True,
+        ),
+        ("f32[16]{0} dynamic-update-slice(%z, %a, %i)", False),
+        ("no instruction at all", False),
+    ],
+)
+def test_in_place_is_for_some_users_only(text: str, is_right: bool) -> None:
+    dump = small_dump([V("a", (0, 1)), V("b", (1, 2), text=text)])
+    assert rules(dump) == ([] if is_right else ["interference/touch"])
+
+
+def test_in_place_is_for_equal_shapes_unless_fused() -> None:
+    flat = V("b", (1, 2), text="f32[4,4]{1,0} negate(%a)", shape="f32[4,4]{1,0}")
+    assert rules(small_dump([V("a", (0, 1)), flat])) == ["interference/touch"]
+
+
+def test_a_sort_writes_each_operand_into_its_own_output() -> None:
+    text = "(f32[16]{0}, f32[16]{0}) sort(%a, %k)"
+    a = V("a", (0, 1), uses=(("b", 0, ()),))
+    right, wrong = V("b", (1, 2), text=text, index=(0,)), V("b", (1, 2), text=text, index=(1,))
+    assert rules(small_dump([a, right])) == []
+    assert rules(small_dump([a, wrong])) == ["interference/touch"]
+
+
+def concat(first: int, second: int) -> Dump:
+    """Two slices, and their concatenation at offset 64."""
+    cut = "f32[16]{0} slice(%w), slice={[%d:%d]}"
+    pieces = [
+        V("p", (0, 2), first, text=cut.replace("%d:%d", "16:32")),
+        V("q", (1, 2), second, text=cut.replace("%d:%d", "0:16")),
+    ]
+    text = 'f32[32]{0} custom-call(%p, %q), custom_call_target="ConcatBitcast"'
+    return small_dump([*pieces, V("c", (2, 3), 64, text=text, shape="f32[32]{0}", size=128)])
+
+
+def test_pieces_of_a_concatenation_lie_at_their_place() -> None:
+    assert rules(concat(128, 64)) == []
+    assert rules(concat(64, 128)) == ["interference/concat-piece"]
+
+
+LOOP = [
+    V("i", (0, 1), text="f32[16]{0} negate()", uses=(("w", 0, ()),)),
+    V("c", (1, 3), text="f32[16]{0} parameter(0)", is_phi=True),
+    V("t", (2, 3), 0, text="pred[] compare(%c)", shape="pred[]", size=1, allocation=1),
+    V("b", (3, 4), text="f32[16]{0} parameter(0)", is_phi=True),
+    V("r", (4, 5), text="f32[16]{0} negate(%b)"),
+    V("w", (5, 6), text="f32[16]{0} while(%i), condition=%k, body=%y", is_phi=True),
+]
+
+
+def test_what_a_loop_carries_lies_at_one_place() -> None:
+    assert rules(small_dump(LOOP)) == []
+    for number, value in enumerate(LOOP):
+        if value.name != "t":
+            torn = V(**{**vars(value), "allocation": 2})
+            dump = small_dump([*LOOP[:number], torn, *LOOP[number + 1 :]])
+            findings = verify(dump, backend=CPU).findings
+            assert "alias/torn" in {finding.rule for finding in findings}, value.name
+            assert "carried by w" in str([finding.evidence for finding in findings])
+
+
+def test_a_loop_without_its_parameters_is_not_checked() -> None:
+    dump = small_dump([LOOP[0], V("w", (1, 2), text=LOOP[-1].text, is_phi=True, allocation=1)])
+    reasons = [each.reason for each in verify(dump, backend=CPU).not_checked]
+    assert "the dump does not show the parts of w" in reasons
+
+
+def branches(**places: int) -> Dump:
+    """A conditional of two branches; `x` of the first seems to live into the second."""
+    operand = "f32[16]{0} negate()"
+    result = "f32[16]{0} conditional(%s, %o, %u), branch_computations={%f, %g}"
+    values = [
+        V("s", (0, 10), text="s32[] constant(0)", shape="s32[]", size=4, allocation=3),
+        V("o", (1, 9), text=operand, allocation=4, positions=(("p", ()),)),
+        V("u", (2, 9), text=operand, allocation=5, positions=(("q", ()),)),
+        V("x", (4, 8), text="f32[16]{0} abs(%p)", allocation=0),
+        V("r", (5, 8), text="f32[16]{0} abs(%x)", allocation=1),
+        V("y", (7, 8), text="f32[16]{0} abs(%q)", allocation=places.get("y", 0)),
+        V("z", (8, 9), text="f32[16]{0} abs(%y)", allocation=1),
+        V("k", (9, 10), text=result, is_phi=True, allocation=places.get("k", 1)),
+    ]
+    header = {3: Allocation(index=3, size=4, is_constant=True)}
+    names = ["s", "o", "u", "p", "x", "r", "q", "y", "z", "k"]
+    return small_dump(values, header, sequence=names)
+
+
+def test_values_of_exclusive_branches_may_share() -> None:
+    assert rules(branches()) == []
+    assert rules(branches(y=5)) == ["interference/overlap"]
+
+
+def test_the_results_of_branches_are_the_result() -> None:
+    assert "alias/torn" in rules(branches(k=2))
+
+
+def test_a_conditional_without_its_parameters_is_not_checked() -> None:
+    text = "f32[16]{0} conditional(%s, %o, %u), branch_computations={%f, %g}"
+    dump = small_dump([V("k", (0, 1), text=text, is_phi=True)])
+    reasons = [each.reason for each in verify(dump, backend=CPU).not_checked]
+    assert "the dump does not show the parts of k" in reasons
+
+
+@pytest.mark.parametrize(
+    ("value", "header", "rule"),
+    [
+        (V("a", (0, 1)), Allocation(index=0, size=64, is_constant=True), "ownership/read-only"),
+        (V("a", (0, 1)), Allocation(index=0, size=64, parameter=ARGUMENT), "ownership/read-only"),
+        (
+            V("a", (0, 1)),
+            Allocation(index=0, size=64, is_thread_local=True),
+            "ownership/thread-local",
+        ),
+        (V("a", (0, 1)), Allocation(index=0, size=64, output_shape="f32[16]"), "ownership/output"),
+        (V("a", (0, 1)), Allocation(index=1, size=64), "completeness/allocation-number"),
+        (V("a", (0, 1)), Allocation(index=0, size=-1), "geometry/negative-size"),
+        (V("a", (0, 1), shape="f32[", size=1), None, "geometry/unreadable-shape"),
+        (V("a", (0, 1), shape="f32[16]{0:S(1)}"), None, "geometry/color-not-of-layout"),
+        (V("a", (0, 1), text="f32[16]{0} constant({...})"), None, "ownership/constant"),
+        (V("a", (0, 1), text="f32[16]{0} parameter(0)"), None, "ownership/parameter"),
+        (V("a", (0, 7)), None, "live/impossible-range"),
+        (V("a", (1, 1)), None, "live/wrong-start"),
+    ],
+)
+def test_rules_about_one_value(value: V, header: Allocation | None, rule: str) -> None:
+    assert rule in rules(small_dump([value], {0: header} if header else None))
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "offset"),
+    [
+        ("parameter(1)", "f32[16]", 0),
+        ("parameter(0)", "f32[4]", 0),
+        ("parameter(0)", "f32[16]", 64),
+    ],
+)
+def test_a_parameter_fills_its_own_allocation(text: str, shape: str, offset: int) -> None:
+    value = V("a", (0, 1), offset, text=f"f32[16]{{0}} {text}")
+    parameter = Parameter(number=0, shape=shape, index=())
+    header = {0: Allocation(index=0, size=64 + offset, parameter=parameter)}
+    assert rules(small_dump([value], header)) == ["ownership/parameter"]
+
+
+def test_a_parameter_has_one_allocation_and_so_has_the_output() -> None:
+    text = "f32[16]{0} parameter(0)"
+    values = [V("a", (0, 2), text=text), V("b", (1, 2), text=text, allocation=1)]
+    header = Allocation(index=0, size=64, parameter=ARGUMENT, maybe_live_out=True, output_shape="x")
+    both = small_dump(values, {0: header, 1: replace(header, index=1)})
+    assert rules(both) == ["ownership/output", "ownership/parameter"]
+
+
+def test_constants_share_nothing_even_one_after_another() -> None:
+    text = "f32[16]{0} constant({...})"
+    values = [V("a", (0, 1), text=text), V("b", (2, 3), text=text)]
+    header = {0: Allocation(index=0, size=64, is_constant=True)}
+    assert rules(small_dump(values, header, ["a", "x", "b", "y"])) == ["ownership/constant"]
+
+
+def test_what_is_returned_outlives_the_program() -> None:
+    output = Allocation(index=0, size=8, output_shape="(f32[16])", maybe_live_out=True)
+    tuple_text = "(f32[16]{0}) tuple(%a)"
+    values = [
+        V("a", (0, 2), allocation=1, positions=(("t", (0,)),)),
+        V("t", (1, 2), text=tuple_text, shape="(f32[16]{0})", size=8, index=()),
+    ]
+    assert rules(small_dump(values, {0: output})) == ["ownership/output"]
+    outlives = {0: output, 1: Allocation(index=1, size=64, maybe_live_out=True)}
+    assert rules(small_dump(values, outlives)) == []
+    short = V("a", (0, 1), allocation=1, positions=(("t", (0,)),))
+    assert rules(small_dump([short, values[1]], outlives)) == ["live/ends-early"]
+
+
+def test_a_value_is_alive_while_it_is_read() -> None:
+    reader = V("c", (2, 3), text="f32[16]{0} negate(%a)", allocation=1)
+    found = rules(small_dump([V("a", (0, 1)), V("b", (1, 2), allocation=2), reader]))
+    assert found == ["live/ends-early"]
+
+
+def test_a_value_is_defined_before_it_is_read() -> None:
+    values = [V("a", (1, 2), allocation=1), V("b", (0, 1), text="f32[16]{0} negate(%a)")]
+    assert rules(small_dump(values, sequence=["b", "a"])) == ["order/used-before-defined"]
+
+
+def test_a_live_value_is_in_the_sequence() -> None:
+    found = rules(small_dump([V("a", (0, 1)), V("b", (0, 1), 64)], sequence=["a"]))
+    assert found == ["live/not-in-sequence", "ownership/thread-local"]
+
+
+def test_what_a_call_reads_is_read_by_what_it_runs() -> None:
+    values = [
+        V("a", (0, 2), positions=(("p", ()),), uses=(("r", 0, ()), ("k", 0, ()))),
+        V("r", (2, 4), text="f32[16]{0} negate(%p)", allocation=1, positions=(("k", ()),)),
+    ]
+    assert rules(small_dump(values, sequence=["a", "p", "r", "k"])) == []
+    by_text = [*values, V("k", (3, 4), text="f32[16]{0} call(%a)", allocation=2)]
+    assert rules(small_dump(by_text, sequence=["a", "p", "r", "k"])) == []
+
+
+def test_values_and_ranges_belong_together() -> None:
+    dump = small_dump([V("a", (0, 1)), V("b", (1, 2), 64)])
+    assert dump.values is not None
+    assert dump.live_ranges is not None
+    a, b = dump.values.values
+    used = dump.values
+    cases = [
+        (rebuilt(dump, values=replace(used, values=(a,))), "completeness/unknown-value"),
+        (rebuilt(dump, values=replace(used, values=(a, b, b))), "completeness/listed-twice"),
+        (
+            rebuilt(dump, values=replace(used, values=(a, replace(b, name="x")))),
+            "completeness/value-differs",
+        ),
+        (
+            rebuilt(dump, values=replace(used, values=(a, b, replace(b, id=9)))),
+            "completeness/no-place",
+        ),
+    ]
+    live = dump.live_ranges
+    extra = LiveRange(instruction="x", index=(1,), start=0, end=1)
+    cases += [
+        (
+            rebuilt(dump, live_ranges=replace(live, ranges=(*live.ranges, extra))),
+            "completeness/no-place",
+        ),
+        (
+            rebuilt(dump, live_ranges=replace(live, ranges=(*live.ranges, live.ranges[0]))),
+            "completeness/listed-twice",
+        ),
+        (
+            rebuilt(dump, live_ranges=replace(live, ranges=live.ranges[:1])),
+            "completeness/no-live-range",
+        ),
+        (
+            rebuilt(dump, live_ranges=replace(live, sequence=("a", "b", "b"), end=3)),
+            "completeness/listed-twice",
+        ),
+        (rebuilt(dump, live_ranges=replace(live, end=5)), "totals/sequence-length"),
+    ]
+    for case, rule in cases:
+        assert rule in rules(case), rule
+
+
+def test_two_values_do_not_have_one_name() -> None:
+    dump = small_dump([V("a", (0, 1)), V("a", (0, 1), 64)])
+    assert "completeness/two-values-of-one-name" in rules(dump)
+
+
+def test_sums_are_held_against_what_they_sum() -> None:
+    dump = small_dump([V("a", (0, 1))])
+    live = dump.live_ranges
+    assert live is not None
+    report = AllocationReport(total_bytes=1)
+    assert rules(rebuilt(dump, report=report)) == ["totals/report"]
+    wrong = Peak(moment=0, buffers=(PeakBuffer(instruction="a", size=64, cumulative=65),))
+    assert rules(rebuilt(dump, live_ranges=replace(live, peak=wrong))) == ["totals/peak"]
+    other = Peak(moment=0, buffers=(PeakBuffer(instruction="b", size=64),))
+    assert rules(rebuilt(dump, live_ranges=replace(live, peak=other))) == ["totals/peak"]
+
+
+def test_an_old_report_names_allocations_that_exist_with_their_sizes() -> None:
+    path = next(iter(sorted((GOLDENS / "xla" / "jaxlib-0.7.2" / "cpu").iterdir())))
+    dump = hlomem.load(path)
+    report = dump.report
+    assert isinstance(report, AllocationReport)
+    row = report.rows[0]
+    for allocation in (replace(row.allocation, size="1B "), replace(row.allocation, index=99)):
+        wrong = replace(report, rows=(replace(row, allocation=allocation), *report.rows[1:]))
+        assert rules(rebuilt(dump, report=wrong)) == ["totals/report"]
+
+
+def test_what_is_missing_is_said() -> None:
+    dump = small_dump([V("a", (0, 1))])
+    bare = rebuilt(dump, values=None, live_ranges=None)
+    said = " ".join(each.reason for each in verify(bare).not_checked)
+    assert "no values" in said
+    assert "no live ranges" in said
+    assert "no usage report" in said
+    assert "there is no module" in said
+    empty = verify(rebuilt(dump, assignment=None, values=None))
+    assert empty.not_checked[0].reason == "the dump has no allocations"
+
+
+def test_a_backend_that_explains_no_size_is_not_believed() -> None:
+    odd = small_dump([V(f"v{n}", (n, n + 1), 64 * n, size=60) for n in range(5)])
+    verdict = verify(odd)
+    assert "geometry/size-not-of-shape" in {each.rules for each in verdict.not_checked}
+    assert verdict.assumed == ("a plan for cpu, because its layouts are not tiled",)
+
+
+def test_an_unknown_alignment_is_said() -> None:
+    value = V("a", (0, 1), shape="f32[8,128]{1,0:T(8,128)S(7)}", size=4096, color=7)
+    dump = small_dump([value], {0: Allocation(index=0, size=4096, color=7)})
+    verdict = verify(dump, backend=find_backend("tpu", "v5e"))
+    assert verdict.is_clean
+    assert "the alignment of color 7 of tpu-v5e is not known" in [
+        each.reason for each in verdict.not_checked
+    ]
+
+
+def test_a_shape_of_unknown_size_is_not_measured() -> None:
+    value = V("a", (0, 1), shape="f32[?]{0}", size=7)
+    assert rules(small_dump([value])) == []
+
+
+MODULE = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  a = f32[16]{0} iota(), iota_dimension=0
+  t = (f32[16]{0}) tuple(a)
+  g = f32[16]{0} get-tuple-element(t), index=0
+  ROOT b = f32[16]{0} negate(g)
+}
+"""
+
+
+def of_module(**life: tuple[int, int]) -> Dump:
+    """A plan of `MODULE`."""
+    values = [
+        V("a", life.get("a", (0, 3)), positions=(("t", (0,)), ("g", ()))),
+        V(
+            "t",
+            (1, 2),
+            text="(f32[16]{0}) tuple(%a)",
+            shape="(f32[16]{0})",
+            size=8,
+            index=(),
+            allocation=1,
+        ),
+        V("b", (3, 4), text="f32[16]{0} negate(%g)", allocation=2),
+    ]
+    return small_dump(values, sequence=["a", "t", "g", "b"])
+
+
+def test_reads_are_taken_from_the_module() -> None:
+    assert rules(of_module(), MODULE) == []
+    assert rules(of_module(a=(0, 2))) == []
+    assert rules(of_module(a=(0, 2)), MODULE) == ["live/ends-early"]
+
+
+def test_positions_are_taken_from_the_module() -> None:
+    dump = of_module()
+    assert dump.values is not None
+    a, *rest = dump.values.values
+    lost = replace(a, positions=a.positions[:1])
+    assert rules(rebuilt(dump, values=replace(dump.values, values=(lost, *rest))), MODULE) == [
+        "live/position-missing"
+    ]
+
+
+def test_the_order_is_that_of_the_module() -> None:
+    dump = of_module()
+    live = dump.live_ranges
+    assert live is not None
+    swapped = rebuilt(dump, live_ranges=replace(live, sequence=("t", "a", "g", "b")))
+    assert "order/data-dependence" in rules(swapped, MODULE)
+    lost = rebuilt(dump, live_ranges=replace(live, sequence=("a", "t", "g"), end=3))
+    assert "order/missing" in rules(lost, MODULE)
+
+
+def test_the_module_of_another_program_is_not_used() -> None:
+    other = "HloModule m, is_scheduled=true\n\nENTRY e {\n  ROOT z = f32[] constant(1)\n}\n"
+    verdict = verify(of_module(), module=hlo.parse(other), backend=CPU)
+    assert "the module is of another program" in [each.reason for each in verdict.not_checked]
+
+
+def test_a_plan_that_is_all_wrong_is_not_listed_pair_by_pair() -> None:
+    values = [V(f"v{number}", (number, 100)) for number in range(60)]
+    verdict = verify(small_dump(values, sequence=[f"v{n}" for n in range(100)]), backend=CPU)
+    found = [each for each in verdict.findings if each.rule == "interference/overlap"]
+    assert len(found) == MOST_FINDINGS
+    assert f"stopped after {MOST_FINDINGS} findings" in [
+        each.reason for each in verdict.not_checked
+    ]
+
+
+def test_a_finding_names_values_ranges_bytes_and_lines() -> None:
+    source = ', metadata={op_name="f/mul" source_file="train.py" source_line=12}'
+    one = V("a", (0, 2), text=f"f32[16]{{0}} abs(){source}")
+    (finding,) = verify(small_dump([one, V("b", (1, 2))]), backend=CPU).findings
+    assert str(finding) == "error: a and b live in the same 64 bytes [interference/overlap]"
+    assert str(finding.values[0]) == "a (value 0) live 0-2 bytes [0, 64) of allocation 0"
+    assert finding.values[0].source == "train.py:12"
+    assert finding.evidence[0] == "both are alive from 1 to 2"
+
+
+def test_a_verdict_counts_by_rule() -> None:
+    verdict = Verdict(
+        name="x",
+        findings=(
+            Finding(rule="b/c", message="m"),
+            Finding(rule="a/c", message="m", severity="warning"),
+            Finding(rule="b/c", message="m"),
+        ),
+    )
+    assert verdict.counts() == {"a/c": 1, "b/c": 2}
+    assert len(verdict.errors) == 2
+    assert not verdict.is_clean
+    assert str(Involved(id=3, name="v")) == "v (value 3)"
+
+
+def test_sarif_has_a_result_for_each_finding_up_to_a_limit() -> None:
+    findings = [Finding(rule="a/b", message="m", values=(Involved(id=1, name="v\x1b"),))]
+    verdict = Verdict(name="a b", findings=tuple(findings * (MOST_RESULTS + 2)))
+    sarif = build_sarif(verdict, "1.0")
+    (run,) = sarif["runs"]
+    assert sarif["version"] == "2.1.0"
+    assert len(run["results"]) == MOST_RESULTS
+    assert run["tool"]["driver"]["rules"] == [{"id": "a/b"}]
+    assert "\x1b" not in json.dumps(sarif, ensure_ascii=False)
+    notes = run["invocations"][0]["toolExecutionNotifications"]
+    assert notes[-1]["message"]["text"] == "2 more findings left out"
+
+
+def test_an_old_cpu_aligns_to_16() -> None:
+    path = next(iter(sorted((GOLDENS / "xla" / "jaxlib-0.4.13" / "cpu").iterdir())))
+    assert verify(hlomem.load(path), backend=find_backend("cpu")).is_clean
+
+
+def test_compact_text_has_no_get_tuple_elements() -> None:
+    values = [
+        V("a", (0, 2), positions=(("t", (0,)),)),
+        V("t", (1, 2), text="(f32[16]{0}) tuple(%a)", shape="(f32[16]{0})", size=8, index=()),
+        V("b", (2, 3), text="f32[16]{0} negate(%g)", allocation=2),
+    ]
+    moved = [values[0], V(**{**vars(values[1]), "allocation": 1}), values[2]]
+    assert rules(small_dump(moved, sequence=["a", "t", "b"]), MODULE) == []
+    early = [V("a", (0, 1), positions=(("t", (0,)),)), *moved[1:]]
+    assert rules(small_dump(early, sequence=["a", "t", "b"]), MODULE) == ["live/ends-early"]
+
+
+def test_a_step_the_module_does_not_have_is_passed_over() -> None:
+    dump = of_module()
+    live = dump.live_ranges
+    assert live is not None
+    longer = replace(live, sequence=(*live.sequence, "other"), end=5)
+    assert rules(rebuilt(dump, live_ranges=longer), MODULE) == []
+
+
+def test_a_donation_of_a_parameter_there_is_not_is_passed_over() -> None:
+    header = "HloModule m, input_output_alias={ {}: (9, {}, may-alias) },"
+    assert rules(of_module(), MODULE.replace("HloModule m,", header)) == []
+
+
+def test_a_torn_family_may_have_members_without_a_range() -> None:
+    torn = V(**{**vars(LOOP[-1]), "allocation": 2})
+    dump = small_dump([*LOOP[:-1], torn])
+    live = dump.live_ranges
+    assert live is not None
+    kept = tuple(each for each in live.ranges if each.instruction != "w")
+    found = rules(rebuilt(dump, live_ranges=replace(live, ranges=kept)))
+    assert {"alias/torn", "completeness/no-live-range"} <= set(found)
+
+
+def test_a_declared_output_may_be_handed_on_and_read_later() -> None:
+    declared = (
+        "f32[16]{0} fusion(%a), kind=kLoop, output_to_operand_aliasing={{}: (0, {})}, calls=%f"
+    )
+    values = [
+        V("a", (0, 1), text="f32[16]{0} negate()"),
+        V("b", (1, 3), text=declared),
+        V("c", (2, 3), text="f32[16]{0} negate(%a)", allocation=1),
+    ]
+    assert rules(small_dump(values)) == []
+
+
+DECLARED = """HloModule m, is_scheduled=true
+
+fused {
+  p = f32[16]{0} parameter(0)
+  ROOT r = f32[16]{0} reverse(p), dimensions={0}
+}
+
+ENTRY e {
+  a = f32[16]{0} iota(), iota_dimension=0
+  ROOT b = f32[16]{0} fusion(a), kind=kLoop, DECLAREDcalls=fused
+}
+"""
+
+
+def test_a_fusion_that_declares_its_operand_is_believed() -> None:
+    fusion = "f32[16]{0} fusion(%a), kind=kLoop, calls=%fused"
+    dump = small_dump([V("a", (0, 1)), V("b", (1, 2), text=fusion)])
+    alias = "output_to_operand_aliasing={{}: (0, {})}, "
+    assert rules(dump, DECLARED.replace("DECLARED", alias)) == []
+    assert rules(dump, DECLARED.replace("DECLARED", "")) == ["interference/in-place-fusion"]
+
+
+CONTROL = """HloModule m, is_scheduled=true
+
+yes {
+  ROOT x = f32[16]{0} parameter(0)
+}
+
+no {
+  ROOT y = f32[16]{0} parameter(0)
+}
+
+cond {
+  k = f32[16]{0} parameter(0)
+  ROOT l = pred[] constant(false)
+}
+
+body {
+  ROOT m = f32[16]{0} parameter(0)
+}
+
+ENTRY e {
+  a = f32[16]{0} iota(), iota_dimension=0
+  s = pred[] constant(true)
+  w = f32[16]{0} while(a), condition=cond, body=body
+  ROOT c = f32[16]{0} conditional(s, w, w), true_computation=yes, false_computation=no
+}
+"""
+
+
+def test_control_flow_that_is_not_in_the_sequence_is_passed_over() -> None:
+    same = tuple((name, ()) for name in ("w", "c"))
+    header = {1: Allocation(index=1, size=1, is_constant=True)}
+    values = [
+        V("a", (0, 4), positions=same),
+        V("s", (1, 3), text="pred[] constant(true)", shape="pred[]", size=1, allocation=1),
+    ]
+    assert rules(small_dump(values, header, ["a", "s", "w", "c"]), CONTROL) == []
+
+
+def test_a_text_that_is_cut_off_is_read_as_far_as_it_goes() -> None:
+    cut = V("b", (1, 2), text="f32[16]{0} negate(%a")
+    assert rules(small_dump([V("a", (0, 1), uses=(("b", 0, ()),)), cut])) == []
+
+
+STARTED = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  a = f32[16]{0} iota(), iota_dimension=0
+  s = (f32[16]{0}, f32[16]{0}, u32[]) copy-start(a)
+  g = u32[] get-tuple-element(s), index=2
+  ROOT d = f32[16]{0} copy-done(s)
+}
+"""
+
+
+def test_an_asynchronous_copy_reads_until_it_is_done() -> None:
+    start = "(f32[16]{0}, f32[16]{0}, u32[]) copy-start(%a)"
+    values = [
+        V("a", (0, 2)),
+        V("s", (1, 4), text=start, index=(0,), allocation=1, positions=(("d", ()),)),
+    ]
+    found = verify(
+        small_dump(values, sequence=["a", "s", "g", "d"]), module=hlo.parse(STARTED), backend=CPU
+    ).findings
+    assert [each.rule for each in found] == ["live/ends-early"]
+    assert "read by s until d at 3" in found[0].message
