@@ -49,7 +49,7 @@ SPACED_INT64 = (
 )
 """The same with a space between thousands."""
 
-NAME = r"[^\s{}<>:,()|]+"
+NAME = r"[^\s{}<>:,()|]++"
 """An instruction's name: XLA writes letters, digits, `_`, `.` and `-`; others are let through."""
 
 _STEP = "(?:0|[1-9][0-9]{0,8})"

@@ -63,12 +63,12 @@ _BEFORE_THE_NEXT = (
 
 
 def _value_form(style: Style) -> Form:
-    uses = "((?:  [^\n]*\n)+)" if style.says_none else "((?:  [^\n]*\n)*)"
+    uses = "((?:  [^\n]*+\n)++)" if style.says_none else "((?:  [^\n]*+\n)*+)"
     space = " " if style.space_before_instruction else ""
     return Form(
         *VALUE_PIECES,
         ("\n positions:\n", "a new line, then ` positions:`"),
-        ("((?:  [^\n]*\n)+)", "a position, after two spaces"),
+        ("((?:  [^\n]*+\n)++)", "a position, after two spaces"),
         (f"(?: uses:\n{uses}|{_NOT_COMPUTED})", "` uses:` and the uses after two spaces"),
         (f" from instruction:{space}", f"` from instruction:{space}`"),
         *(_ON_ITS_LINE if style.newline_after_instruction else _BEFORE_THE_NEXT),
@@ -95,20 +95,26 @@ def parse(source: Source, style: Style, start: int = 0, end: int | None = None) 
 
 
 def _parse_value(source: Source, match: re.Match[str], style: Style) -> UsedValue:
-    id_, instruction_name, tuple_index, phi, color, positions, uses, instruction = match.groups()
-    found = _POSITION.findall(positions)
-    if len(found) != positions.count("\n"):
-        _POSITION.find_lines(source, *match.span(6))
+    id_, name, index, phi, color, positions, uses, instruction = match.groups()
+    # Most values are at one place, the instruction that defines them.
+    is_at_home = positions == f"  {name}\n"
     return UsedValue(
         id=int(id_),
-        name=instruction_name,
-        index=parse_index(tuple_index or ""),
+        name=name,
+        index=parse_index(index or ""),
         is_phi=phi is not None,
         color=None if color is None else int(color),
-        positions=tuple([Position(name, parse_index(index)) for name, index in found]),
+        positions=(Position(name),) if is_at_home else _parse_positions(source, match),
         uses=_parse_uses(source, match, uses, style),
         instruction=instruction,
     )
+
+
+def _parse_positions(source: Source, match: re.Match[str]) -> tuple[Position, ...]:
+    found = _POSITION.findall(match[6])
+    if len(found) != match[6].count("\n"):
+        _POSITION.find_lines(source, *match.span(6))
+    return tuple([Position(name, parse_index(index)) for name, index in found])
 
 
 def _parse_uses(
