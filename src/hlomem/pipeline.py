@@ -27,7 +27,7 @@ from hlomem.options import Options
 from hlomem.source import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
@@ -108,12 +108,14 @@ def run_stages(
     options: Options | None = None,
     schedule: Schedule | None = None,
     pack: Pack = pack_best,
+    after_stage: Callable[[str], None] = lambda _: None,
 ) -> Stages:
-    """Assign buffers to a module as XLA does."""
+    """Assign buffers to a module as XLA does; `after_stage` hears the name of each stage done."""
     stages = start_stages(module, options, schedule, pack)
     with collector_off():
         for name in STAGES:
             getattr(stages, name)
+            after_stage(name)
     return stages
 
 

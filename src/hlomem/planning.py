@@ -21,7 +21,7 @@ from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
 from hlomem.options import Options, options_for
-from hlomem.pipeline import STAGES, Stages, collector_off, start_stages
+from hlomem.pipeline import Stages, collector_off, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
@@ -79,10 +79,7 @@ def plan(
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
         options = _options(backend, release)
-        stages = start_stages(module, options, order, pack or pack_best)
-        for stage in STAGES:
-            getattr(stages, stage)
-            watch.lap(stage)
+        stages = run_stages(module, options, order, pack or pack_best, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
     return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.check.plan import involve
+from hlomem.check.plan import about, involve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,11 +93,11 @@ def _check_reads(
                 pending.append(goes_to)
                 if user.name in plan.time_of:
                     where = f"{goes_to[0]}{{{','.join(map(str, goes_to[1]))}}}"
-                    yield _about(placed, "live/position-missing", f"is {where} in the module")
+                    yield about(placed, "live/position-missing", f"is {where} in the module")
             last, what = _last_read(plan, user)
             if last > covered:
                 problem = f"is alive until {covered}, but {what} at {last}, says the module"
-                yield _about(placed, "live/ends-early", problem)
+                yield about(placed, "live/ends-early", problem)
                 return
 
 
@@ -164,14 +164,4 @@ def _check_not_donated(plan: Plan, program: Program) -> Iterator[Finding]:
             continue
         if (parameter.number, parameter.index) not in donated:
             problem = f"overwrites argument {parameter.number}, which is not donated"
-            yield _about(placed, "ownership/read-only", problem)
-
-
-def _about(placed: Placed, rule: str, problem: str) -> Finding:
-    values = involve(placed)
-    return Finding(
-        rule=rule,
-        message=f"{values[0].name} {problem}",
-        values=values,
-        allocations=(placed.allocation.index,),
-    )
+            yield about(placed, "ownership/read-only", problem)

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding, Involved
-from hlomem.check.plan import display_name, involve
+from hlomem.check.plan import about, display_name, involve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def _check_used_values(plan: Plan) -> Iterator[Finding]:
             )
     for placed in plan.placed:
         if placed.used is None:
-            yield _about(placed, "unknown-value", "is not among the used values")
+            yield about(placed, "completeness/unknown-value", "is not among the used values")
         elif (placed.used.name, placed.used.index, placed.used.color) != (
             placed.value.name,
             placed.value.index,
@@ -92,7 +92,7 @@ def _check_used_values(plan: Plan) -> Iterator[Finding]:
         ):
             other = f"{display_name(placed.used)} @{placed.used.color}"
             problem = f"@{placed.value.color} is {other} among the used values"
-            yield _about(placed, "value-differs", problem)
+            yield about(placed, "completeness/value-differs", problem)
 
 
 def _check_live_ranges(plan: Plan) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _check_live_ranges(plan: Plan) -> Iterator[Finding]:
     for placed in plan.placed:
         # What is inside a fusion or a reduction is not in the sequence and has no live range.
         if placed.life is None and placed.value.name in plan.time_of:
-            yield _about(placed, "no-live-range", "has no live range")
+            yield about(placed, "completeness/no-live-range", "has no live range")
 
 
 def _check_sequence(plan: Plan) -> Iterator[Finding]:
@@ -131,13 +131,3 @@ def _check_sequence(plan: Plan) -> Iterator[Finding]:
             rule="totals/sequence-length",
             message=f"the sequence has {len(live.sequence)} steps, its head says {live.end}",
         )
-
-
-def _about(placed: Placed, rule: str, problem: str) -> Finding:
-    values = involve(placed)
-    return Finding(
-        rule=f"completeness/{rule}",
-        message=f"{values[0].name} {problem}",
-        values=values,
-        allocations=(placed.allocation.index,),
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.check.plan import involve
+from hlomem.check.plan import about
 from hlomem.check.platform import parse_shape_or_none, size_on
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def check_geometry(plan: Plan, platform: Platform) -> Iterator[Finding]:
 def _check_bounds(placed: Placed) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
-        yield _about(placed, "negative-size" if size < 0 else "negative-offset", "is negative")
+        yield about(placed, f"geometry/negative-{'size' if size < 0 else 'offset'}", "is negative")
     elif offset + size > room:
         problem = f"ends {offset + size - room} bytes behind its allocation of {room}"
-        yield _about(placed, "out-of-bounds", problem)
+        yield about(placed, "geometry/out-of-bounds", problem)
 
 
 def _check_alignment(placed: Placed, platform: Platform) -> Iterator[Finding]:
@@ -49,13 +49,15 @@ def _check_alignment(placed: Placed, platform: Platform) -> Iterator[Finding]:
     if alignment is not None and placed.value.offset % alignment:
         problem = f"has offset {placed.value.offset}, no multiple of {alignment}"
         fact = f"{backend.name} aligns color {color} to {alignment} bytes"
-        yield _about(placed, "misaligned", problem, fact)
+        yield about(placed, "geometry/misaligned", problem, fact)
 
 
 def _check_size(placed: Placed, platform: Platform) -> Iterator[Finding]:
     if parse_shape_or_none(placed.value.shape) is None:
-        yield _about(
-            placed, "unreadable-shape", f"has the shape {placed.value.shape}, which is none"
+        yield about(
+            placed,
+            "geometry/unreadable-shape",
+            f"has the shape {placed.value.shape}, which is none",
         )
     if not platform.explains_sizes:
         return
@@ -63,7 +65,7 @@ def _check_size(placed: Placed, platform: Platform) -> Iterator[Finding]:
     if expected is not None and expected != placed.value.size:
         problem = f"has {placed.value.size} bytes, its shape takes {expected}"
         fact = f"{placed.value.shape} takes {expected} bytes on {platform.backend.name}"
-        yield _about(placed, "size-not-of-shape", problem, fact)
+        yield about(placed, "geometry/size-not-of-shape", problem, fact)
 
 
 def _check_color(placed: Placed) -> Iterator[Finding]:
@@ -76,19 +78,8 @@ def _check_color(placed: Placed) -> Iterator[Finding]:
     guests = {each.id for each in allocation.reused_across_colors or ()}
     if value.color != allocation.color and value.id not in guests:
         problem = f"has color {value.color}, its allocation {allocation.color}"
-        yield _about(placed, "color-differs", problem)
+        yield about(placed, "geometry/color-differs", problem)
     shape = parse_shape_or_none(value.shape)
     if shape is not None and shape.is_array and shape.memory_space != value.color:
         problem = f"has color {value.color}, its layout says S({shape.memory_space})"
-        yield _about(placed, "color-not-of-layout", problem)
-
-
-def _about(placed: Placed, rule: str, problem: str, *evidence: str) -> Finding:
-    values = involve(placed)
-    return Finding(
-        rule=f"geometry/{rule}",
-        message=f"{values[0].name} {problem}",
-        values=values,
-        allocations=(placed.allocation.index,),
-        evidence=evidence,
-    )
+        yield about(placed, "geometry/color-not-of-layout", problem)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.check.plan import involve
+from hlomem.check.plan import about, involve
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -47,12 +47,12 @@ class Liveness:
         assert life is not None
         moment = self.plan.time_of.get(name)
         if not 0 <= life.start <= life.end <= len(self.plan.sequence):
-            yield _about(placed, "live/impossible-range", "has a range no sequence can have")
+            yield about(placed, "live/impossible-range", "has a range no sequence can have")
         elif moment is None:
-            yield _about(placed, "live/not-in-sequence", "is alive, but not in the sequence")
+            yield about(placed, "live/not-in-sequence", "is alive, but not in the sequence")
         elif life.start not in self._possible_starts(placed, moment):
             problem = f"is alive from {life.start}, but defined at {moment}"
-            yield _about(placed, "live/wrong-start", problem)
+            yield about(placed, "live/wrong-start", problem)
 
     def _possible_starts(self, placed: Placed, moment: int) -> Collection[int]:
         """The moments a value defined at `moment` may be alive from.
@@ -75,11 +75,11 @@ class Liveness:
         for moment, what in self._needs(placed):
             if moment > covered:
                 problem = f"is alive until {covered}, but {what} at {moment}"
-                yield _about(placed, "live/ends-early", problem)
+                yield about(placed, "live/ends-early", problem)
                 return
             if moment < defined:
                 problem = f"is defined at {defined}, but {what} at {moment}"
-                yield _about(placed, "order/used-before-defined", problem)
+                yield about(placed, "order/used-before-defined", problem)
                 return
 
     def _check_overwritten(self, placed: Placed) -> Iterator[Finding]:
@@ -192,13 +192,3 @@ def _moments_of_return(plan: Plan, structure: Structure) -> dict[tuple[str, tupl
         parts = plan.indices_at.get(name, ()) if output.value.index == () else [output.index]
         returned.update({(name, index): len(plan.sequence) for index in parts})
     return returned
-
-
-def _about(placed: Placed, rule: str, problem: str) -> Finding:
-    values = involve(placed)
-    return Finding(
-        rule=rule,
-        message=f"{values[0].name} {problem}",
-        values=values,
-        allocations=(placed.allocation.index,),
-    )

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.check.plan import involve
+from hlomem.check.plan import about, involve
 from hlomem.check.platform import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -64,20 +64,22 @@ def _check_read_only(plan: Plan, placed: Placed) -> Iterator[Finding]:
     if text is None:
         return
     if allocation.is_constant and text.opcode != "constant":
-        yield _about(placed, "read-only", "is written into a constant")
+        yield about(placed, "ownership/read-only", "is written into a constant")
     if text.opcode == "constant" and not (allocation.is_constant or allocation.is_thread_local):
-        yield _about(placed, "constant", "is a constant, its allocation is not")
+        yield about(placed, "ownership/constant", "is a constant, its allocation is not")
     if allocation.parameter is None:
         if (
             text.opcode == "parameter"
             and placed.value.name in plan.time_of
             and not placed.value.is_phi
         ):
-            yield _about(placed, "parameter", "is an argument, its allocation is not")
+            yield about(placed, "ownership/parameter", "is an argument, its allocation is not")
         return
     if text.opcode != "parameter":
         if not allocation.maybe_live_out:
-            yield _about(placed, "read-only", "is written into an argument that is not donated")
+            yield about(
+                placed, "ownership/read-only", "is written into an argument that is not donated"
+            )
     elif placed.index == allocation.parameter.index:
         yield from _check_parameter(placed)
 
@@ -92,25 +94,33 @@ def _check_parameter(placed: Placed) -> Iterator[Finding]:
         return
     if int(number.group(1)) != parameter.number:
         problem = f"is parameter {number.group(1)}, its allocation parameter {parameter.number}"
-        yield _about(placed, "parameter", problem)
+        yield about(placed, "ownership/parameter", problem)
     shape = parse_shape_or_none(placed.value.shape)
     if shape is not None and shape.text_without_layout != parameter.shape:
-        yield _about(placed, "parameter", f"is no {parameter.shape}, as its allocation says")
+        yield about(
+            placed, "ownership/parameter", f"is no {parameter.shape}, as its allocation says"
+        )
     if placed.value.offset != 0:
-        yield _about(placed, "parameter", "is an argument, but not at the start of its allocation")
+        yield about(
+            placed, "ownership/parameter", "is an argument, but not at the start of its allocation"
+        )
 
 
 def _check_thread_local(plan: Plan, placed: Placed) -> Iterator[Finding]:
     is_scheduled = placed.value.name in plan.time_of
     if placed.allocation.is_thread_local and is_scheduled:
-        yield _about(placed, "thread-local", "is in the sequence, its allocation thread-local")
+        yield about(
+            placed, "ownership/thread-local", "is in the sequence, its allocation thread-local"
+        )
     elif (
         plan.sequence
         and not is_scheduled
         and not placed.allocation.is_thread_local
         and not placed.allocation.is_constant
     ):
-        yield _about(placed, "thread-local", "is in no sequence, its allocation not thread-local")
+        yield about(
+            placed, "ownership/thread-local", "is in no sequence, its allocation not thread-local"
+        )
 
 
 def _check_constants(plan: Plan) -> Iterator[Finding]:
@@ -140,14 +150,6 @@ def _check_outputs(plan: Plan) -> Iterator[Finding]:
         for placed in plan.values_at[output.value.name, index]:
             allocation = placed.allocation
             if not allocation.maybe_live_out and not allocation.is_constant:
-                yield _about(placed, "output", "is returned, but its allocation may not live out")
-
-
-def _about(placed: Placed, rule: str, problem: str) -> Finding:
-    values = involve(placed)
-    return Finding(
-        rule=f"ownership/{rule}",
-        message=f"{values[0].name} {problem}",
-        values=values,
-        allocations=(placed.allocation.index,),
-    )
+                yield about(
+                    placed, "ownership/output", "is returned, but its allocation may not live out"
+                )

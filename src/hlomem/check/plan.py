@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hlomem.check.findings import Involved
+from hlomem.check.findings import Finding, Involved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,6 +155,18 @@ def source_of(instruction: str) -> str:
 def involve(*values: Placed) -> tuple[Involved, ...]:
     """Values as a finding shows them."""
     return tuple(_involve(value) for value in values)
+
+
+def about(placed: Placed, rule: str, problem: str, *evidence: str) -> Finding:
+    """What is wrong with one value in its place."""
+    values = involve(placed)
+    return Finding(
+        rule=rule,
+        message=f"{values[0].name} {problem}",
+        values=values,
+        allocations=(placed.allocation.index,),
+        evidence=evidence,
+    )
 
 
 def _involve(placed: Placed) -> Involved:

@@ -49,22 +49,21 @@ def command(
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions.
     """
-    with collector_off():
-        start = time.process_time()
-        module = load_any(path)
-        loaded = time.process_time()
-        if not isinstance(module, HloModule):
-            raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
-        made = plan(
-            module,
-            backend=backend,
-            era=era,
-            like=load(like) if like else None,
-            schedule=load(schedule) if schedule else None,
-            name=_stem(path),
-        )
-        planned = time.process_time()
-        _write(made.dump, output, force=force, as_json=as_json)
+    start = time.process_time()
+    module = load_any(path)
+    loaded = time.process_time()
+    if not isinstance(module, HloModule):
+        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
+    made = plan(
+        module,
+        backend=backend,
+        era=era,
+        like=load(like) if like else None,
+        schedule=load(schedule) if schedule else None,
+        name=_stem(path),
+    )
+    planned = time.process_time()
+    _write(made.dump, output, force=force, as_json=as_json)
     if timings:
         written = time.process_time()
         _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
