@@ -1,0 +1,160 @@
+"""Every instruction of the program: opcode, shape and operands, also where no text shows them.
+
+What an unprinted instruction is follows from the values it holds: those of its operand are passed
+on by a bitcast, those of one element by a get-tuple-element, others come out of a call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.shape import ROOT_INDEX, Shape, tuple_shape
+from hlomem.hlo.shape_parser import parse_shape_text
+
+if TYPE_CHECKING:
+    from hlomem.dump.records import ShapeIndex, UsedValue
+    from hlomem.rebuild.facts import Facts, Line, Parts
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """An instruction to be written."""
+
+    name: str
+    opcode: str
+    operands: list[str]
+    line: Line | None = None
+    """Its text, where the dump shows it."""
+    shape: Shape | None = None
+    attributes: str = ""
+    callees: list[str] = field(default_factory=list)
+    """The computations it runs in its own place in the schedule, as they run."""
+
+
+def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str, Draft]:
+    """Opcodes and callees of all instructions, and the shapes the dump prints."""
+    drafts: dict[str, Draft] = {}
+    shown = _shapes_of_operands(facts)
+    for name in sorted(operands, key=lambda each: facts.time_of.get(each, -1)):
+        line = facts.lines.get(name)
+        if line is None:
+            draft = _draft_unprinted(name, operands[name], facts, drafts)
+            draft.shape = shown.get(name)
+        else:
+            draft = Draft(name, line.opcode, operands[name], line, line.shape)
+            draft.callees = _callees_in_order(line)
+        drafts[name] = draft
+    return drafts
+
+
+def _shapes_of_operands(facts: Facts) -> dict[str, Shape]:
+    """The shapes older versions print beside operands."""
+    return {
+        name: parse_shape_text(shape)
+        for line in facts.lines.values()
+        for name, shape in zip(line.operands, line.operand_shapes, strict=True)
+        if shape is not None and name not in facts.lines
+    }
+
+
+def _callees_in_order(line: Line) -> list[str]:
+    """The computations an instruction runs in its place; a loop's condition runs first."""
+    if line.opcode not in _CALLERS:
+        return []
+    callees = line.callees
+    return [name for attribute in _IN_ORDER for name in callees.get(attribute, ())]
+
+
+_CALLERS = frozenset({"while", "conditional", "call", "async-start"})
+_IN_ORDER = (
+    "condition",
+    "body",
+    "branch_computations",
+    "true_computation",
+    "false_computation",
+    "to_apply",
+    "calls",
+)
+
+
+def _draft_unprinted(
+    name: str, operands: list[str], facts: Facts, drafts: dict[str, Draft]
+) -> Draft:
+    if not operands:
+        return Draft(name, "parameter", [])
+    held, operand_held = facts.held[name], facts.held.get(operands[0], {})
+    if len(operands) == 1:
+        opcode = drafts[operands[0]].opcode if operands[0] in drafts else ""
+        if opcode.endswith("-start"):
+            return Draft(name, opcode.removesuffix("-start") + "-done", operands)
+        reads_parts = any(read.index for read in facts.reads[name])
+        element = None if reads_parts else _element_held(held, operand_held)
+        if element is not None:
+            return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
+        if held == operand_held:
+            return Draft(name, "opt-barrier" if len(held) > 1 else "bitcast", operands)
+    return Draft(name, "call", operands, callees=[f"{name}.callee"])
+
+
+def _element_held(held: Parts, operand_held: Parts) -> int | None:
+    """Which element of its operand an instruction holds."""
+    elements = sorted({index[0] for index in operand_held if index})
+    for number in elements:
+        if all(operand_held.get((number, *index)) == values for index, values in held.items()):
+            return number
+    return None
+
+
+class Shapes:
+    """The shapes of instructions, those that are not printed inferred from what they hold."""
+
+    def __init__(self, facts: Facts, drafts: dict[str, Draft], notes: list[str]) -> None:
+        self._facts = facts
+        self._drafts = drafts
+        self._notes = notes
+
+    def __getitem__(self, name: str) -> Shape:
+        draft = self._drafts[name]
+        if draft.shape is None:
+            draft.shape = self._infer(draft)
+        return draft.shape
+
+    def _infer(self, draft: Draft) -> Shape:
+        if draft.opcode == "get-tuple-element":
+            whole = self[draft.operands[0]]
+            return whole.elements[int(draft.attributes.removeprefix(", index="))]
+        if draft.opcode == "bitcast":
+            return self._infer_bitcast(draft)
+        return self._held_shape(draft.name, ROOT_INDEX)
+
+    def _held_shape(self, name: str, index: ShapeIndex) -> Shape:
+        """The shape of the values a part holds."""
+        held = self._facts.held[name]
+        below = sorted({i[len(index)] for i in held if len(i) > len(index) and i[: len(index)] == index})
+        if below:
+            return tuple_shape(self._held_shape(name, (*index, number)) for number in below)
+        return self.shape_of(self._facts.by_id[held[index][0]])
+
+    def shape_of(self, value: UsedValue) -> Shape:
+        """The shape of a value: that of the part that defines it."""
+        return self._facts.lines[value.name].shape.subshape(value.index or ())
+
+    def _infer_bitcast(self, bitcast: Draft) -> Shape:
+        """The shape of its source, or that of a user which must be alike if it may share."""
+        source = self[bitcast.operands[0]]
+        for user in self._drafts.values():
+            if bitcast.name in user.operands and user.shape is not None and _are_alike(user.shape, source):
+                return user.shape
+        return source
+
+
+def _are_alike(one: Shape, other: Shape) -> bool:
+    """Whether two arrays hold as many elements of one type."""
+    return (
+        one.is_array
+        and other.is_array
+        and one.element_type is other.element_type
+        and prod(one.dimensions) == prod(other.dimensions)
+    )
