@@ -111,12 +111,36 @@ def _is_over(frames: list[_Frame], family: str) -> bool:
     return bool(outer[-1].waiting) and frame.has_parameter
 
 
-def embedded_computations(facts: Facts, families: Families) -> list[Computation]:
+def embedded_computations(
+    facts: Facts, families: Families, operands: Mapping[str, list[str]]
+) -> list[Computation]:
     """What runs inside reductions, sorts and the like: no part of the schedule. By ids."""
-    members: dict[str, Computation] = {}
-    names = [name for name in facts.held if name not in facts.time_of]
-    names.sort(key=lambda name: facts.own_id.get(name, -1))
-    for name in names:
-        computation = members.setdefault(families.find(name), Computation(""))
-        computation.instructions.append(name)
-    return list(members.values())
+
+    def rank(name: str) -> tuple[int, int]:
+        """By id; what has none comes right after its operands."""
+        own = facts.own_id.get(name)
+        if own is not None:
+            return own, 0
+        last, steps = max(map(rank, operands[name]), default=(-1, 0))
+        return last, steps + 1
+
+    members: dict[str, list[str]] = {}
+    for name in sorted((name for name in facts.held if name not in facts.time_of), key=rank):
+        members.setdefault(families.find(name), []).append(name)
+    computations: list[list[str]] = []
+    for group in reversed(members.values()):
+        # A parameter nobody reads stands alone, before the computation it belongs to.
+        if computations and _is_missing_parameter(group, computations[-1], facts):
+            computations[-1][:0] = group
+        else:
+            computations.append(group)
+    return [Computation("", group) for group in reversed(computations)]
+
+
+def _is_missing_parameter(group: list[str], others: list[str], facts: Facts) -> bool:
+    """Whether a group is nothing but a parameter with a number no other has."""
+    lines = facts.lines
+    number = lines[group[0]].number if len(group) == 1 and group[0] in lines else None
+    return number is not None and all(
+        lines[name].number != number for name in others if name in lines
+    )

@@ -55,6 +55,12 @@ class Line(NamedTuple):
     """The attributes."""
 
     @property
+    def number(self) -> int | None:
+        """Which parameter it is."""
+        inner = self.text.partition(" parameter(")[2] if self.opcode == "parameter" else ""
+        return int(inner.partition(")")[0]) if inner else None
+
+    @property
     def callees(self) -> dict[str, list[str]]:
         """The computations it calls, by attribute."""
         return {

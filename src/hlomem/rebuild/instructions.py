@@ -15,7 +15,7 @@ from hlomem.hlo.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
     from hlomem.dump.records import ShapeIndex, UsedValue
-    from hlomem.rebuild.facts import Facts, Line, Parts
+    from hlomem.rebuild.facts import Facts, Line, Parts, Read
 
 
 @dataclass(slots=True, eq=False)
@@ -89,9 +89,8 @@ def _draft_unprinted(
         opcode = drafts[operands[0]].opcode if operands[0] in drafts else ""
         if opcode.endswith("-start"):
             return Draft(name, opcode.removesuffix("-start") + "-done", operands)
-        reads_parts = any(read.index for read in facts.reads[name])
-        element = None if reads_parts else _element_held(held, operand_held)
-        if element is not None:
+        element = _element_held(held, operand_held)
+        if element is not None and _reads_only(element, facts.reads[name]):
             return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
         if held == operand_held:
             return Draft(name, "opt-barrier" if len(held) > 1 else "bitcast", operands)
@@ -105,6 +104,11 @@ def _element_held(held: Parts, operand_held: Parts) -> int | None:
         if all(operand_held.get((number, *index)) == values for index, values in held.items()):
             return number
     return None
+
+
+def _reads_only(element: int, reads: list[Read]) -> bool:
+    """Whether nothing below the top is read but one element, which only a result is."""
+    return all(read.index is not None and read.index[:1] in ((), (element,)) for read in reads)
 
 
 class Shapes:

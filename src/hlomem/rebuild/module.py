@@ -55,7 +55,7 @@ def write_module(facts: Facts, notes: list[str]) -> str:
     parameters = {draft.name for draft in drafts.values() if draft.opcode == "parameter"}
     callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
     entry, *called = unflatten(facts, families, callees, parameters, _entry_name(facts))
-    embedded = embedded_computations(facts, families)
+    embedded = embedded_computations(facts, families, operands)
     return ModuleWriter(facts, drafts, entry, called, embedded, notes).text()
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from hlomem.errors import InputError
 
+if TYPE_CHECKING:
     from hlomem.rebuild.facts import Facts, Read
 
 
@@ -58,21 +58,46 @@ def _find_unprinted(name: str, facts: Facts, families: Families) -> list[str]:
     return [_choose(name, by_number[number], facts, families) for number in sorted(by_number)]
 
 
-def _choose(name: str, reads: Iterable[Read], facts: Facts, families: Families) -> str:
+def _choose(name: str, reads: list[Read], facts: Facts, families: Families) -> str:
     """What holds all that an operand holds: of the same computation, then the latest."""
-    candidates: dict[str, None] | None = None
-    for read in reads:
-        holders = {p.instruction: None for p in read.value.positions if p.index == read.index}
-        if candidates is not None:
-            holders = {each: None for each in holders if each in candidates}
-        candidates = holders
-    time = facts.time_of.get(name, 0)
+    candidates = _holders(reads[0], facts, name)
+    for read in reads[1:]:
+        others = set(_holders(read, facts, name))
+        candidates = [each for each in candidates if each in others]
+    if not candidates:
+        problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
+        raise InputError(f"{problem}; the dump contradicts itself")
     family = families.find(name)
+    callee = _family_of_callee(name, facts, families)
     return max(
-        candidates or {},
+        candidates,
         key=lambda each: (
             families.find(each) == family,
-            facts.time_of.get(each, -1) < time,
+            families.find(each) != callee,
             facts.time_of.get(each, -1),
         ),
     )
+
+
+def _holders(read: Read, facts: Facts, reader: str) -> list[str]:
+    """What holds a value in the part that is read, and runs before it is."""
+    time = facts.time_of.get(reader, 0)
+    return [
+        instruction
+        for instruction, index in ((each.instruction, each.index) for each in read.value.positions)
+        if index == read.index and instruction != reader and facts.time_of.get(instruction, -1) < time
+    ]
+
+
+def _family_of_callee(name: str, facts: Facts, families: Families) -> str | None:
+    """The computation a call takes its result from: what it holds without having read it."""
+    if all(each.index == () for each in facts.reads[name]):
+        return None  # a get-tuple-element reads the tuple and holds an element
+    read = {each.value.id for each in facts.reads[name]}
+    for ids in facts.held[name].values():
+        for value in [facts.by_id[each] for each in ids if each not in read]:
+            holders = [p.instruction for p in value.positions if p.instruction != name]
+            before = [each for each in holders if facts.time_of.get(each, -1) < facts.time_of.get(name, 0)]
+            if before:
+                return families.find(max(before, key=lambda each: facts.time_of.get(each, -1)))
+    return None
