@@ -44,9 +44,9 @@ class RecordedStages(Stages):
 
 
 def replan(dump: Dump, release: str = "") -> Plan:
-    rebuilt = rebuild(dump)
     rel = find_release(release or dump.era.letter)
     options = _options("cpu", rel)
+    rebuilt = rebuild(dump, is_listed_by_id=not options.sorts_computations_incrementally)
     assert dump.values
     stages = RecordedStages(rebuilt.module, Schedule({}), options, pack_best, dump.values)
     with collector_off():

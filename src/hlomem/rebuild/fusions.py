@@ -32,6 +32,8 @@ class Sharing(NamedTuple):
 
 def find_sharing(fusion: str, facts: Facts) -> list[Sharing]:
     """What a fusion wrote over what it read."""
+    if fusion not in facts.time_of:
+        return []
     own = [facts.by_id[each] for ids in facts.held[fusion].values() for each in ids]
     return [
         Sharing(value.index or (), read.operand, read.index or ())

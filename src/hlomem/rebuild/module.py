@@ -37,15 +37,15 @@ class Rebuilt:
     """What the dump does not tell, and what was assumed."""
 
 
-def rebuild(dump: Dump) -> Rebuilt:
+def rebuild(dump: Dump, *, is_listed_by_id: bool) -> Rebuilt:
     """The program a dump is of, as far as it tells."""
     facts = read_facts(dump)
     notes: list[str] = []
-    text = write_module(facts, notes)
+    text = write_module(facts, notes, is_listed_by_id=is_listed_by_id)
     return Rebuilt(hlo.parse(text), tuple(notes))
 
 
-def write_module(facts: Facts, notes: list[str]) -> str:
+def write_module(facts: Facts, notes: list[str], *, is_listed_by_id: bool) -> str:
     """The program as HLO text."""
     families = Families()
     operands = find_operands(facts, families)
@@ -56,7 +56,9 @@ def write_module(facts: Facts, notes: list[str]) -> str:
     callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
     entry, *called = unflatten(facts, families, callees, parameters, _entry_name(facts))
     embedded = embedded_computations(facts, families, operands)
-    return ModuleWriter(facts, drafts, entry, called, embedded, notes).text()
+    return ModuleWriter(facts, drafts, entry, called, embedded, notes).text(
+        is_listed_by_id=is_listed_by_id
+    )
 
 
 def _entry_name(facts: Facts) -> str:

@@ -41,63 +41,70 @@ def find_operands(facts: Facts, families: Families) -> dict[str, list[str]]:
     for name, names in operands.items():
         for operand in names:
             families.unite(name, operand)
-    by_time = sorted(facts.held, key=lambda name: facts.time_of.get(name, -1))
-    for name in by_time:
-        if name in facts.lines:
-            continue
-        operands[name] = _find_unprinted(name, facts, families)
-        for operand in operands[name]:
-            families.unite(name, operand)
+    finder = _Finder(facts, families)
+    for name in sorted(facts.held, key=finder.time):
+        if name not in facts.lines:
+            operands[name] = finder.find(name)
+            for operand in operands[name]:
+                families.unite(name, operand)
     return operands
 
 
-def _find_unprinted(name: str, facts: Facts, families: Families) -> list[str]:
-    by_number: dict[int, list[Read]] = {}
-    for read in facts.reads.get(name, ()):
-        by_number.setdefault(read.operand, []).append(read)
-    return [_choose(name, by_number[number], facts, families) for number in sorted(by_number)]
+class _Finder:
+    """Finds operands in the order of the schedule."""
 
+    def __init__(self, facts: Facts, families: Families) -> None:
+        self._facts = facts
+        self._families = families
+        self._returned: list[str] = []  # results of calls that are over
 
-def _choose(name: str, reads: list[Read], facts: Facts, families: Families) -> str:
-    """What holds all that an operand holds: of the same computation, then the latest."""
-    candidates = _holders(reads[0], facts, name)
-    for read in reads[1:]:
-        others = set(_holders(read, facts, name))
-        candidates = [each for each in candidates if each in others]
-    if not candidates:
-        problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
-        raise InputError(f"{problem}; the dump contradicts itself")
-    family = families.find(name)
-    callee = _family_of_callee(name, facts, families)
-    return max(
-        candidates,
-        key=lambda each: (
-            families.find(each) == family,
-            families.find(each) != callee,
-            facts.time_of.get(each, -1),
-        ),
-    )
+    def time(self, name: str) -> int:
+        return self._facts.time_of.get(name, -1)
 
+    def find(self, name: str) -> list[str]:
+        by_number: dict[int, list[Read]] = {}
+        for read in self._facts.reads.get(name, ()):
+            by_number.setdefault(read.operand, []).append(read)
+        self._returned += self._callee_result(name)
+        return [self._choose(name, by_number[number]) for number in sorted(by_number)]
 
-def _holders(read: Read, facts: Facts, reader: str) -> list[str]:
-    """What holds a value in the part that is read, and runs before it is."""
-    time = facts.time_of.get(reader, 0)
-    return [
-        instruction
-        for instruction, index in ((each.instruction, each.index) for each in read.value.positions)
-        if index == read.index and instruction != reader and facts.time_of.get(instruction, -1) < time
-    ]
+    def _choose(self, name: str, reads: list[Read]) -> str:
+        """What holds all that an operand holds: of the same computation, then the latest."""
+        candidates = self._holders(name, reads[0])
+        for read in reads[1:]:
+            others = set(self._holders(name, read))
+            candidates = [each for each in candidates if each in others]
+        if not candidates:
+            problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
+            raise InputError(f"{problem}; the dump contradicts itself")
+        find = self._families.find
+        over = {find(each) for each in self._returned}
+        return max(
+            candidates,
+            key=lambda each: (find(each) == find(name), find(each) not in over, self.time(each)),
+        )
 
+    def _holders(self, reader: str, read: Read) -> list[str]:
+        """What holds a value in the part that is read, and runs before it is."""
+        return [
+            position.instruction
+            for position in read.value.positions
+            if position.index == read.index and self._is_before(position.instruction, reader)
+        ]
 
-def _family_of_callee(name: str, facts: Facts, families: Families) -> str | None:
-    """The computation a call takes its result from: what it holds without having read it."""
-    if all(each.index == () for each in facts.reads[name]):
-        return None  # a get-tuple-element reads the tuple and holds an element
-    read = {each.value.id for each in facts.reads[name]}
-    for ids in facts.held[name].values():
-        for value in [facts.by_id[each] for each in ids if each not in read]:
-            holders = [p.instruction for p in value.positions if p.instruction != name]
-            before = [each for each in holders if facts.time_of.get(each, -1) < facts.time_of.get(name, 0)]
-            if before:
-                return families.find(max(before, key=lambda each: facts.time_of.get(each, -1)))
-    return None
+    def _is_before(self, name: str, other: str) -> bool:
+        return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)
+
+    def _callee_result(self, name: str) -> list[str]:
+        """Where a call takes its result from: what holds a value the call has not read."""
+        reads = self._facts.reads.get(name, ())
+        if all(each.index == () for each in reads):
+            return []  # a get-tuple-element reads the tuple and holds an element
+        read = {each.value.id for each in reads}
+        for ids in self._facts.held[name].values():
+            for value in [self._facts.by_id[each] for each in ids if each not in read]:
+                holders = [each.instruction for each in value.positions]
+                before = [each for each in holders if self._is_before(each, name)]
+                if before:
+                    return [max(before, key=self.time)]
+        return []

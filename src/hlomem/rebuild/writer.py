@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import call_attributes
+from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.instructions import Shapes
 from hlomem.rebuild.roots import Roots
@@ -34,15 +35,34 @@ class ModuleWriter:
         self._roots = Roots(facts, drafts, self._shapes)
         self._by_name = {each.name: each for each in (entry, *called)}
         self._notes = notes
-        self._unclaimed = embedded
+        self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
+        self._by_name.update({each.name: each for each in embedded})
         self._written: dict[str, str] = {}
+        self._caller_of: dict[str, str] = {}
         self._number_parameters()
 
-    def text(self) -> str:
-        """The module."""
+    def text(self, *, is_listed_by_id: bool) -> str:
+        """The module; its computations in the order of ids, or as they are called."""
         self._write(self._entry)
+        names = list(self._written)
+        if is_listed_by_id:
+            names.sort(key=self._rank)
         header = f"HloModule rebuilt, is_scheduled=true{self._write_aliases()}"
-        return "\n\n".join([header, *self._written.values()]) + "\n"
+        return "\n\n".join([header, *(self._written[name] for name in names)]) + "\n"
+
+    def _rank(self, name: str) -> tuple[int, int]:
+        """Where a computation stands by the ids of its values, or by those it calls or serves."""
+        computation = self._by_name.get(name)
+        if computation is None:  # a body, which stands before its caller
+            return self._rank(self._caller_of[name])[0], 0
+        own_id = self._facts.own_id
+        ids = [own_id[each] for each in computation.instructions if each in own_id]
+        if ids:
+            return min(ids), 1
+        return max((self._rank(each) for each in self._callees_of(name)), default=(-1, 0))[0], 2
+
+    def _callees_of(self, name: str) -> list[str]:
+        return [callee for callee, caller in self._caller_of.items() if caller == name]
 
     def _write_aliases(self) -> str:
         """Parameters the caller gave away, seen by a result in their place."""
@@ -67,7 +87,7 @@ class ModuleWriter:
         root = self._root_of(computation)
         lines = []
         for name in computation.instructions:
-            self._write_callees(name)
+            self._write_callees(name, computation.name)
             mark = "ROOT " if name == root else ""
             lines.append(f"  {mark}{self._line(self._drafts[name])}")
         if computation.name in self._written:
@@ -84,49 +104,36 @@ class ModuleWriter:
             return self._roots.of_called(computation)
         return self._roots.of_embedded(computation)
 
-    def _write_callees(self, name: str) -> None:
+    def _write_callees(self, name: str, caller: str) -> None:
         draft = self._drafts[name]
-        if draft.line is None:
-            for callee in draft.callees:
-                if callee in self._by_name:
-                    self._write(self._by_name[callee])
-            return
-        callees = draft.line.callees
+        callees = draft.line.callees if draft.line is not None else {"to_apply": draft.callees}
         for attribute, _ in call_attributes(draft.opcode):
             for callee in callees.get(attribute, ()):
                 if callee in self._written:
                     continue
+                self._caller_of[callee] = caller
                 if callee in self._by_name:
                     self._write(self._by_name[callee])
                 elif draft.opcode == "fusion":
                     self._write_fusion(draft, callee)
                 else:
-                    self._write_embedded(draft, callee)
+                    self._write_unknown(draft, callee)
 
     def _write_fusion(self, draft: Draft, callee: str) -> None:
         assert draft.line is not None
-        called = []
-        for computation in self._unclaimed:
-            computation.name = f"embedded.{len(self._written)}"
+        called = self._in_fusions.get(draft.name, ())
+        for computation in called:
             self._write(computation)
-            called.append(computation.name)
-        self._unclaimed = []
         self._written[callee] = write_body(
             callee,
             draft.line.text,
             draft.line.shape,
             [self._shapes[operand] for operand in draft.operands],
             find_sharing(draft.name, self._facts),
-            called,
+            [computation.name for computation in called],
         )
 
-    def _write_embedded(self, draft: Draft, callee: str) -> None:
-        """Name a computation that no visible instruction has claimed."""
-        for computation in self._unclaimed:
-            computation.name = callee
-            self._unclaimed.remove(computation)
-            self._write(computation)
-            return
+    def _write_unknown(self, draft: Draft, callee: str) -> None:
         self._notes.append(f"no values of `{callee}`, which `{draft.name}` calls")
         self._written[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
 

@@ -1,0 +1,85 @@
+"""Which of the computations inside operations is which.
+
+The dump shows their instructions, but not their names, nor who calls those that only bodies of
+fusions call. Names are matched by what the caller demands: the number of parameters and the type of
+the result. XLA numbers values and names computations in the order in which they were made, so of
+several that fit the first in the one order is the first in the other. The rest go to the fusions
+that come from the same operation of the program, or to any.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hlomem.rebuild.computations import Computation
+    from hlomem.rebuild.facts import Facts, Line
+    from hlomem.rebuild.instructions import Draft
+
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_PARAMETERS_PER_OPERAND = {"reduce": 1, "map": 1, "sort": 2, "reduce-window": 1}
+
+
+def name_embedded(
+    embedded: list[Computation], drafts: Mapping[str, Draft], known: set[str], facts: Facts
+) -> dict[str, list[Computation]]:
+    """Name the computations, and say which a fusion's body calls, by the fusion's name."""
+    unclaimed = list(embedded)
+    for callee, caller in sorted(_references(drafts, known), key=lambda each: _natural(each[0])):
+        fitting = (each for each in unclaimed if _fits(each, caller, facts))
+        computation = next(fitting, None)
+        if computation is not None:
+            computation.name = callee
+            unclaimed.remove(computation)
+    in_fusions: dict[str, list[Computation]] = {}
+    fusions = [draft for draft in drafts.values() if draft.opcode == "fusion"]
+    for number, computation in enumerate(unclaimed):
+        computation.name = f"embedded.{number}"
+        if fusions:
+            fusion = max(fusions, key=lambda each: _is_related(computation, each, facts))
+            in_fusions.setdefault(fusion.name, []).append(computation)
+    return in_fusions
+
+
+def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[str, Draft]]:
+    """Names of computations that are called inside an operation, once each."""
+    seen = set(known)
+    for draft in drafts.values():
+        if draft.line is not None and draft.opcode != "fusion":
+            for names in draft.line.callees.values():
+                for name in names:
+                    if name not in seen:
+                        seen.add(name)
+                        yield name, draft
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Numbers in names count as numbers."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _fits(computation: Computation, caller: Draft, facts: Facts) -> bool:
+    assert caller.line is not None
+    lines = [facts.lines[name] for name in computation.instructions if name in facts.lines]
+    count = sum(line.opcode == "parameter" for line in lines)
+    factor = _PARAMETERS_PER_OPERAND.get(caller.opcode)
+    if factor is not None and count != factor * len(caller.operands):
+        return False
+    if caller.opcode == "sort":
+        return lines[-1].shape.text_without_layout == "pred[]"
+    return _element_types(lines[-1]) == _element_types(caller.line)
+
+
+def _element_types(line: Line) -> list[object]:
+    return [shape.element_type for _, shape in line.shape.leaves()]
+
+
+def _is_related(computation: Computation, fusion: Draft, facts: Facts) -> bool:
+    """Whether both come from one operation of the program."""
+    assert fusion.line is not None
+    ours = facts.lines.get(computation.instructions[-1])
+    name = _OP_NAME.search(ours.text) if ours is not None else None
+    return name is not None and name[0] in fusion.line.text
