@@ -62,15 +62,29 @@ def recorded_order(values: Values, call_graph: CallGraph) -> ModuleOrder:
         for instruction in computation.instructions
     ]
     by_name = {instruction.name: instruction for instruction in instructions}
-    users: dict[HloInstruction, list[HloInstruction]] = {}
+    seen: dict[HloInstruction, set[tuple[HloInstruction, ...]]] = {}
     for value in values.values:
-        for operand, seen in _users_seen(value, by_name):
-            # Some only read a part of a result: the longest list is the whole.
-            if len(seen) > len(users.get(operand, ())):
-                users[operand] = seen
-    for operand, seen in users.items():
-        seen += [user for user in operand.users if user not in seen]
+        for operand, users in _users_seen(value, by_name):
+            seen.setdefault(operand, set()).add(tuple(users))
+    users = {operand: _merged(lists, operand.users) for operand, lists in seen.items()}
     return ModuleOrder(call_graph.module.computations, instructions, users)
+
+
+def _merged(
+    lists: set[tuple[HloInstruction, ...]], users: list[HloInstruction]
+) -> list[HloInstruction]:
+    """All users in an order that agrees with every list: each after the one before it there."""
+    merged: list[HloInstruction] = []
+    rank = {user: number for number, user in enumerate(users)}
+    for each in sorted(lists, key=lambda each: (-len(each), [rank[user] for user in each])):
+        place = 0
+        for user in each:
+            if user in merged:
+                place = merged.index(user) + 1
+            else:
+                merged.insert(place, user)
+                place += 1
+    return merged + [user for user in users if user not in merged]
 
 
 def _users_seen(

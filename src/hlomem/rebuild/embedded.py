@@ -1,8 +1,7 @@
 """Which of the computations inside operations is which.
 
 The dump shows their instructions, but not their names, nor who calls those that only bodies of
-fusions call. Names are matched by what the caller demands: the number of parameters and the type of
-the result. XLA numbers values and names computations in the order in which they were made, so of
+fusions call. Names are matched by what the caller demands: the types of the parameters. XLA numbers values and names computations in the order in which they were made, so of
 several that fit the first in the one order is the first in the other. The rest go to the fusions
 that come from the same operation of the program, or to any.
 """
@@ -16,11 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts, Line
+    from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft
 
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
-_PARAMETERS_PER_OPERAND = {"reduce": 1, "map": 1, "sort": 2, "reduce-window": 1}
 
 
 def name_embedded(
@@ -35,7 +33,7 @@ def name_embedded(
             computation.name = callee
             unclaimed.remove(computation)
     in_fusions: dict[str, list[Computation]] = {}
-    fusions = [draft for draft in drafts.values() if draft.opcode == "fusion"]
+    fusions = [draft for draft in drafts.values() if draft.opcode == "fusion" and draft.name in facts.time_of]
     for number, computation in enumerate(unclaimed):
         computation.name = f"embedded.{number}"
         if fusions:
@@ -62,19 +60,16 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _fits(computation: Computation, caller: Draft, facts: Facts) -> bool:
+    """Whether a computation takes two of every type in the caller's result, as adders do."""
     assert caller.line is not None
     lines = [facts.lines[name] for name in computation.instructions if name in facts.lines]
-    count = sum(line.opcode == "parameter" for line in lines)
-    factor = _PARAMETERS_PER_OPERAND.get(caller.opcode)
-    if factor is not None and count != factor * len(caller.operands):
-        return False
-    if caller.opcode == "sort":
-        return lines[-1].shape.text_without_layout == "pred[]"
-    return _element_types(lines[-1]) == _element_types(caller.line)
-
-
-def _element_types(line: Line) -> list[object]:
-    return [shape.element_type for _, shape in line.shape.leaves()]
+    numbered = [line for line in lines if line.number is not None]
+    numbered.sort(key=lambda line: line.number or 0)
+    taken = [line.shape.element_type for line in numbered]
+    if caller.opcode == "map":
+        return len(taken) == len(caller.operands)
+    wanted = [shape.element_type for _, shape in caller.line.shape.leaves()]
+    return taken in ([*wanted, *wanted], [each for each in wanted for _ in range(2)])
 
 
 def _is_related(computation: Computation, fusion: Draft, facts: Facts) -> bool:

@@ -54,9 +54,9 @@ def write_module(facts: Facts, notes: list[str], *, is_listed_by_id: bool) -> st
     unite_entry_parameters(facts, families)
     parameters = {draft.name for draft in drafts.values() if draft.opcode == "parameter"}
     callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
-    entry, *called = unflatten(facts, families, callees, parameters, _entry_name(facts))
+    in_flow = unflatten(facts, families, callees, parameters, _entry_name(facts))
     embedded = embedded_computations(facts, families, operands)
-    return ModuleWriter(facts, drafts, entry, called, embedded, notes).text(
+    return ModuleWriter(facts, drafts, in_flow, embedded, notes).text(
         is_listed_by_id=is_listed_by_id
     )
 

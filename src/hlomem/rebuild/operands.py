@@ -77,6 +77,8 @@ class _Finder:
         if not candidates:
             problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
             raise InputError(f"{problem}; the dump contradicts itself")
+        if len(candidates) > 1:
+            candidates = self._in_order(name, reads[0], candidates) or candidates
         find = self._families.find
         over = {find(each) for each in self._returned}
         return max(
@@ -91,6 +93,23 @@ class _Finder:
             for position in read.value.positions
             if position.index == read.index and self._is_before(position.instruction, reader)
         ]
+
+    def _in_order(self, reader: str, read: Read, candidates: list[str]) -> list[str]:
+        """Those that agree with the order of uses, which is that of positions."""
+        rank = {(p.instruction, p.index): number for number, p in enumerate(read.value.positions)}
+        lowest, highest = 0, len(rank)
+        is_passed = False
+        for use in read.value.uses or ():
+            line = self._facts.lines.get(use.instruction)
+            if (use.instruction, use.operand) == (reader, read.operand):
+                is_passed = True
+            elif line is not None:
+                known = rank.get((line.operands[use.operand], use.index), lowest)
+                if is_passed:
+                    highest = known
+                    break
+                lowest = known
+        return [each for each in candidates if lowest <= rank[each, read.index] <= highest]
 
     def _is_before(self, name: str, other: str) -> bool:
         return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)

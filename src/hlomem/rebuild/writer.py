@@ -8,6 +8,7 @@ from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.instructions import Shapes
+from hlomem.rebuild.listing import list_embedded
 from hlomem.rebuild.roots import Roots
 
 if TYPE_CHECKING:
@@ -23,48 +24,46 @@ class ModuleWriter:
         self,
         facts: Facts,
         drafts: dict[str, Draft],
-        entry: Computation,
-        called: list[Computation],
+        in_flow: list[Computation],
         embedded: list[Computation],
         notes: list[str],
     ) -> None:
         self._facts = facts
         self._drafts = drafts
-        self._entry = entry
+        self._entry = in_flow[0]
         self._shapes = Shapes(facts, drafts, notes)
         self._roots = Roots(facts, drafts, self._shapes)
-        self._by_name = {each.name: each for each in (entry, *called)}
+        self._by_name = {each.name: each for each in in_flow}
         self._notes = notes
         self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
         self._by_name.update({each.name: each for each in embedded})
-        self._written: dict[str, str] = {}
-        self._caller_of: dict[str, str] = {}
+        self._embedded = embedded
+        self._texts: dict[str, str] = {}
         self._number_parameters()
 
     def text(self, *, is_listed_by_id: bool) -> str:
-        """The module; its computations in the order of ids, or as they are called."""
-        self._write(self._entry)
-        names = list(self._written)
+        """The module; its computations as XLA lists them, by id in older versions."""
+        listed = [*list_embedded(self._embedded, self._facts), self._entry]
         if is_listed_by_id:
-            names.sort(key=self._rank)
-        header = f"HloModule rebuilt, is_scheduled=true{self._write_aliases()}"
-        return "\n\n".join([header, *(self._written[name] for name in names)]) + "\n"
+            listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
+        for computation in listed:
+            self._write(computation)
+        header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}"
+        return "\n\n".join([header, *self._texts.values()]) + "\n"
 
-    def _rank(self, name: str) -> tuple[int, int]:
-        """Where a computation stands by the ids of its values, or by those it calls or serves."""
+    def _rank(self, name: str) -> int:
+        """The first id in a computation, or in what it calls."""
         computation = self._by_name.get(name)
-        if computation is None:  # a body, which stands before its caller
-            return self._rank(self._caller_of[name])[0], 0
+        if computation is None:
+            return -1
         own_id = self._facts.own_id
         ids = [own_id[each] for each in computation.instructions if each in own_id]
         if ids:
-            return min(ids), 1
-        return max((self._rank(each) for each in self._callees_of(name)), default=(-1, 0))[0], 2
+            return min(ids)
+        callees = [callee for _, callee in self._calls(computation)]
+        return max(map(self._rank, callees), default=-1)
 
-    def _callees_of(self, name: str) -> list[str]:
-        return [callee for callee, caller in self._caller_of.items() if caller == name]
-
-    def _write_aliases(self) -> str:
+    def _aliases(self) -> str:
         """Parameters the caller gave away, seen by a result in their place."""
         root = self._roots.of_entry(self._entry)
         pairs = []
@@ -84,18 +83,33 @@ class ModuleWriter:
     # Computations.
 
     def _write(self, computation: Computation) -> None:
-        root = self._root_of(computation)
-        lines = []
-        for name in computation.instructions:
-            self._write_callees(name, computation.name)
-            mark = "ROOT " if name == root else ""
-            lines.append(f"  {mark}{self._line(self._drafts[name])}")
-        if computation.name in self._written:
+        """Write a computation after what it calls; of the calls, those to small ids first."""
+        if computation.name in self._texts:
             return
-        head = f"%{computation.name} {{"
-        if computation is self._entry:
-            head = f"ENTRY {head}"
-        self._written[computation.name] = "\n".join([head, *lines, "}"])
+        calls = self._calls(computation)
+        first_callee = {draft: callee for draft, callee in reversed(calls)}
+        for draft, callee in sorted(calls, key=lambda call: self._rank(first_callee[call[0]])):
+            if callee in self._by_name:
+                self._write(self._by_name[callee])
+            elif callee not in self._texts:
+                self._write_hidden(draft, callee)
+        root = self._root_of(computation)
+        lines = [
+            f"  {'ROOT ' if name == root else ''}{self._line(self._drafts[name])}"
+            for name in computation.instructions
+        ]
+        head = f"{'ENTRY ' if computation is self._entry else ''}%{computation.name} {{"
+        self._texts[computation.name] = "\n".join([head, *lines, "}"])
+
+    def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
+        """The instructions that call, and what, in XLA's order."""
+        calls = []
+        for name in computation.instructions:
+            draft = self._drafts[name]
+            callees = draft.line.callees if draft.line is not None else {"to_apply": draft.callees}
+            for attribute, _ in call_attributes(draft.opcode):
+                calls += [(draft, callee) for callee in callees.get(attribute, ())]
+        return calls
 
     def _root_of(self, computation: Computation) -> str:
         if computation is self._entry:
@@ -104,27 +118,17 @@ class ModuleWriter:
             return self._roots.of_called(computation)
         return self._roots.of_embedded(computation)
 
-    def _write_callees(self, name: str, caller: str) -> None:
-        draft = self._drafts[name]
-        callees = draft.line.callees if draft.line is not None else {"to_apply": draft.callees}
-        for attribute, _ in call_attributes(draft.opcode):
-            for callee in callees.get(attribute, ()):
-                if callee in self._written:
-                    continue
-                self._caller_of[callee] = caller
-                if callee in self._by_name:
-                    self._write(self._by_name[callee])
-                elif draft.opcode == "fusion":
-                    self._write_fusion(draft, callee)
-                else:
-                    self._write_unknown(draft, callee)
-
-    def _write_fusion(self, draft: Draft, callee: str) -> None:
+    def _write_hidden(self, draft: Draft, callee: str) -> None:
+        """Write a computation of which the dump shows nothing."""
         assert draft.line is not None
+        if draft.opcode != "fusion":
+            self._notes.append(f"no values of `{callee}`, which `{draft.name}` calls")
+            self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
+            return
         called = self._in_fusions.get(draft.name, ())
         for computation in called:
             self._write(computation)
-        self._written[callee] = write_body(
+        self._texts[callee] = write_body(
             callee,
             draft.line.text,
             draft.line.shape,
@@ -132,10 +136,6 @@ class ModuleWriter:
             find_sharing(draft.name, self._facts),
             [computation.name for computation in called],
         )
-
-    def _write_unknown(self, draft: Draft, callee: str) -> None:
-        self._notes.append(f"no values of `{callee}`, which `{draft.name}` calls")
-        self._written[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
 
     # Instructions.
 
