@@ -35,8 +35,10 @@ class Options:
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
     it calls does (`HloLiveRange::GetLastUsageTime`)."""
     merges_fast: bool = False
-    """Whether buffers are assigned in the order in which they begin to live, each to the smallest
-    allocation that is free by then (`FAST_MERGE`; TPU since libtpu 0.0.51), or large ones first."""
+    """Whether buffers are assigned in the order in which they begin to live (`FAST_MERGE`; TPU
+    since libtpu 0.0.51), or large ones first."""
+    packs_by_time: frozenset[int] = frozenset()
+    """The colors whose heaps are packed in that order, too."""
 
 
 def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:

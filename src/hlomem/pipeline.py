@@ -20,7 +20,6 @@ from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
 from hlomem.analysis.module_order import ModuleOrder, infer_order
 from hlomem.assign.assigner import assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
-from hlomem.assign.packing import pack_best
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
@@ -53,7 +52,8 @@ class Stages:
     module: HloModule
     schedule: Schedule
     options: Options
-    pack: Pack
+    pack: Pack | None = None
+    """Instead of XLA's heap algorithm."""
     preset: Preset = NO_PRESET
 
     @cached_property
@@ -104,7 +104,7 @@ def start_stages(
     module: HloModule,
     options: Options | None = None,
     schedule: Schedule | None = None,
-    pack: Pack = pack_best,
+    pack: Pack | None = None,
     preset: Preset = NO_PRESET,
 ) -> Stages:
     """The stages of a plan, none computed yet; `schedule` is for a text that carries none."""
@@ -116,7 +116,7 @@ def run_stages(
     module: HloModule,
     options: Options | None = None,
     schedule: Schedule | None = None,
-    pack: Pack = pack_best,
+    pack: Pack | None = None,
     preset: Preset = NO_PRESET,
     after_stage: Callable[[str], None] = lambda _: None,
 ) -> Stages:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.allocation import OffsetSize
-from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.backends import find_backend
 from hlomem.dump.build import build_contents
@@ -86,7 +85,7 @@ def plan(
         watch.lap("parse")
         options = _options(backend, chip, release)
         placed = NO_PRESET if preset is None else _preset_of(preset, options.backend)
-        stages = run_stages(module, options, order, pack or (pack_by_time if options.merges_fast else pack_best), placed, watch.lap)
+        stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
     return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)
@@ -126,7 +125,7 @@ def _options(backend: str, chip: str, release: Release) -> Options:
     options = options_for(found, version)
     if backend == "tpu":
         from dataclasses import replace
-        options = replace(options, merges_fast=release.version >= (0, 0, 51))
+        options = replace(options, merges_fast=release.version >= (0, 0, 51), packs_by_time=frozenset({0,6}) if release.version >= (0, 0, 51) else frozenset())
     return options
 
 

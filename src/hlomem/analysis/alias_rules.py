@@ -209,6 +209,9 @@ _IN_PLACE_OR_FUSION = frozenset(_IN_PLACE) | {"fusion"}
 # May.
 
 _LOOP_FUSION = ", kind=kLoop,"
+_COLORED_LATE = 6
+"""On TPU, where scalars lie. Copies into it are there before buffers are assigned, everything else
+is put there by the colouring, so that shapes which agree in the text differ until then."""
 
 
 def may_share_with_operand(user: HloInstruction) -> bool:
@@ -234,6 +237,8 @@ def can_share_operand_buffer(
     if operand.opcode == "constant":
         return False
     if operand.shape.subshape(operand_index) != user.shape.subshape(user_index):
+        return False
+    if operand.opcode == "copy" and operand.shape.memory_space == _COLORED_LATE:
         return False
     values = dataflow.value_set(operand, operand_index)
     for pair in in_place_pairs(user, dataflow.call_graph.bodies):

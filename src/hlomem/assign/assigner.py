@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
+from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 from hlomem.assign.simulator import HeapSimulator
 
@@ -42,10 +43,10 @@ def assign_buffers(
     live_ranges: LiveRanges,
     color_of: ColorOf,
     options: Options,
-    pack: Pack,
+    pack: Pack | None,
     preset: Preset,
 ) -> BufferAssignment:
-    """Give every value a slice of an allocation; `pack` places what goes onto a heap."""
+    """Give every value a slice of an allocation; `pack` places what goes onto heaps."""
     assigner = _Assigner(dataflow, aliasing, live_ranges, color_of, options)
     assigner.assign_preset_buffers(preset)
     waiting = assigner.assign_global_buffers()
@@ -268,7 +269,7 @@ class _Assigner:
 
     # Step 2.
 
-    def assign_heaps(self, waiting: list[HloValue], pack: Pack) -> None:
+    def assign_heaps(self, waiting: list[HloValue], pack: Pack | None) -> None:
         """Pack temporaries, one heap per memory space."""
         by_color: dict[int, list[HloValue]] = {}
         for value in waiting:
@@ -277,11 +278,15 @@ class _Assigner:
             simulator = HeapSimulator(
                 self._dataflow, self._aliasing, self._range_of, self._size_of_buffer.__getitem__
             )
-            heap = simulator.run(by_color[color], self._alignment(color), pack)
+            heap = simulator.run(by_color[color], self._alignment(color), pack or self._own_pack(color))
             allocation = BufferAllocation(len(self.allocations), heap.heap_size, color)
             self.allocations.append(allocation)
             for value, offset in heap.offset_of.items():
                 allocation.slices[value] = OffsetSize(offset, heap.size_of[value])
+
+    def _own_pack(self, color: int) -> Pack:
+        """XLA's algorithm: only a memory whose size it knows is packed fast."""
+        return pack_by_time if color in self._options.packs_by_time else pack_best
 
     # Step 3.
 
