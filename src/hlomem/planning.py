@@ -22,7 +22,7 @@ from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.options import Options, options_for
+from hlomem.options import Options, options_for, options_for_libtpu
 from hlomem.pipeline import Stages, collector_off, run_stages
 
 if TYPE_CHECKING:
@@ -115,18 +115,14 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
 
 
 def _options(backend: str, chip: str, release: Release) -> Options:
-    """How a release plans; a libtpu plans as the jaxlib of its era."""
+    """How a release plans."""
     if backend not in BACKENDS:
         raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
     version = release.version
-    if release.package != "jaxlib":
-        version = find_release(era_of(release).letter).version
     found = find_backend(backend, chip, jaxlib=".".join(map(str, version)))
-    options = options_for(found, version)
-    if backend == "tpu":
-        from dataclasses import replace
-        options = replace(options, merges_fast=release.version >= (0, 0, 51), packs_by_time=frozenset({0,6}) if release.version >= (0, 0, 51) else frozenset())
-    return options
+    if release.package == "libtpu":
+        return options_for_libtpu(found, version)
+    return options_for(found, version)
 
 
 def _preset_of(dump: Dump, backend: Backend) -> Preset:

@@ -41,6 +41,8 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
         computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph)
     else:
         computations = call_graph.module.computations
+    if options.sorts_computations_by_content:
+        computations = sorted(computations, key=lambda each: _instruction_count(each, call_graph))
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in created:
@@ -48,6 +50,12 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
             instructions += instructions_by_age(computation, call_graph)
             users.update(reordered_users(computation, call_graph))
     return ModuleOrder(computations, instructions, users)
+
+
+def _instruction_count(computation: HloComputation, call_graph: CallGraph) -> int:
+    if call_graph.is_fused(computation):
+        return call_graph.bodies[computation].instruction_count
+    return len(computation.instructions)
 
 
 def _sorted_incrementally(
