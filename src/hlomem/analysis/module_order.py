@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
+from hlomem.analysis.tpu_creation_order import tpu_creation_order
 from hlomem.analysis.topological_sort import OnlineTopologicalSort
 
 if TYPE_CHECKING:
@@ -36,7 +37,12 @@ class ModuleOrder:
 
 def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     """The order XLA had, as far as text and names tell."""
-    created = creation_order(call_graph, rewrites_reductions_last=options.rewrites_reductions_last)
+    if options.backend.name.startswith("tpu"):
+        created = tpu_creation_order(call_graph)
+    else:
+        created = creation_order(
+            call_graph, rewrites_reductions_last=options.rewrites_reductions_last
+        )
     if options.sorts_computations_incrementally:
         computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph)
     else:
