@@ -11,11 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hlomem.assign.packing import pack_best
+from hlomem.check.plan import build_plan
+from hlomem.check.platform import choose_platform
 from hlomem.dump.build import build_contents
 from hlomem.dump.eras import find_release
 from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import STAGES, Stages, collector_off
-from hlomem.planning import Plan, _dump, _options
+from hlomem.planning import Plan, _dump, _options, _preset_of
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
 from hlomem.rebuild.module import rebuild
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 class RecordedStages(Stages):
     """The stages of a plan whose values a dump lists."""
 
-    values: Values
+    values: Values = None
 
     @cached_property
     def order(self) -> ModuleOrder:
@@ -44,11 +46,15 @@ class RecordedStages(Stages):
 
 
 def replan(dump: Dump, release: str = "") -> Plan:
-    rel = find_release(release or dump.era.letter)
-    options = _options("cpu", rel)
+    backend = choose_platform(build_plan(dump), None).backend
+    kind, _, chip = backend.name.partition("-")
+    package = "libtpu" if kind == "tpu" else "jaxlib"
+    rel = find_release(release or dump.era.letter, package)
+    if rel.package != package: rel = find_release(dump.era.letter, package)
+    options = _options(kind, chip, rel)
     rebuilt = rebuild(dump, is_listed_by_id=not options.sorts_computations_incrementally)
     assert dump.values
-    stages = RecordedStages(rebuilt.module, Schedule({}), options, pack_best, dump.values)
+    stages = RecordedStages(rebuilt.module, Schedule({}), options, preset=_preset_of(dump, options.backend), values=dump.values)
     with collector_off():
         for name in STAGES:
             getattr(stages, name)
