@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.async_sugar import is_sugared
 from hlomem.hlo.shape import ROOT_INDEX, Shape, tuple_shape
 from hlomem.hlo.shape_parser import parse_shape_text
 
@@ -32,6 +33,11 @@ class Draft:
     callees: list[str] = field(default_factory=list)
     """The computations it runs in its own place in the schedule, as they run."""
 
+    @property
+    def is_async_start(self) -> bool:
+        """Whether it runs something asynchronously; `slice-start` is short for that."""
+        return self.opcode == "async-start" or (bool(self.callees) and is_sugared(self.opcode))
+
 
 def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str, Draft]:
     """Opcodes and callees of all instructions, and the shapes the dump prints."""
@@ -44,7 +50,7 @@ def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str
             draft.shape = shown.get(name)
         else:
             draft = Draft(name, line.opcode, operands[name], line, line.shape)
-            draft.callees = _callees_in_order(line)
+            draft.callees = _callees_in_order(name, line)
         drafts[name] = draft
     return drafts
 
@@ -59,8 +65,10 @@ def _shapes_of_operands(facts: Facts) -> dict[str, Shape]:
     }
 
 
-def _callees_in_order(line: Line) -> list[str]:
+def _callees_in_order(name: str, line: Line) -> list[str]:
     """The computations an instruction runs in its place; a loop's condition runs first."""
+    if is_sugared(line.opcode) and line.opcode.endswith("-start"):
+        return [f"{name}.callee"]
     if line.opcode not in _CALLERS:
         return []
     callees = line.callees

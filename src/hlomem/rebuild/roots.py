@@ -39,7 +39,9 @@ class Roots:
                 if held[name] == held[caller.name]:
                     return name
         wanted = None
-        if caller.shape is not None:
+        if caller.is_async_start and caller.shape is not None:
+            wanted = caller.shape.elements[1].text_without_layout
+        elif caller.shape is not None:
             wanted = caller.shape.text_without_layout
             if caller.opcode == "while" and computation.name == caller.callees[0]:
                 wanted = "pred[]"

@@ -13,7 +13,7 @@ from hlomem.rebuild.roots import Roots
 
 if TYPE_CHECKING:
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts
+    from hlomem.rebuild.facts import Facts, Line
     from hlomem.rebuild.instructions import Draft
 
 
@@ -106,7 +106,10 @@ class ModuleWriter:
         calls = []
         for name in computation.instructions:
             draft = self._drafts[name]
-            callees = draft.line.callees if draft.line is not None else {"to_apply": draft.callees}
+            if draft.line is None or draft.is_async_start:
+                calls += [(draft, callee) for callee in draft.callees]
+                continue
+            callees = draft.line.callees
             for attribute, _ in call_attributes(draft.opcode):
                 calls += [(draft, callee) for callee in callees.get(attribute, ())]
         return calls
@@ -120,7 +123,8 @@ class ModuleWriter:
 
     def _write_hidden(self, draft: Draft, callee: str) -> None:
         """Write a computation of which the dump shows nothing."""
-        assert draft.line is not None
+        if draft.line is None or draft.is_async_start:
+            return
         if draft.opcode != "fusion":
             self._notes.append(f"no values of `{callee}`, which `{draft.name}` calls")
             self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
@@ -141,7 +145,7 @@ class ModuleWriter:
 
     def _line(self, draft: Draft) -> str:
         if draft.line is not None:
-            return draft.line.text
+            return self._printed_line(draft, draft.line)
         operands = ", ".join(f"%{name}" for name in draft.operands)
         inner = draft.attributes if draft.opcode == "parameter" else operands
         attributes = "" if draft.opcode == "parameter" else draft.attributes
@@ -149,6 +153,14 @@ class ModuleWriter:
             attributes = f", to_apply=%{draft.callees[0]}"
         shape = self._shapes[draft.name]
         return f"%{draft.name} = {shape.text} {draft.opcode}({inner}){attributes}"
+
+    def _printed_line(self, draft: Draft, line: Line) -> str:
+        """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
+        if not draft.is_async_start or draft.callees[0] not in self._by_name:
+            return line.text
+        operands = ", ".join(f"%{name}" for name in draft.operands)
+        calls = "" if "calls" in line.callees else f", calls=%{draft.callees[0]}"
+        return f"%{draft.name} = {line.shape.text} async-start({operands}){calls}{line.tail}"
 
     def _number_parameters(self) -> None:
         """Tell the parameters of called computations which operand of the caller they are."""
