@@ -52,7 +52,7 @@ def replan(dump: Dump, release: str = "") -> Plan:
     rel = find_release(release or dump.era.letter, package)
     if rel.package != package: rel = find_release(dump.era.letter, package)
     options = _options(kind, chip, rel)
-    rebuilt = rebuild(dump, is_listed_by_id=not options.sorts_computations_incrementally)
+    rebuilt = rebuild(dump, is_listed_by_id=not (options.sorts_computations_incrementally or options.sorts_computations_by_content))
     assert dump.values
     stages = RecordedStages(rebuilt.module, Schedule({}), options, preset=_preset_of(dump, options.backend), values=dump.values)
     with collector_off():

@@ -20,6 +20,7 @@ from hlomem.rebuild.facts import Facts, read_facts
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.instructions import Draft, Shapes, draft_instructions
 from hlomem.rebuild.operands import Families, find_operands
+from hlomem.rebuild.trace import take_names
 from hlomem.rebuild.writer import ModuleWriter
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def write_module(facts: Facts, notes: list[str], *, is_listed_by_id: bool) -> st
     parameters = {draft.name for draft in drafts.values() if draft.opcode == "parameter"}
     callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
     in_flow = unflatten(facts, families, callees, parameters, _entry_name(facts))
+    take_names(facts, in_flow, drafts)
     embedded = embedded_computations(facts, families, operands)
     return ModuleWriter(facts, drafts, in_flow, embedded, notes).text(
         is_listed_by_id=is_listed_by_id

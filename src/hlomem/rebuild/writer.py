@@ -150,7 +150,7 @@ class ModuleWriter:
         inner = draft.attributes if draft.opcode == "parameter" else operands
         attributes = "" if draft.opcode == "parameter" else draft.attributes
         if draft.opcode == "call":
-            attributes = f", to_apply=%{draft.callees[0]}"
+            attributes = f", to_apply=%{draft.callees[0]}{attributes}"
         shape = self._shapes[draft.name]
         return f"%{draft.name} = {shape.text} {draft.opcode}({inner}){attributes}"
 
