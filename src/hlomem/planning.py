@@ -15,6 +15,7 @@ from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.backends import find_backend
+from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
@@ -52,6 +53,8 @@ class Plan:
     dump: Dump
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
+    notes: tuple[str, ...] = ()
+    """What the text did not say and the plan had to choose."""
 
     def __str__(self) -> str:
         return str(self.dump)
@@ -81,6 +84,7 @@ def plan(
     watch = _Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
+        module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
         options = _options(backend, chip, release)
@@ -88,7 +92,9 @@ def plan(
         stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
-    return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)
+    notes = _notes_on_elements(module)
+    dump = _dump(name, contents, written_as, release)
+    return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
 class _Watch:
@@ -142,6 +148,14 @@ def _preset_of(dump: Dump, backend: Backend) -> Preset:
             for value in each.values
         },
     )
+
+
+def _notes_on_elements(module: HloModule) -> list[str]:
+    count = len(unnamed_elements(module))
+    if not count:
+        return []
+    problem = f"the text does not name its {count} get-tuple-elements"
+    return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
