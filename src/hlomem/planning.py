@@ -81,23 +81,23 @@ def plan(
     """
     release = _release(backend, era, like)
     written_as = like.era if like is not None else era_of(release)
-    watch = _Watch()
+    watch = Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
         module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
-        options = _options(backend, chip, release)
-        placed = NO_PRESET if preset is None else _preset_of(preset, options.backend)
+        options = options_of(backend, chip, release)
+        placed = NO_PRESET if preset is None else preset_of(preset, options.backend)
         stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
     notes = _notes_on_elements(module)
-    dump = _dump(name, contents, written_as, release)
+    dump = dump_of(name, contents, written_as, release)
     return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
-class _Watch:
+class Watch:
     """CPU time between laps."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     return find_release(era or letter, package)
 
 
-def _options(backend: str, chip: str, release: Release) -> Options:
+def options_of(backend: str, chip: str, release: Release) -> Options:
     """How a release plans."""
     if backend not in BACKENDS:
         raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
@@ -131,7 +131,7 @@ def _options(backend: str, chip: str, release: Release) -> Options:
     return options_for(found, version)
 
 
-def _preset_of(dump: Dump, backend: Backend) -> Preset:
+def preset_of(dump: Dump, backend: Backend) -> Preset:
     """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
     if dump.assignment is None:
         raise InputError(f"{dump.name}: no allocations, so no preset placements, in this dump")
@@ -169,7 +169,7 @@ def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
         raise InputError(f"{dump.name}: {problem}") from error
 
 
-def _dump(name: str, contents: Contents, era: Era, release: Release) -> Dump:
+def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:
     """The files this release writes, named after `name`."""
     held: dict[Kind, Contents] = {
         "assignment": Contents(assignment=contents.assignment),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft
 
+_ONE_FOR_ALL = ("all-reduce", "reduce-scatter")  # adds whatever number of operands
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 
 
@@ -69,7 +70,9 @@ def _fits(computation: Computation, caller: Draft, facts: Facts) -> bool:
     if caller.opcode == "map":
         return len(taken) == len(caller.operands)
     wanted = [shape.element_type for _, shape in caller.line.shape.leaves()]
-    return taken in ([*wanted, *wanted], [each for each in wanted for _ in range(2)])
+    if caller.opcode.startswith(_ONE_FOR_ALL):
+        return taken == wanted[:1] * 2
+    return taken in (wanted * 2, [each for each in wanted for _ in range(2)])
 
 
 def _is_related(computation: Computation, fusion: Draft, facts: Facts) -> bool:

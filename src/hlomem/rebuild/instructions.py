@@ -122,10 +122,15 @@ def _reads_only(element: int, reads: list[Read]) -> bool:
 class Shapes:
     """The shapes of instructions, those that are not printed inferred from what they hold."""
 
-    def __init__(self, facts: Facts, drafts: dict[str, Draft], notes: list[str]) -> None:
+    def __init__(self, facts: Facts, drafts: dict[str, Draft]) -> None:
         self._facts = facts
         self._drafts = drafts
-        self._notes = notes
+        self._users: dict[str, list[Draft]] = {}
+        for draft in drafts.values():
+            for operand in draft.operands:
+                self._users.setdefault(operand, []).append(draft)
+        self.guessed: list[str] = []
+        """Bitcasts whose shape nothing tells."""
 
     def __getitem__(self, name: str) -> Shape:
         draft = self._drafts[name]
@@ -156,8 +161,9 @@ class Shapes:
     def _infer_bitcast(self, bitcast: Draft) -> Shape:
         """The shape of its source, or that of a user which must be alike if it may share."""
         source = self[bitcast.operands[0]]
-        for user in self._drafts.values():
-            if bitcast.name in user.operands and user.shape is not None and _are_alike(user.shape, source):
+        self.guessed.append(bitcast.name)
+        for user in self._users.get(bitcast.name, ()):
+            if user.shape is not None and _are_alike(user.shape, source):
                 return user.shape
         return source
 

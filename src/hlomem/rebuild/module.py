@@ -1,36 +1,32 @@
 """A dump → the module it is of: values → operands → instructions → computations → HLO text.
 
-In: a dump. Out: a module that the planner takes, and notes about what the dump does not tell.
+In: the facts of a dump. Out: a module that the planner takes, with a body for every fusion, and
+notes about what the dump does not tell.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.rebuild.computations import (
-    Computation,
     embedded_computations,
     unflatten,
     unite_entry_parameters,
     unite_stretches,
 )
-from hlomem.rebuild.facts import Facts, read_facts
-from hlomem.rebuild.fusions import find_sharing, write_body
-from hlomem.rebuild.instructions import Draft, Shapes, draft_instructions
+from hlomem.rebuild.instructions import draft_instructions
 from hlomem.rebuild.operands import Families, find_operands
 from hlomem.rebuild.trace import take_names
 from hlomem.rebuild.writer import ModuleWriter
 
 if TYPE_CHECKING:
-    from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.hlo.shape import Shape
+    from hlomem.options import Options
+    from hlomem.rebuild.facts import Facts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rebuilt:
+class Rebuilt(NamedTuple):
     """A program made of a dump."""
 
     module: HloModule
@@ -38,16 +34,8 @@ class Rebuilt:
     """What the dump does not tell, and what was assumed."""
 
 
-def rebuild(dump: Dump, *, is_listed_by_id: bool) -> Rebuilt:
-    """The program a dump is of, as far as it tells."""
-    facts = read_facts(dump)
-    notes: list[str] = []
-    text = write_module(facts, notes, is_listed_by_id=is_listed_by_id)
-    return Rebuilt(hlo.parse(text), tuple(notes))
-
-
-def write_module(facts: Facts, notes: list[str], *, is_listed_by_id: bool) -> str:
-    """The program as HLO text."""
+def rebuild(facts: Facts, options: Options) -> Rebuilt:
+    """The program a dump is of, as far as it tells; `options` are those of its release."""
     families = Families()
     operands = find_operands(facts, families)
     drafts = draft_instructions(facts, operands)
@@ -58,9 +46,14 @@ def write_module(facts: Facts, notes: list[str], *, is_listed_by_id: bool) -> st
     in_flow = unflatten(facts, families, callees, parameters, _entry_name(facts))
     take_names(facts, in_flow, drafts)
     embedded = embedded_computations(facts, families, operands)
-    return ModuleWriter(facts, drafts, in_flow, embedded, notes).text(
-        is_listed_by_id=is_listed_by_id
-    )
+    writer = ModuleWriter(facts, drafts, in_flow, embedded)
+    text = writer.text(is_listed_by_id=_lists_by_id(options))
+    return Rebuilt(hlo.parse(text), tuple(writer.notes()))
+
+
+def _lists_by_id(options: Options) -> bool:
+    """Whether computations stand in XLA's lists in the order of the ids in them."""
+    return not (options.sorts_computations_incrementally or options.sorts_computations_by_content)
 
 
 def _entry_name(facts: Facts) -> str:

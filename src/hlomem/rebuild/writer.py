@@ -12,8 +12,11 @@ from hlomem.rebuild.listing import list_embedded
 from hlomem.rebuild.roots import Roots
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.facts import Facts, Line
+    from hlomem.rebuild.fusions import Sharing
     from hlomem.rebuild.instructions import Draft
 
 
@@ -26,15 +29,15 @@ class ModuleWriter:
         drafts: dict[str, Draft],
         in_flow: list[Computation],
         embedded: list[Computation],
-        notes: list[str],
     ) -> None:
         self._facts = facts
         self._drafts = drafts
         self._entry = in_flow[0]
-        self._shapes = Shapes(facts, drafts, notes)
+        self._shapes = Shapes(facts, drafts)
         self._roots = Roots(facts, drafts, self._shapes)
         self._by_name = {each.name: each for each in in_flow}
-        self._notes = notes
+        self._unseen: list[str] = []  # computations without values
+        self._sharing: dict[str, list[Sharing]] = {}
         self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
         self._by_name.update({each.name: each for each in embedded})
         self._embedded = embedded
@@ -79,6 +82,19 @@ class ModuleWriter:
                     pairs.append(f"{{{output}}}: ({parameter.number}, {{{place}}}, may-alias)")
                     break
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
+
+    def notes(self) -> Iterator[str]:
+        """What the text assumes."""
+        if self._sharing:
+            seen = sum(map(bool, self._sharing.values()))
+            yield (
+                f"bodies of {len(self._sharing)} fusions are unknown: {seen} were seen to write "
+                "over an operand, the others are taken not to"
+            )
+        if self._shapes.guessed:
+            yield f"shapes of {len(self._shapes.guessed)} bitcasts are unknown"
+        if self._unseen:
+            yield f"nothing is known of {', '.join(self._unseen)}"
 
     # Computations.
 
@@ -126,10 +142,11 @@ class ModuleWriter:
         if draft.line is None or draft.is_async_start:
             return
         if draft.opcode != "fusion":
-            self._notes.append(f"no values of `{callee}`, which `{draft.name}` calls")
+            self._unseen.append(callee)
             self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
             return
         called = self._in_fusions.get(draft.name, ())
+        self._sharing[draft.name] = find_sharing(draft.name, self._facts)
         for computation in called:
             self._write(computation)
         self._texts[callee] = write_body(
@@ -137,7 +154,7 @@ class ModuleWriter:
             draft.line.text,
             draft.line.shape,
             [self._shapes[operand] for operand in draft.operands],
-            find_sharing(draft.name, self._facts),
+            self._sharing[draft.name],
             [computation.name for computation in called],
         )
 
