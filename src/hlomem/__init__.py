@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Dump", "HlomemError", "ParseError", "Plan", "__version__", "load", "plan"]
+__all__ = ["Dump", "HlomemError", "ParseError", "Plan", "__version__", "load", "plan", "replan"]
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
+    from hlomem.replanning import replan
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
@@ -30,6 +31,7 @@ _HOME = {
     "Plan": "hlomem.planning",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "replan": "hlomem.replanning",
 }
 
 

@@ -153,3 +153,6 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
     {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}
 )
 """Every backend by its name: `cpu`, `gpu`, `tpu-` and the chip."""
+
+CHIPS = tuple(name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-"))
+"""The TPU chips."""

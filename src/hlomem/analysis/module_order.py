@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
-from hlomem.analysis.tpu_creation_order import tpu_creation_order
 from hlomem.analysis.topological_sort import OnlineTopologicalSort
+from hlomem.analysis.tpu_creation_order import tpu_creation_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -48,7 +48,9 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     asynchronous = [each for each in computations if _is_asynchronous(each, call_graph)]
     placed = {*widened, *sunk, *asynchronous}
     flattened = [
-        each for each in computations if each not in placed and _is_flattened(each, placed, call_graph)
+        each
+        for each in computations
+        if each not in placed and _is_flattened(each, placed, call_graph)
     ]
     placed.update(flattened)
     own: list[HloComputation] = []
@@ -122,9 +124,7 @@ def _remade_for_loops(
     return widened, sunk
 
 
-def _with_fusions(
-    computation: HloComputation, call_graph: CallGraph
-) -> dict[HloComputation, None]:
+def _with_fusions(computation: HloComputation, call_graph: CallGraph) -> dict[HloComputation, None]:
     """A computation after the bodies of fusions that were cloned with it."""
     made: dict[HloComputation, None] = {}
     for instruction in call_graph.post_order(computation):

@@ -278,7 +278,9 @@ class _Assigner:
             simulator = HeapSimulator(
                 self._dataflow, self._aliasing, self._range_of, self._size_of_buffer.__getitem__
             )
-            heap = simulator.run(by_color[color], self._alignment(color), pack or self._own_pack(color))
+            heap = simulator.run(
+                by_color[color], self._alignment(color), pack or self._own_pack(color)
+            )
             allocation = BufferAllocation(len(self.allocations), heap.heap_size, color)
             self.allocations.append(allocation)
             for value, offset in heap.offset_of.items():

@@ -29,6 +29,7 @@ EXIT_BROKEN_PIPE = 141
 COMMANDS = {
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
+    "replan": "Plan a dump's program anew, without its HLO module.",
     "show": "Show a memory dump, or an HLO module, in one screen.",
     "verify": "Check that a memory plan is right, XLA's or ours.",
 }

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hlomem import __version__
-from hlomem.backends import BACKENDS, find_backend
+from hlomem.backends import CHIPS, find_backend
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from hlomem.backends import Backend
     from hlomem.check.findings import Finding, Involved, Verdict
 
-CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
 _SUFFIX = "-buffer-assignment.txt"
 _MOST_SHOWN = 5
 

@@ -55,7 +55,9 @@ def _stages(dump: Dump, other: Dump) -> Iterator[tuple[str, Kind, Contents, Cont
         first, second = dump.assignment, other.assignment
         yield "assignment", "assignment", Contents(assignment=first), Contents(assignment=second)
     if dump.report and other.report:
-        reports = [Contents(report=without_hash_order(each)) for each in (dump.report, other.report)]
+        reports = [
+            Contents(report=without_hash_order(each)) for each in (dump.report, other.report)
+        ]
         yield "report", "report", reports[0], reports[1]
 
 

@@ -64,8 +64,8 @@ def recorded_order(values: Values, call_graph: CallGraph) -> ModuleOrder:
     by_name = {instruction.name: instruction for instruction in instructions}
     seen: dict[HloInstruction, set[tuple[HloInstruction, ...]]] = {}
     for value in values.values:
-        for operand, users in _users_seen(value, by_name):
-            seen.setdefault(operand, set()).add(tuple(users))
+        for operand, readers in _users_seen(value, by_name):
+            seen.setdefault(operand, set()).add(tuple(readers))
     users = {operand: _merged(lists, operand.users) for operand, lists in seen.items()}
     return ModuleOrder(call_graph.module.computations, instructions, users)
 

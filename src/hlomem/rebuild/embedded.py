@@ -1,9 +1,10 @@
 """Which of the computations inside operations is which.
 
 The dump shows their instructions, but not their names, nor who calls those that only bodies of
-fusions call. Names are matched by what the caller demands: the types of the parameters. XLA numbers values and names computations in the order in which they were made, so of
-several that fit the first in the one order is the first in the other. The rest go to the fusions
-that come from the same operation of the program, or to any.
+fusions call. Names are matched by what the caller demands: the types of the parameters. XLA numbers
+values and names computations in the order in which they were made, so of several that fit the first
+in the one order is the first in the other. The rest go to the fusions that come from the same
+operation of the program, or to any.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ def name_embedded(
             computation.name = callee
             unclaimed.remove(computation)
     in_fusions: dict[str, list[Computation]] = {}
-    fusions = [draft for draft in drafts.values() if draft.opcode == "fusion" and draft.name in facts.time_of]
+    fusions = [
+        draft
+        for draft in drafts.values()
+        if draft.opcode == "fusion" and draft.name in facts.time_of
+    ]
     for number, computation in enumerate(unclaimed):
         computation.name = f"embedded.{number}"
         if fusions:

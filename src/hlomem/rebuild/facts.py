@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
-_LINE = re.compile(
-    rf"%?(?P<name>\S++) = (?P<shape>{_SHAPE}) (?P<opcode>[a-z][\w\-]*+)\(", re.ASCII
-)
+_LINE = re.compile(rf"%?(?P<name>\S++) = (?P<shape>{_SHAPE}) (?P<opcode>[a-z][\w\-]*+)\(", re.ASCII)
 _OPERAND = re.compile(rf"(?:(?P<shape>{_SHAPE}) )?%(?P<name>[\w.\-]++)", re.ASCII)
 _CALL = re.compile(
     rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
@@ -77,7 +75,7 @@ class Read(NamedTuple):
     """An operand, or a part of one, and a value it may hold."""
 
     operand: int
-    index: ShapeIndex | None
+    shape_index: ShapeIndex | None
     value: UsedValue
 
 

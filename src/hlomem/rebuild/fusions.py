@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hlomem.dump.records import ShapeIndex, UsedValue
     from hlomem.hlo.shape import Shape
@@ -36,7 +36,7 @@ def find_sharing(fusion: str, facts: Facts) -> list[Sharing]:
         return []
     own = [facts.by_id[each] for ids in facts.held[fusion].values() for each in ids]
     return [
-        Sharing(value.index or (), read.operand, read.index or ())
+        Sharing(value.index or (), read.operand, read.shape_index or ())
         for value in own
         if value.name == fusion
         for read in facts.reads.get(fusion, ())
@@ -113,4 +113,6 @@ class _Body:
 
     def text(self) -> str:
         *others, root = self._lines
-        return "\n".join([f"%{self._name} {{", *(f"  {line}" for line in others), f"  ROOT {root}", "}"])
+        return "\n".join(
+            [f"%{self._name} {{", *(f"  {line}" for line in others), f"  ROOT {root}", "}"]
+        )

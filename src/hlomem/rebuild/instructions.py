@@ -116,7 +116,9 @@ def _element_held(held: Parts, operand_held: Parts) -> int | None:
 
 def _reads_only(element: int, reads: list[Read]) -> bool:
     """Whether nothing below the top is read but one element, which only a result is."""
-    return all(read.index is not None and read.index[:1] in ((), (element,)) for read in reads)
+    return all(
+        read.shape_index is not None and read.shape_index[:1] in ((), (element,)) for read in reads
+    )
 
 
 class Shapes:
@@ -149,7 +151,9 @@ class Shapes:
     def _held_shape(self, name: str, index: ShapeIndex) -> Shape:
         """The shape of the values a part holds."""
         held = self._facts.held[name]
-        below = sorted({i[len(index)] for i in held if len(i) > len(index) and i[: len(index)] == index})
+        below = sorted(
+            {i[len(index)] for i in held if len(i) > len(index) and i[: len(index)] == index}
+        )
         if below:
             return tuple_shape(self._held_shape(name, (*index, number)) for number in below)
         return self.shape_of(self._facts.by_id[held[index][0]])

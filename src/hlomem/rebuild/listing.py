@@ -8,6 +8,7 @@ and the order of thread-local allocations, of which each value has one of its ow
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ def list_embedded(embedded: list[Computation], facts: Facts) -> list[Computation
     by_size: dict[int, list[Computation]] = {}
     for allocation in _as_made(facts, home_of):
         by_size.setdefault(allocation.size, []).append(home_of[allocation.values[0].name])
-    sorter: TopologicalSorter[Computation] = TopologicalSorter({each: () for each in embedded})
+    sorter: TopologicalSorter[Computation] = TopologicalSorter(dict.fromkeys(embedded, ()))
     for homes in by_size.values():
         # One of them may have changed places with a temporary: the last of each counts.
         last = {home: number for number, home in enumerate(homes)}
         order = sorted(last, key=last.__getitem__)
-        for caller, callee in zip(order, order[1:], strict=False):
+        for caller, callee in pairwise(order):
             sorter.add(caller, callee)
     try:
         return list(sorter.static_order())

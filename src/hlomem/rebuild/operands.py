@@ -91,7 +91,7 @@ class _Finder:
         return [
             position.instruction
             for position in read.value.positions
-            if position.index == read.index and self._is_before(position.instruction, reader)
+            if position.index == read.shape_index and self._is_before(position.instruction, reader)
         ]
 
     def _in_order(self, reader: str, read: Read, candidates: list[str]) -> list[str]:
@@ -109,7 +109,7 @@ class _Finder:
                     highest = known
                     break
                 lowest = known
-        return [each for each in candidates if lowest <= rank[each, read.index] <= highest]
+        return [each for each in candidates if lowest <= rank[each, read.shape_index] <= highest]
 
     def _is_before(self, name: str, other: str) -> bool:
         return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)
@@ -117,7 +117,7 @@ class _Finder:
     def _callee_result(self, name: str) -> list[str]:
         """Where a call takes its result from: what holds a value the call has not read."""
         reads = self._facts.reads.get(name, ())
-        if all(each.index == () for each in reads):
+        if all(each.shape_index == () for each in reads):
             return []  # a get-tuple-element reads the tuple and holds an element
         read = {each.value.id for each in reads}
         for ids in self._facts.held[name].values():

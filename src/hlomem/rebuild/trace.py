@@ -33,7 +33,9 @@ def take_names(facts: Facts, in_flow: list[Computation], drafts: dict[str, Draft
         known = _known_names(chain, drafts, in_flow[0])
         known.append(_shown_name(drafts[buffer.instruction]) + index)
         for path in paths:
-            if len(path) == len(known) and all(k in (None, p) for k, p in zip(known, path, strict=True)):
+            if len(path) == len(known) and all(
+                k in (None, p) for k, p in zip(known, path, strict=True)
+            ):
                 _take(path, chain, drafts)
                 break
 

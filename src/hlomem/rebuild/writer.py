@@ -103,7 +103,7 @@ class ModuleWriter:
         if computation.name in self._texts:
             return
         calls = self._calls(computation)
-        first_callee = {draft: callee for draft, callee in reversed(calls)}
+        first_callee = dict(reversed(calls))
         for draft, callee in sorted(calls, key=lambda call: self._rank(first_callee[call[0]])):
             if callee in self._by_name:
                 self._write(self._by_name[callee])

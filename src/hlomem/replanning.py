@@ -7,7 +7,7 @@ only those are taken over that memory-space assignment fixed before XLA's buffer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from hlomem.check.platform import choose_platform
 from hlomem.dump.build import build_contents
 from hlomem.dump.compare import find_differences
 from hlomem.dump.eras import era_of, find_release, releases_of
-from hlomem.dump.records import Values
 from hlomem.errors import CommandError
 from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import STAGES, Stages, collector_off
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
     from hlomem.dump.dump import Dump
     from hlomem.dump.eras import Era, Release
+    from hlomem.dump.records import Values
     from hlomem.options import Options
     from hlomem.rebuild.facts import Facts
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class RecordedStages(Stages):
     """The stages of a plan whose values a dump lists."""
 
-    values: Values = Values(total_bytes=0)
+    values: Values = field(kw_only=True)
 
     @cached_property
     def order(self) -> ModuleOrder:
@@ -81,7 +81,9 @@ def replan(
     for release, written in _releases(backend, era, like, dump):
         if made is not None and options_of(backend, chip, release) == made.stages.options:
             continue
-        other = _plan_as(release, options_of(backend, chip, release), facts, dump, written, pack, name)
+        other = _plan_as(
+            release, options_of(backend, chip, release), facts, dump, written, pack, name
+        )
         if not find_differences(dump, other.dump):
             made = other
             break
@@ -130,6 +132,8 @@ def _plan_as(
             getattr(stages, stage)
             watch.lap(stage)
         contents = build_contents(stages, era.features)
+        if dump.report is None:
+            contents = contents._replace(report=None)
         watch.lap("records")
     notes = (f"planned as {release}", *rebuilt.notes)
     return Plan(stages, dump_of(name, contents, era, release), watch.seconds, notes)
