@@ -111,7 +111,20 @@ def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[
     ]
     for each in differences:
         lines.append([(f"{each.stage}, line {each.line}", "yellow")])
+        column = _first_difference(each.ours or "", each.theirs or "")
         for mark, text in (("-", each.ours), ("+", each.theirs)):
             if text is not None:
-                lines.append([(f"  {mark} {shorten(visible(text), columns - 4)}", "")])
+                lines.append([(f"  {mark} {_excerpt(text, column, columns - 4)}", "")])
     return lines
+
+
+def _first_difference(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _excerpt(text: str, column: int, columns: int) -> str:
+    """`text` in at most `columns` cells, those before and after `column` among them."""
+    first = max(0, min(column - columns // 2, len(text) - columns))
+    piece = visible(text[first : first + columns])
+    return ("…" + piece[1:] if first else piece)[:columns]

@@ -11,11 +11,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.async_sugar import is_sugared
-from hlomem.hlo.shape import ROOT_INDEX, Shape, tuple_shape
 from hlomem.hlo.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
-    from hlomem.dump.records import ShapeIndex, UsedValue
+    from hlomem.hlo.shape import Shape
     from hlomem.rebuild.facts import Facts, Line, Parts, Read
 
 
@@ -146,20 +145,8 @@ class Shapes:
             return whole.elements[int(draft.attributes.removeprefix(", index="))]
         if draft.opcode == "bitcast":
             return self._infer_bitcast(draft)
-        return self._held_shape(draft.name, ROOT_INDEX)
-
-    def _held_shape(self, name: str, index: ShapeIndex) -> Shape:
-        """The shape of the values a part holds."""
-        held = self._facts.held[name]
-        below = sorted(
-            {i[len(index)] for i in held if len(i) > len(index) and i[: len(index)] == index}
-        )
-        if below:
-            return tuple_shape(self._held_shape(name, (*index, number)) for number in below)
-        return self.shape_of(self._facts.by_id[held[index][0]])
-
-    def shape_of(self, value: UsedValue) -> Shape:
-        """The shape of a value: that of the part that defines it."""
+        # The table of a tuple is a value, too, so the top level tells the whole.
+        value = self._facts.by_id[self._facts.held[draft.name][()][0]]
         return self._facts.lines[value.name].shape.subshape(value.index or ())
 
     def _infer_bitcast(self, bitcast: Draft) -> Shape:

@@ -57,6 +57,7 @@ class _Finder:
         self._facts = facts
         self._families = families
         self._returned: list[str] = []  # results of calls that are over
+        self._bitcasts: set[str] = set()
 
     def time(self, name: str) -> int:
         return self._facts.time_of.get(name, -1)
@@ -66,7 +67,10 @@ class _Finder:
         for read in self._facts.reads.get(name, ()):
             by_number.setdefault(read.operand, []).append(read)
         self._returned += self._callee_result(name)
-        return [self._choose(name, by_number[number]) for number in sorted(by_number)]
+        operands = [self._choose(name, by_number[number]) for number in sorted(by_number)]
+        if len(operands) == 1 and self._facts.held[name] == self._facts.held[operands[0]]:
+            self._bitcasts.add(name)
+        return operands
 
     def _choose(self, name: str, reads: list[Read]) -> str:
         """What holds all that an operand holds: of the same computation, then the latest."""
@@ -83,7 +87,13 @@ class _Finder:
         over = {find(each) for each in self._returned}
         return max(
             candidates,
-            key=lambda each: (find(each) == find(name), find(each) not in over, self.time(each)),
+            key=lambda each: (
+                find(each) == find(name),
+                find(each) not in over,
+                # XLA makes one bitcast of two.
+                reads[0].shape_index is not None or each not in self._bitcasts,
+                self.time(each),
+            ),
         )
 
     def _holders(self, reader: str, read: Read) -> list[str]:
