@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.rebuild.listing import natural
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -28,7 +30,7 @@ def name_embedded(
 ) -> dict[str, list[Computation]]:
     """Name the computations, and say which a fusion's body calls, by the fusion's name."""
     unclaimed = list(embedded)
-    for callee, caller in sorted(_references(drafts, known), key=lambda each: _natural(each[0])):
+    for callee, caller in sorted(_references(drafts, known), key=lambda each: natural(each[0])):
         fitting = (each for each in unclaimed if _fits(each, caller, facts))
         computation = next(fitting, None)
         if computation is not None:
@@ -58,11 +60,6 @@ def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[
                     if name not in seen:
                         seen.add(name)
                         yield name, draft
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Numbers in names count as numbers."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _fits(computation: Computation, caller: Draft, facts: Facts) -> bool:

@@ -8,7 +8,7 @@ from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.instructions import Shapes
-from hlomem.rebuild.listing import list_embedded
+from hlomem.rebuild.listing import age, list_embedded
 from hlomem.rebuild.roots import Roots
 
 if TYPE_CHECKING:
@@ -99,12 +99,11 @@ class ModuleWriter:
     # Computations.
 
     def _write(self, computation: Computation) -> None:
-        """Write a computation after what it calls; of the calls, those to small ids first."""
+        """Write a computation after what it calls, in the order in which the calls were made."""
         if computation.name in self._texts:
             return
         calls = self._calls(computation)
-        first_callee = dict(reversed(calls))
-        for draft, callee in sorted(calls, key=lambda call: self._rank(first_callee[call[0]])):
+        for draft, callee in sorted(calls, key=lambda call: age(call[0])):
             if callee in self._by_name:
                 self._write(self._by_name[callee])
             elif callee not in self._texts:
