@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
+from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
 from hlomem.hlo.async_sugar import is_sugared
 from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.rebuild.fusions import find_sharing
 
 if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
@@ -150,19 +152,28 @@ class Shapes:
         return self._facts.lines[value.name].shape.subshape(value.index or ())
 
     def _infer_bitcast(self, bitcast: Draft) -> Shape:
-        """The shape of its source, or that of a user which must be alike if it may share."""
+        """The shape of a user that was or may be written in its place; else that of its source."""
         source = self[bitcast.operands[0]]
         self.guessed.append(bitcast.name)
-        for user in self._users.get(bitcast.name, ()):
-            if user.shape is not None and _are_alike(user.shape, source):
+        users = self._users.get(bitcast.name, ())
+        for user in users:
+            for sharing in find_sharing(user.name, self._facts) if user.opcode == "fusion" else ():
+                if user.operands[sharing.operand] == bitcast.name and user.shape is not None:
+                    return user.shape.subshape(sharing.output_index)
+        for user in users:
+            if user.opcode in _KEEPING_SHAPE and _are_alike(user.shape, source):
                 return user.shape
         return source
 
 
-def _are_alike(one: Shape, other: Shape) -> bool:
+_KEEPING_SHAPE = ELEMENTWISE_OPCODES | {"dynamic-update-slice", "scatter", "sort"}
+
+
+def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:
     """Whether two arrays hold as many elements of one type."""
     return (
-        one.is_array
+        one is not None
+        and one.is_array
         and other.is_array
         and one.element_type is other.element_type
         and prod(one.dimensions) == prod(other.dimensions)
