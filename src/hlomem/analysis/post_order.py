@@ -11,16 +11,17 @@ if TYPE_CHECKING:
 def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     """`HloComputation::MakeInstructionPostOrder`: depth first from every unused instruction.
 
-    XLA begins with them in the order of its own list, which the text does not show; where there is
-    a schedule, the order of the text has been the same wherever it could be seen.
+    XLA begins with them in the order of its own list: parameters by number, as they were made; for
+    others the order of the text has been the same wherever it could be seen.
     """
     post_order: list[HloInstruction] = []
     instructions = computation.instructions
     entered = bytearray(len(instructions))
     done = bytearray(len(instructions))
-    for start in instructions:
-        if start.users:
-            continue
+    unused = [each for each in instructions if not each.users]
+    if len(unused) > 1:
+        unused.sort(key=_made_at)
+    for start in unused:
         stack = [start]
         while stack:
             instruction = stack[-1]
@@ -39,3 +40,9 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
                 done[index] = 1
                 post_order.append(instruction)
     return post_order
+
+
+def _made_at(instruction: HloInstruction) -> tuple[bool, int]:
+    if instruction.opcode == "parameter":
+        return False, instruction.parameter_number
+    return True, instruction.index
