@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     """`HloComputation::MakeInstructionPostOrder`: depth first from every unused instruction.
 
-    XLA begins with them in the order of its own list: parameters by number, as they were made; for
-    others the order of the text has been the same wherever it could be seen.
+    XLA begins with them in the order of its own list, in which they were made; as far as kinds of
+    instructions do not tell, the order of the text has been the same wherever it could be seen.
     """
     post_order: list[HloInstruction] = []
     instructions = computation.instructions
@@ -42,7 +42,8 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     return post_order
 
 
-def _made_at(instruction: HloInstruction) -> tuple[bool, int]:
+def _made_at(instruction: HloInstruction) -> tuple[int, int]:
+    """Parameters are made first, copies into other memory last."""
     if instruction.opcode == "parameter":
-        return False, instruction.parameter_number
-    return True, instruction.index
+        return 0, instruction.parameter_number
+    return 2 if instruction.opcode == "copy-done" else 1, instruction.index
