@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.content_order import sorted_by_content
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 from hlomem.analysis.tpu_creation_order import tpu_creation_order
@@ -50,7 +51,7 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     else:
         computations = call_graph.module.computations
     if options.sorts_computations_by_content:
-        computations = sorted(computations, key=lambda each: _instruction_count(each, call_graph))
+        computations = sorted_by_content(call_graph)
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in created:
@@ -62,12 +63,6 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
 
 _DELTA_ON_TPU = 16
 """Every loop is cloned several times, so that XLA has seen more computations than are left."""
-
-
-def _instruction_count(computation: HloComputation, call_graph: CallGraph) -> int:
-    if call_graph.is_fused(computation):
-        return call_graph.bodies[computation].instruction_count
-    return len(computation.instructions)
 
 
 def _sorted_incrementally(
