@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _LEFT_OUT = frozenset({"backend_config", "control-predecessors", "metadata"})
 _LISTS = frozenset({"branch_computations", "called_computations"})
 _NAME = re.compile(r"[^{},% ]+")
-_COLORED_LATE = re.compile(r"S\(6\)")
+_SCALAR_SPACE = re.compile(r"S\(6\)")
+_ANY_SPACE = re.compile(r"S\([0-9]+\)")
 
 
 def sorted_by_content(call_graph: CallGraph) -> list[HloComputation]:
@@ -55,23 +56,29 @@ def _instruction_count(computation: HloComputation, call_graph: CallGraph) -> in
 def _content(computation: HloComputation, call_graph: CallGraph, indent: str) -> str:
     """A computation as it is printed for its fingerprint."""
     number_of: dict[HloInstruction, int] = {}
+    spaces = _ANY_SPACE if call_graph.is_fused(computation) else _SCALAR_SPACE
     lines = [f"{indent}{{\n"]
     for instruction in call_graph.post_order(computation):
         number_of.setdefault(instruction, len(number_of))
         is_root = "ROOT " if instruction.is_root else ""
         attributes = _attributes(instruction, call_graph, indent + "  ")
         lines.append(
-            f"{indent}  {is_root}tmp_{number_of[instruction]} = {_shape(instruction)} "
+            f"{indent}  {is_root}tmp_{number_of[instruction]} = {_shape(instruction, spaces)} "
             f"{instruction.opcode}({_operands(instruction, number_of)}){attributes}\n"
         )
     lines.append(f"{indent}}}")
     return "".join(lines)
 
 
-def _shape(instruction: HloInstruction) -> str:
-    """The shape before scalars were put into a memory of their own, which only copies had been."""
+def _shape(instruction: HloInstruction, spaces: re.Pattern[str]) -> str:
+    """The shape less the memory spaces that were only written into it once buffers were assigned.
+
+    Scalars get one of their own then, except by copies, and the insides of fusions any.
+    """
     text = instruction.shape.text
-    return text if instruction.opcode == "copy" else _COLORED_LATE.sub("", text)
+    if "S(" not in text or (instruction.opcode == "copy" and spaces is _SCALAR_SPACE):
+        return text
+    return spaces.sub("", text).replace("{:}", "")
 
 
 def _operands(instruction: HloInstruction, number_of: dict[HloInstruction, int]) -> str:
