@@ -37,6 +37,9 @@ class Options:
     calls_use_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
     it calls does (`HloLiveRange::GetLastUsageTime`)."""
+    async_results_begin_late: bool = False
+    """Whether the result of what an async-start runs begins to live with the start (libtpu 0.0.51),
+    or where it is computed, before."""
     merges_fast: bool = False
     """Whether buffers are assigned in the order in which they begin to live (`FAST_MERGE`; TPU
     since libtpu 0.0.51), or large ones first."""
@@ -65,6 +68,7 @@ def options_for_libtpu(backend: Backend, libtpu: tuple[int, ...]) -> Options:
         sorts_computations_by_content=libtpu < (0, 0, 9),
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
+        async_results_begin_late=libtpu >= (0, 0, 51),
         merges_fast=merges_fast,
         packs_by_time=_SIZED_SPACES if merges_fast else frozenset(),
     )

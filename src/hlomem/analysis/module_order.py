@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.content_order import sorted_by_content
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 from hlomem.analysis.topological_sort import OnlineTopologicalSort
@@ -37,18 +38,20 @@ class ModuleOrder:
 
 def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     """The order XLA had, as far as text and names tell."""
+    delta = 0
     if options.backend.name.startswith("tpu"):
         created = tpu_creation_order(call_graph)
+        delta = _DELTA_ON_TPU
     else:
         created = creation_order(
             call_graph, rewrites_reductions_last=options.rewrites_reductions_last
         )
     if options.sorts_computations_incrementally:
-        computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph)
+        computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph, delta)
     else:
         computations = call_graph.module.computations
     if options.sorts_computations_by_content:
-        computations = sorted(computations, key=lambda each: _instruction_count(each, call_graph))
+        computations = sorted_by_content(call_graph)
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in created:
@@ -58,14 +61,12 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     return ModuleOrder(computations, instructions, users)
 
 
-def _instruction_count(computation: HloComputation, call_graph: CallGraph) -> int:
-    if call_graph.is_fused(computation):
-        return call_graph.bodies[computation].instruction_count
-    return len(computation.instructions)
+_DELTA_ON_TPU = 16
+"""Every loop is cloned several times, so that XLA has seen more computations than are left."""
 
 
 def _sorted_incrementally(
-    created: list[HloComputation], call_graph: CallGraph
+    created: list[HloComputation], call_graph: CallGraph, delta: int
 ) -> list[HloComputation]:
     """Replay how the computations were made and called (`HloModule::AddComputationInternal`).
 
@@ -76,7 +77,7 @@ def _sorted_incrementally(
     for computation in created:
         for callee in call_graph.callees[computation]:
             callers[callee].append(computation)
-    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort()
+    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort(delta)
     for computation in created:
         order.add_node(computation)
         for caller in _callers_at(rank[computation], computation, callers, rank):
