@@ -11,7 +11,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools import check_dumps, check_instruction_text, check_modules, check_plans, check_sizes
+from tools import (
+    check_dumps,
+    check_instruction_text,
+    check_modules,
+    check_plans,
+    check_replans,
+    check_sizes,
+)
 from tools.corpus import parse_arguments
 
 if TYPE_CHECKING:
@@ -24,8 +31,10 @@ CHECKS = {
     "sizes": check_sizes,
     "texts": check_instruction_text,
     "plans": check_plans,
+    "replans": check_replans,
 }
 FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
+REPLAN_STAGES = ("values", "live ranges", "assignment", "report", "not planned")
 
 TEMPLATE = """\
 # Parity with XLA
@@ -69,6 +78,22 @@ files that hold the same lines, but some lists of positions or uses in another o
   get-tuple-elements. It is planned soundly, sizes agree, names and times do not.
 
 GPU and TPU are not planned yet.
+
+## Planning from dumps alone
+
+`hlomem replan` over every dump: whether the plan of the rebuilt program is the dump's own, and in
+which stage the first difference is where it is not.
+
+| group | same | values | live ranges | assignment | report | not planned |
+|---|---|---|---|---|---|---|
+{replan_rows}
+
+### Why some differ
+
+- **May or must**: a dump shows that a fusion wrote over an operand, not whether it had to. One that
+  had to (a dynamic-update-slice inside, which neither its name nor its metadata tells) makes one
+  buffer of both.
+- **Rules of TPU that are not public**: old versions let an all-reduce write over its operand.
 """
 
 
@@ -86,8 +111,19 @@ def render(counts: dict[str, Any]) -> str:
         f"| {group} | " + " | ".join(cell(row.get(name)) for name in FILES) + " |"
         for group, row in sorted(counts["plans"].items())
     ]
+    replan_rows = [
+        f"| {group} | {words.get('same', 0)} of {sum(words.values())} | "
+        + " | ".join(str(words.get(stage) or "") for stage in REPLAN_STAGES)
+        + " |"
+        for group, words in sorted(counts["replans"].items())
+    ]
     rules = [f"The other {n}: {rule}." for rule, n in counts["texts"]["rules"].items()]
-    return TEMPLATE.format(**counts, plan_rows="\n".join(rows), text_rules="\n".join(rules))
+    return TEMPLATE.format(
+        **counts,
+        plan_rows="\n".join(rows),
+        replan_rows="\n".join(replan_rows),
+        text_rules="\n".join(rules),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
