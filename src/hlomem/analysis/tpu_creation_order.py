@@ -143,9 +143,7 @@ def _remade_for_loops(
     return widened, sunk
 
 
-def _with_fusions(
-    computation: HloComputation, call_graph: CallGraph
-) -> dict[HloComputation, None]:
+def _with_fusions(computation: HloComputation, call_graph: CallGraph) -> dict[HloComputation, None]:
     """A computation after the bodies of fusions that were cloned with it."""
     made: dict[HloComputation, None] = {}
     for instruction in call_graph.post_order(computation):
