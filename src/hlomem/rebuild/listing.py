@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.dump.records import AssignedValue
+    from hlomem.options import Options
     from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft
+
+
+def lists_by_id(options: Options) -> bool:
+    """Whether the order of computations is that of the ids in them."""
+    return not (options.sorts_computations_incrementally or options.sorts_computations_by_content)
 
 
 def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:

@@ -8,12 +8,13 @@ from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.instructions import Shapes
-from hlomem.rebuild.listing import age, list_embedded
+from hlomem.rebuild.listing import age, list_embedded, lists_by_id
 from hlomem.rebuild.roots import Roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.options import Options
     from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.facts import Facts, Line
     from hlomem.rebuild.fusions import Sharing
@@ -40,15 +41,20 @@ class ModuleWriter:
         self._sharing: dict[str, list[Sharing]] = {}
         self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
         self._by_name.update({each.name: each for each in embedded})
+        # Whichever fusions call those, in the last one they are called late enough.
+        fusions = [name for name in facts.time_of if drafts[name].opcode == "fusion"]
+        self._last_fusion = max(fusions, key=facts.own_id.__getitem__, default="")
         self._embedded = embedded
         self._texts: dict[str, str] = {}
         self._number_parameters()
 
-    def text(self, *, is_listed_by_id: bool) -> str:
-        """The module; its computations as XLA lists them, by id in older versions."""
-        listed = [*list_embedded(self._embedded, self._facts), self._entry]
-        if is_listed_by_id:
+    def text(self, options: Options) -> str:
+        """The module; its computations as this XLA lists them."""
+        listed = [*self._embedded, self._entry]
+        if lists_by_id(options):
             listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
+        elif options.sorts_thread_local_buffers:
+            listed = [*list_embedded(self._embedded, self._facts), self._entry]
         for computation in listed:
             self._write(computation)
         header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}"
@@ -144,7 +150,7 @@ class ModuleWriter:
             self._unseen.append(callee)
             self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
             return
-        called = self._in_fusions.get(draft.name, ())
+        called = self._in_fusions if draft.name == self._last_fusion else []
         self._sharing[draft.name] = find_sharing(draft.name, self._facts)
         for computation in called:
             self._write(computation)
