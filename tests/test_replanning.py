@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from msgspec.structs import replace as changed
@@ -16,7 +18,7 @@ from hlomem.check.verify import verify
 from hlomem.dump.compare import find_differences
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation
-from hlomem.errors import CommandError, InputError
+from hlomem.errors import CommandError, HlomemError, InputError
 from hlomem.planning import BACKENDS
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -139,3 +141,19 @@ def test_all_three_parts_are_needed() -> None:
         else:
             with pytest.raises(InputError, match="needs allocations, values and live ranges"):
                 hlomem.replan(replace(whole, parts=rest))
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=_id)
+def test_a_damaged_dump_is_planned_or_refused(path: Path) -> None:
+    random = Random(path.name)
+    for _ in range(25):
+        lines = path.read_text().split("\n")
+        one, other = random.randrange(len(lines)), random.randrange(len(lines))
+        if random.random() < 0.5:
+            del lines[one]
+        else:
+            lines[one] = re.sub(r"\d+", str(other), lines[one], count=1)
+        try:
+            hlomem.replan(hlomem.load("\n".join(lines)))
+        except HlomemError as error:
+            assert str(error)

@@ -48,7 +48,7 @@ def rebuild(facts: Facts, options: Options) -> Rebuilt:
     embedded = embedded_computations(facts, families, operands)
     writer = ModuleWriter(facts, drafts, in_flow, embedded)
     text = writer.text(options)
-    return Rebuilt(hlo.parse(text), tuple(writer.notes()))
+    return Rebuilt(hlo.parse(text, "rebuilt program"), tuple(writer.notes()))
 
 
 def _entry_name(facts: Facts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.errors import InputError
 from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
@@ -207,7 +208,10 @@ class ModuleWriter:
         for number, argument in enumerate(arguments):
             if argument and held.get(argument) == held[draft.name]:
                 return number
-        return next(number for number, argument in enumerate(arguments) if argument)
+        left = [number for number, argument in enumerate(arguments) if argument]
+        if not left:
+            raise InputError(f"no operand is left for `{draft.name}`; the dump contradicts itself")
+        return left[0]
 
 
 def _arguments(caller: Draft, callee: str) -> list[str]:
