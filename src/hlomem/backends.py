@@ -53,6 +53,11 @@ class Backend:
     memory_spaces: Mapping[int, str] = field(default_factory=dict, hash=False)
     """Color to what that memory is called."""
 
+    @property
+    def platform(self) -> str:
+        """`cpu`, `gpu` or `tpu`."""
+        return self.name.partition("-")[0]
+
     def size_of(self, shape: Shape) -> int:
         """Bytes a value of this shape takes, as the value lines of a dump say.
 
