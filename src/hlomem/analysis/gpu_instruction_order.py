@@ -21,12 +21,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import is_derived, split_number
+from hlomem.analysis.instruction_order import reordered_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 (
     _PROGRAM,
@@ -44,8 +45,16 @@ if TYPE_CHECKING:
 _TRACKED = ".0"
 
 
-def gpu_age(instruction: HloInstruction, call_graph: CallGraph) -> tuple[int, int, int]:
-    """A key to sort the instructions of a computation by, the oldest first."""
+def gpu_instructions_by_age(
+    computation: HloComputation, call_graph: CallGraph
+) -> list[HloInstruction]:
+    """The instructions of a computation, the oldest first."""
+    if call_graph.is_embedded(computation):
+        return computation.instructions
+    return sorted(computation.instructions, key=lambda each: _age(each, call_graph))
+
+
+def _age(instruction: HloInstruction, call_graph: CallGraph) -> tuple[int, int, int]:
     find_step = _STEP_OF.get(instruction.opcode)
     step = _PROGRAM if find_step is None else find_step(instruction, call_graph)
     number = _number(instruction) if step in _NUMBERED else 0
@@ -88,10 +97,15 @@ def _step_of_part(instruction: HloInstruction, call_graph: CallGraph) -> int:
         return _LOOP_PARTS if any(site.opcode == "while" for site in sites) else _PROGRAM
     if whole.opcode == "tuple":
         return _RESULTS
-    if whole.opcode == "fusion":
-        results = whole.called_computations[0].root.operands
-        return _COPY_FUSION if any(each.opcode == "copy" for each in results) else _FUSION
-    return _FUSION
+    return _COPY_FUSION if _took_copy_in(whole) else _FUSION
+
+
+def _took_copy_in(instruction: HloInstruction) -> bool:
+    """Whether a fusion returns a copy beside what is copied."""
+    if instruction.opcode != "fusion":
+        return False
+    results = instruction.called_computations[0].root.operands
+    return any(each.opcode == "copy" for each in results)
 
 
 def _step_of_bitcast(instruction: HloInstruction, _: CallGraph) -> int:
@@ -99,11 +113,18 @@ def _step_of_bitcast(instruction: HloInstruction, _: CallGraph) -> int:
 
 
 def _step_of_async(instruction: HloInstruction, _: CallGraph) -> int:
-    return _ASYNC if instruction.name.startswith("fusion-") else _COLLECTIVES
+    computation = instruction.async_wrapped_computation
+    is_collective = computation is not None and computation.root.opcode in _COLLECTIVE_OPCODES
+    return _COLLECTIVES if is_collective else _ASYNC
 
 
 _NUMBERED = frozenset({_BITCASTS, _COLLECTIVES, _ASYNC})
 _OF_PROGRAM = frozenset({"parameter", "tuple", "conditional"})
+_COLLECTIVES_TEXT = """
+    all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all
+    reduce-scatter
+"""
+_COLLECTIVE_OPCODES = frozenset(_COLLECTIVES_TEXT.split())
 _STEP_OF: dict[str, Callable[[HloInstruction, CallGraph], int]] = {
     "async-done": _step_of_async,
     "async-start": _step_of_async,
@@ -114,59 +135,78 @@ _STEP_OF: dict[str, Callable[[HloInstruction, CallGraph], int]] = {
 }
 
 
-def gpu_users(computation, call_graph):
-    reordered = {}
+def gpu_reordered_users(
+    computation: HloComputation, call_graph: CallGraph
+) -> dict[HloInstruction, list[HloInstruction]]:
+    """The users of instructions, where XLA lists them in another order than the text does.
+
+    Users of one kind that a pass makes one after the other are listed as they are numbered. The
+    parts of a parameter are listed from last to first, and bitcasts against the order of the
+    schedule; results made by copy insertion come first. In which order fusion made others the text
+    does not tell.
+    """
+    if call_graph.is_embedded(computation):
+        return reordered_users(computation, call_graph)
+    reordered: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in computation.instructions:
         users = instruction.users
         if len(users) > 1:
-            kinds = [_user_kind(user) for user in users]
-            if any(kinds):
-                reordered[instruction] = _sorted_in_kinds(users, kinds)
+            sorted_users = _sorted_by_kind(users)
+            if sorted_users != users:
+                reordered[instruction] = sorted_users
     return reordered
 
 
-def _user_kind(user):
+def _sorted_by_kind(users: list[HloInstruction]) -> list[HloInstruction]:
+    """Every kind sorted within the places it has."""
+    places: dict[str, list[int]] = {}
+    for place, user in enumerate(users):
+        kind = _kind(user)
+        if kind:
+            places.setdefault(kind, []).append(place)
+    result = users[:]
+    for kind, own_places in places.items():
+        members = _sorted_members(kind, [users[place] for place in own_places])
+        for place, user in zip(own_places, members, strict=True):
+            result[place] = user
+    result.sort(key=_rank)
+    return result
+
+
+def _kind(user: HloInstruction) -> str:
+    """What users are numbered together with; empty for those that tell nothing."""
     opcode = user.opcode
     if opcode == "get-tuple-element":
-        whole = user.operands[0]
-        if whole.opcode == "parameter":
-            return "-gte"
-        if whole.opcode == 'fusion' and not _is_tracked(user):
-            results = whole.called_computations[0].root.operands
-            return "-gte" if any(each.opcode == "copy" for each in results) else "+gte"
-        return "+gte"
-    if opcode == "fusion":
-        if user.name.startswith("wrapped_"):
-            return "+wrapped"
-        if user.name.startswith("gemm_fusion"):
-            return "+"+split_number(user.name)[0]
-        return ""
+        return opcode
     if opcode == "bitcast" and _is_tracked(user):
-        return "-bitcast"
-    if opcode == "tuple" and user.is_root and not _is_tracked(user):
-        return "root"
+        return opcode
+    if opcode == "fusion" and user.name.startswith(_NUMBERED_FUSIONS):
+        return split_number(user.name)[0]
     return ""
 
 
-def _sorted_in_kinds(users, kinds):
-    slots = {}
-    for place, kind in enumerate(kinds):
-        if kind and kind != "root":
-            slots.setdefault(kind, []).append(place)
-    result = list(users)
-    for kind, places in slots.items():
-        members = [users[p] for p in places]
-        if kind == "-bitcast":
-            members.reverse()
-        else:
-            members.sort(key=_number, reverse=kind[0] == "-")
-            w = members[0].operands[0] if members[0].operands else None
-            if kind == "+gte" and w.opcode == "while" and min(m.tuple_index for m in members) > 0:
-                members = [members[-1], *members[:-1]]
-        for p, u in zip(places, members):
-            result[p] = u
-    def rank(u):
-        k = _user_kind(u)
-        return 0 if k in ("root", "-bitcast") else 2 if k == "+wrapped" else 1
-    result.sort(key=rank)
-    return result
+def _sorted_members(kind: str, members: list[HloInstruction]) -> list[HloInstruction]:
+    if kind == "bitcast":
+        return members[::-1]
+    members = sorted(members, key=_number)
+    if kind != "get-tuple-element":
+        return members
+    whole = members[0].operands[0]
+    if whole.opcode == "parameter" or _took_copy_in(whole):
+        return members[::-1]
+    if whole.opcode == "while" and min(part.tuple_index for part in members) > 0:
+        # The counter was dropped, and the last part moved into its place (`Users::RemoveUser`).
+        return [members[-1], *members[:-1]]
+    return members
+
+
+def _rank(user: HloInstruction) -> int:
+    is_tracked = _is_tracked(user)
+    if (user.opcode == "tuple" and user.is_root and not is_tracked) or (
+        user.opcode == "bitcast" and is_tracked
+    ):
+        return 0
+    return 2 if user.opcode == "fusion" and user.name.startswith("wrapped_") else 1
+
+
+_NUMBERED_FUSIONS = ("wrapped_", "gemm_fusion_")
