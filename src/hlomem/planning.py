@@ -61,6 +61,7 @@ def plan(
     program: str | HloModule,
     *,
     backend: str = "cpu",
+    chip: str = "",
     era: str = "",
     like: Dump | None = None,
     schedule: Dump | None = None,
@@ -69,10 +70,10 @@ def plan(
 ) -> Plan:
     """What XLA's buffer assignment does with a program.
 
-    `program` is HLO text, or a module. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by
-    default the newest; `like` takes it from a dump. `schedule` is a dump to take the instruction
-    order from, for text that carries none. `pack` replaces the heap algorithm. The files of the
-    plan's dump begin with `name`.
+    `program` is HLO text, or a module. `chip` is that of the backend (`h200`). `era` is a release
+    (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump.
+    `schedule` is a dump to take the instruction order from, for text that carries none. `pack`
+    replaces the heap algorithm. The files of the plan's dump begin with `name`.
     """
     release = _release(backend, era, like)
     written_as = like.era if like is not None else era_of(release)
@@ -82,7 +83,7 @@ def plan(
         module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
-        options = _options(backend, release)
+        options = _options(backend, chip, release)
         stages = run_stages(module, options, order, pack or pack_best, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
@@ -114,14 +115,14 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     return find_release(era or letter, package)
 
 
-def _options(backend: str, release: Release) -> Options:
+def _options(backend: str, chip: str, release: Release) -> Options:
     """How a release plans; a libtpu plans as the jaxlib of its era."""
     if backend not in BACKENDS:
         raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
     version = release.version
     if release.package != "jaxlib":
         version = find_release(era_of(release).letter).version
-    return options_for(find_backend(backend, jaxlib=".".join(map(str, version))), version)
+    return options_for(find_backend(backend, chip, ".".join(map(str, version))), version)
 
 
 def _notes_on_elements(module: HloModule) -> list[str]:
