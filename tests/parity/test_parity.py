@@ -39,9 +39,7 @@ OTHERS = [home for home in HOMES if home not in PLANNED]
 
 KNOWN_LINE_ORDER = frozenset(
     {
-        "jaxlib-0.11.2/gpu-h200/cond_simple",
         "jaxlib-0.11.2/gpu-h200/lookup_loop",
-        "jaxlib-0.11.2/gpu-h200/lstm_scan",
         "jaxlib-0.11.2/gpu-h200/sm_permute_ring",
         "jaxlib-0.11.2/gpu-h200/sm_psum_scan",
         "jaxlib-0.11.2/gpu-h200/switch_branches",

@@ -93,8 +93,7 @@ def _step_of_part(instruction: HloInstruction, call_graph: CallGraph) -> int:
     if _is_tracked(instruction):
         return _PROGRAM if whole.opcode in _OF_PROGRAM else _PASSES
     if whole.opcode == "parameter":
-        sites = call_graph.callsites[whole.parent]
-        return _LOOP_PARTS if any(site.opcode == "while" for site in sites) else _PROGRAM
+        return _LOOP_PARTS if _is_of_loop(whole.parent, call_graph) else _PROGRAM
     if whole.opcode == "tuple":
         return _RESULTS
     return _COPY_FUSION if _took_copy_in(whole) else _FUSION
@@ -140,73 +139,112 @@ def gpu_reordered_users(
 ) -> dict[HloInstruction, list[HloInstruction]]:
     """The users of instructions, where XLA lists them in another order than the text does.
 
-    Users of one kind that a pass makes one after the other are listed as they are numbered. The
-    parts of a parameter are listed from last to first, and bitcasts against the order of the
-    schedule; results made by copy insertion come first. In which order fusion made others the text
-    does not tell.
+    Fusion lists users about as a walk through the operands meets them; which of two it took first,
+    the text does not tell. Where a pass makes several of a kind, their numbers or places do.
     """
     if call_graph.is_embedded(computation):
         return reordered_users(computation, call_graph)
+    lists = _Lists(computation, call_graph)
     reordered: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in computation.instructions:
         users = instruction.users
         if len(users) > 1:
-            sorted_users = _sorted_by_kind(users)
+            sorted_users = lists.sorted_users(instruction)
             if sorted_users != users:
                 reordered[instruction] = sorted_users
     return reordered
 
 
-def _sorted_by_kind(users: list[HloInstruction]) -> list[HloInstruction]:
-    """Every kind sorted within the places it has."""
-    places: dict[str, list[int]] = {}
-    for place, user in enumerate(users):
-        kind = _kind(user)
-        if kind:
-            places.setdefault(kind, []).append(place)
-    result = users[:]
-    for kind, own_places in places.items():
-        members = _sorted_members(kind, [users[place] for place in own_places])
-        for place, user in zip(own_places, members, strict=True):
-            result[place] = user
-    result.sort(key=_rank)
-    return result
+class _Lists:
+    """The lists of users of one computation."""
+
+    def __init__(self, computation: HloComputation, call_graph: CallGraph) -> None:
+        self._is_of_loop = _is_of_loop(computation, call_graph)
+        self._place_in_walk = {
+            each: place for place, each in enumerate(call_graph.post_order(computation))
+        }
+
+    def sorted_users(self, instruction: HloInstruction) -> list[HloInstruction]:
+        """Every kind of users sorted within the places it has in the text."""
+        users = instruction.users
+        places: dict[str, list[int]] = {}
+        for place, user in enumerate(users):
+            places.setdefault(_kind(user), []).append(place)
+        result = users[:]
+        for kind, own_places in places.items():
+            members = self._sorted_members(kind, [users[place] for place in own_places])
+            for place, user in zip(own_places, members, strict=True):
+                result[place] = user
+        is_handed_on = self._is_handed_on(instruction)
+        result.sort(key=lambda user: _rank(user, is_handed_on))
+        return result
+
+    def _sorted_members(self, kind: str, members: list[HloInstruction]) -> list[HloInstruction]:
+        if not kind or len(members) == 1:
+            return members
+        if kind == "bitcast":
+            return members[::-1]
+        if kind == "fusion":
+            return sorted(members, key=self._place_in_walk.__getitem__)
+        if kind == "get-tuple-element":
+            return self._sorted_parts(members)
+        return sorted(members, key=_number)
+
+    def _sorted_parts(self, parts: list[HloInstruction]) -> list[HloInstruction]:
+        whole = parts[0].operands[0]
+        if whole.opcode == "custom-call":
+            return sorted(parts, key=_number)
+        if whole.opcode == "while":
+            return _sorted_parts_of_loop(parts)
+        parts = sorted(parts, key=lambda part: part.tuple_index)
+        is_parameter_of_loop = self._is_of_loop and whole.opcode == "parameter"
+        return parts[::-1] if is_parameter_of_loop or _took_copy_in(whole) else parts
+
+    def _is_handed_on(self, instruction: HloInstruction) -> bool:
+        """Whether copy insertion put it into a new result before anything else used it again."""
+        if instruction.opcode == "parameter":
+            return True
+        return (
+            self._is_of_loop
+            and instruction.opcode == "get-tuple-element"
+            and instruction.operands[0].opcode == "parameter"
+            and len(instruction.users) == _WITH_ONE_READER
+        )
+
+
+def _is_of_loop(computation: HloComputation, call_graph: CallGraph) -> bool:
+    return any(site.opcode == "while" for site in call_graph.callsites[computation])
 
 
 def _kind(user: HloInstruction) -> str:
-    """What users are numbered together with; empty for those that tell nothing."""
+    """What a user is sorted together with; empty for those that stay where they are."""
     opcode = user.opcode
-    if opcode == "get-tuple-element":
-        return opcode
-    if opcode == "bitcast" and _is_tracked(user):
-        return opcode
     if opcode == "fusion" and user.name.startswith(_NUMBERED_FUSIONS):
         return split_number(user.name)[0]
+    if opcode in ("fusion", "get-tuple-element") or (opcode == "bitcast" and _is_tracked(user)):
+        return opcode
     return ""
 
 
-def _sorted_members(kind: str, members: list[HloInstruction]) -> list[HloInstruction]:
-    if kind == "bitcast":
-        return members[::-1]
-    members = sorted(members, key=_number)
-    if kind != "get-tuple-element":
-        return members
-    whole = members[0].operands[0]
-    if whole.opcode == "parameter" or _took_copy_in(whole):
-        return members[::-1]
-    if whole.opcode == "while" and min(part.tuple_index for part in members) > 0:
-        # The counter was dropped, and the last part moved into its place (`Users::RemoveUser`).
-        return [members[-1], *members[:-1]]
-    return members
+def _sorted_parts_of_loop(parts: list[HloInstruction]) -> list[HloInstruction]:
+    """As numbered; but where the program's own counter was dropped, the last took its place."""
+    parts = sorted(parts, key=_number)
+    is_own = not parts[0].name.startswith(parts[0].opcode)
+    if is_own and min(part.tuple_index for part in parts) > 0:
+        return [parts[-1], *parts[:-1]]  # `Users::RemoveUser`
+    return parts
 
 
-def _rank(user: HloInstruction) -> int:
+def _rank(user: HloInstruction, is_handed_on: bool) -> int:
+    """Whether a user comes before or after those of other kinds."""
     is_tracked = _is_tracked(user)
-    if (user.opcode == "tuple" and user.is_root and not is_tracked) or (
-        user.opcode == "bitcast" and is_tracked
-    ):
+    if is_handed_on and user.opcode == "tuple" and user.is_root and not is_tracked:
         return 0
-    return 2 if user.opcode == "fusion" and user.name.startswith("wrapped_") else 1
+    if user.opcode == "bitcast" and is_tracked:
+        return 1
+    return 3 if user.opcode == "fusion" and user.name.startswith(_WRAPPED) else 2
 
 
-_NUMBERED_FUSIONS = ("wrapped_", "gemm_fusion_")
+_WRAPPED = "wrapped_"
+_NUMBERED_FUSIONS = (_WRAPPED, "gemm_fusion_")
+_WITH_ONE_READER = 2
