@@ -96,15 +96,17 @@ def _step_of_part(instruction: HloInstruction, call_graph: CallGraph) -> int:
         return _LOOP_PARTS if _is_of_loop(whole.parent, call_graph) else _PROGRAM
     if whole.opcode == "tuple":
         return _RESULTS
-    return _COPY_FUSION if _took_copy_in(whole) else _FUSION
+    return _COPY_FUSION if _took_copy_in(whole, call_graph) else _FUSION
 
 
-def _took_copy_in(instruction: HloInstruction) -> bool:
+def _took_copy_in(instruction: HloInstruction, call_graph: CallGraph) -> bool:
     """Whether a fusion returns a copy beside what is copied."""
     if instruction.opcode != "fusion":
         return False
-    results = instruction.called_computations[0].root.operands
-    return any(each.opcode == "copy" for each in results)
+    body = instruction.called_computations[0]
+    if "copy" not in call_graph.bodies[body].opcodes:
+        return False
+    return any(each.opcode == "copy" for each in body.root.operands)
 
 
 def _step_of_bitcast(instruction: HloInstruction, _: CallGraph) -> int:
@@ -159,6 +161,7 @@ class _Lists:
     """The lists of users of one computation."""
 
     def __init__(self, computation: HloComputation, call_graph: CallGraph) -> None:
+        self._call_graph = call_graph
         self._is_of_loop = _is_of_loop(computation, call_graph)
         self._place_in_walk = {
             each: place for place, each in enumerate(call_graph.post_order(computation))
@@ -198,7 +201,8 @@ class _Lists:
             return _sorted_parts_of_loop(parts)
         parts = sorted(parts, key=lambda part: part.tuple_index)
         is_parameter_of_loop = self._is_of_loop and whole.opcode == "parameter"
-        return parts[::-1] if is_parameter_of_loop or _took_copy_in(whole) else parts
+        is_reversed = is_parameter_of_loop or _took_copy_in(whole, self._call_graph)
+        return parts[::-1] if is_reversed else parts
 
     def _is_handed_on(self, instruction: HloInstruction) -> bool:
         """Whether copy insertion put it into a new result before anything else used it again."""
