@@ -15,6 +15,7 @@ from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.backends import find_backend
+from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
-BACKENDS = ("cpu", "tpu")
+BACKENDS = ("cpu", "gpu", "tpu")
 """Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
 _SUFFIX: dict[Kind, str] = {
@@ -52,6 +53,8 @@ class Plan:
     dump: Dump
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
+    notes: tuple[str, ...] = ()
+    """What the text did not say and the plan had to choose."""
 
     def __str__(self) -> str:
         return str(self.dump)
@@ -71,16 +74,17 @@ def plan(
 ) -> Plan:
     """What XLA's buffer assignment does with a program.
 
-    `program` is HLO text, or a module. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by
-    default the newest; `like` takes it from a dump. `schedule` is a dump to take the instruction
-    order from, for text that carries none. `pack` replaces the heap algorithm. The files of the
-    plan's dump begin with `name`.
+    `program` is HLO text, or a module. `chip` is that of the backend (`h200`). `era` is a release
+    (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump.
+    `schedule` is a dump to take the instruction order from, for text that carries none. `pack`
+    replaces the heap algorithm. The files of the plan's dump begin with `name`.
     """
     release = _release(backend, era, like)
     written_as = like.era if like is not None else era_of(release)
     watch = _Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
+        module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
         options = _options(backend, chip, release)
@@ -88,7 +92,9 @@ def plan(
         stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
-    return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)
+    notes = _notes_on_elements(module)
+    dump = _dump(name, contents, written_as, release)
+    return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
 class _Watch:
@@ -142,6 +148,14 @@ def _preset_of(dump: Dump, backend: Backend) -> Preset:
             for value in each.values
         },
     )
+
+
+def _notes_on_elements(module: HloModule) -> list[str]:
+    count = len(unnamed_elements(module))
+    if not count:
+        return []
+    problem = f"the text does not name its {count} get-tuple-elements"
+    return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:

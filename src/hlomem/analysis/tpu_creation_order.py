@@ -22,11 +22,11 @@ import re
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import (
-    _PARTITIONED,
-    _derivation_priorities,
-    _in_order_of_parameters,
-    _number,
+    PARTITIONED,
+    derivation_priorities,
+    in_order_of_parameters,
     is_derived,
+    place_in_program,
     split_number,
 )
 
@@ -76,11 +76,11 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             (late_reducers if is_late else reducers).append(computation)
         elif name.startswith(_TOP_K) or is_derived(computation, call_graph):
             derived.append(computation)
-        elif name.endswith(_PARTITIONED):
+        elif name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
             own.append(computation)
-    own.sort(key=_number)
+    own.sort(key=place_in_program)
     early_fused = _made_before_fusion(fused, call_graph)
     fused = [each for each in fused if each not in early_fused]
     reducers.sort(key=lambda each: split_number(each.name.removesuffix(_SPLIT_REDUCER))[1])
@@ -93,11 +93,11 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             _fusion_number(each, caller_of, call_graph),
         )
     )
-    partitioned = _in_order_of_parameters(
+    partitioned = in_order_of_parameters(
         partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph
     )
-    priorities = _derivation_priorities(derived, call_graph, False)
-    derived = _in_order_of_parameters(derived, priorities, call_graph)
+    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
+    derived = in_order_of_parameters(derived, priorities, call_graph)
     derived.sort(key=lambda each: not each.name.startswith(_TOP_K))
     return [
         *own,
@@ -227,3 +227,7 @@ def _fusion_number(
         if call_graph.is_fused(each) and ".clone" not in each.name
     ]
     return min(siblings, default=-1)
+
+
+def _number(computation: HloComputation) -> int:
+    return split_number(computation.name)[1]

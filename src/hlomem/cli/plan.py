@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
 @click.option("--backend", type=click.Choice(BACKENDS), default=BACKENDS[0], show_default=True)
+@click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: h200, …")
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
 @click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 def command(
     path: str,
     backend: str,
+    chip: str,
     era: str,
     like: str | None,
     schedule: str | None,
@@ -57,6 +59,7 @@ def command(
     made = plan(
         module,
         backend=backend,
+        chip=chip,
         era=era,
         like=load(like) if like else None,
         schedule=load(schedule) if schedule else None,
@@ -64,6 +67,8 @@ def command(
     )
     planned = time.process_time()
     _write(made.dump, output, force=force, as_json=as_json)
+    for note in made.notes:
+        click.echo(f"note: {visible(note)}", err=True)
     if timings:
         written = time.process_time()
         _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
