@@ -101,10 +101,10 @@ class _Assigner:
         for buffer in self._aliasing.buffers:
             for value in buffer.values:
                 place = preset.place_of.get((value.instruction.name, value.index))
-                if place is not None:
+                if place is not None and self._color_of[value] in allocation_of:
                     self._is_preset.add(buffer)
                     for member in buffer.values:
-                        allocation_of[self._color_of[member]].slices[member] = place
+                        allocation_of[self._color_of[value]].slices[member] = place
                     break
 
     # Step 1.
