@@ -54,7 +54,7 @@ that command.
 
 {text_rules}
 
-## Planning on CPU
+## Planning
 
 Every module planned from its text and compared with what that release of XLA wrote. "+ n" counts
 files that hold the same lines, but some lists of positions or uses in another order (below).
@@ -74,10 +74,19 @@ files that hold the same lines, but some lists of positions or uses in another o
   are inserted last) and the order of the text otherwise.
 - **Usage reports up to jaxlib 0.7.2** list values of equal size, and shapes of equal count, in the
   order of a hash map (`absl::flat_hash_map`); since October 2025 XLA sorts them.
+- **GPU: which fusion came first.** Fusion takes users out of lists and puts others in as it goes
+  through the program by estimated cost (`priority_fusion.cc`), so the order of uses is open there
+  even more often. Positions and value ids follow from names: bodies of all passes since fusion
+  share one count (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave
+  open: in `pjit_fsdp_train` the partitioner cloned the sum of one collective before that of
+  another, both since combined with others, and the numbers of these two values are exchanged, as
+  are the positions of six values whose bitcasts were made in between.
+- **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
+  a hash with a seed of its own. Counted as a difference in order.
 - **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its
   get-tuple-elements. It is planned soundly, sizes agree, names and times do not.
 
-GPU and TPU are not planned yet.
+TPU is not planned yet.
 
 ## Planning from dumps alone
 

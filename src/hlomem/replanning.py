@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hlomem.assign.preset import NO_PRESET
 from hlomem.check.plan import build_plan
 from hlomem.check.platform import choose_platform
 from hlomem.dump.build import build_contents
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.module_order import ModuleOrder
+    from hlomem.assign.preset import Preset
     from hlomem.assign.simulator import Pack
+    from hlomem.backends import Backend
     from hlomem.dump.dump import Dump
     from hlomem.dump.eras import Era, Release
     from hlomem.dump.records import Values
+    from hlomem.hlo.ir import HloModule
     from hlomem.options import Options
     from hlomem.rebuild.facts import Facts
 
@@ -134,7 +138,7 @@ class _Replanner:
                 Schedule({}),
                 options,
                 self.pack,
-                preset_of(self.dump, options.backend),
+                self._preset(rebuilt.module, options.backend),
                 values=self.facts.values,
             )
             for stage in STAGES:
@@ -146,3 +150,8 @@ class _Replanner:
             watch.lap("records")
         notes = (f"planned as {release}", *rebuilt.notes)
         return Plan(stages, dump_of(self.name, contents, era, release), watch.seconds, notes)
+
+    def _preset(self, module: HloModule, backend: Backend) -> Preset:
+        if backend.preset_color is None:
+            return NO_PRESET
+        return preset_of(module, self.dump, backend)
