@@ -62,6 +62,7 @@ def command(
         schedule=load(schedule) if schedule else None,
         name=_stem(path),
     )
+    click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
     _write(made.dump, output, force=force, as_json=as_json)
     if timings:
