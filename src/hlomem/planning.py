@@ -7,8 +7,9 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
@@ -41,8 +42,7 @@ _SUFFIX: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A memory plan: how it was found, and what XLA would write about it."""
 
     stages: Stages

@@ -7,8 +7,9 @@ incrementally, so their order depends on the order in which they were made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from hlomem.options import Options
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleOrder:
+class ModuleOrder(Struct, frozen=True, eq=False):
     """The order of a module's lists."""
 
     computations: Sequence[HloComputation]

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from hlomem.assign.interval_tree import IntervalTree
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-@dataclass(slots=True, eq=False)
-class BufferInterval:
+class BufferInterval(Struct, eq=False):
     """A buffer and when it is alive. Times include both ends."""
 
     id: int

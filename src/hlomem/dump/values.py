@@ -7,13 +7,12 @@ the one dump file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlomem.dump.assignment import VALUE_PIECES, format_value
 from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index
 from hlomem.dump.numbers import human_bytes
-from hlomem.dump.records import Position, Use, UsedValue, Values
+from hlomem.dump.records import Position, Record, Use, UsedValue, Values
 from hlomem.errors import ParseError
 from hlomem.source import Span
 
@@ -43,8 +42,7 @@ _NO_USES = "  (none)\n"
 _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Record, frozen=True):
     """How this XLA lays a value out."""
 
     space_before_instruction: bool = True
