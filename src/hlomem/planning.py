@@ -15,6 +15,7 @@ from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.packing import pack_best
 from hlomem.backends import find_backend
+from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
@@ -23,7 +24,7 @@ from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
 from hlomem.options import Options, options_for
-from hlomem.pipeline import Stages, collector_off, run_stages
+from hlomem.pipeline import Stages, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack

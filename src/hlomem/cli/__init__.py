@@ -5,6 +5,7 @@ A command's module is imported when it is called, so that `hlomem --help` needs 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -66,7 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Without arguments it is that of the process, which ends here if all goes well.
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        words = sys.argv[1:]
+        gc.disable()  # a process of its own ends before its garbage matters
+    else:
+        words = list(arguments)
     try:
         with commands.make_context("hlomem", words) as context:
             result = commands.invoke(context)

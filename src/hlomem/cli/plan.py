@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.collector import collector_off
 from hlomem.errors import EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
 from hlomem.outputs import write_files
-from hlomem.pipeline import collector_off
 from hlomem.planning import BACKENDS, plan
 from hlomem.source import visible
 
