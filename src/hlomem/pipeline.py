@@ -7,9 +7,10 @@ XLA's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
@@ -44,8 +45,7 @@ STAGES = (
 """The stages in order, by the names they have in `Stages`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stages:
+class Stages(Struct, frozen=True, eq=False, dict=True):
     """Everything a plan finds out about a module."""
 
     module: HloModule
