@@ -6,8 +6,8 @@ One row per module of real/cpu of at least 100 kB. "hlomem" is everything `hlome
 write the dumps of a module, from the start of the process to its end. "XLA" is the import of its
 bindings, parsing, buffer assignment with its analyses, and writing the dumps, all measured here.
 Where the program that XLA's bindings compile is not the one of the text any more, because it went
-through MLIR, assignment and dumps count as their share of parsing in `REST_PER_PARSE`. A ratio above
-1 means that hlomem is faster (or smaller). Needs jax beside hlomem for that; without it only
+through MLIR, assignment and dumps count as their share of parsing in `REST_PER_PARSE`. A ratio
+above 1 means that hlomem is faster (or smaller). Needs jax beside hlomem for that; without it only
 hlomem's figures are printed.
 
 Processes of the two take turns, so that a noisy machine hits both, and the best of several counts.
@@ -199,7 +199,8 @@ def print_row(module: Path, repeat: int) -> None:
     """Time and memory of one module."""
     name = module.parent.name
     ours, xla = compare(module, repeat)
-    count = module.read_text(encoding="utf-8").count(" = ")
+    with module.open("rb") as text:  # line by line, to stay smaller than what is measured
+        count = sum(b" = " in line for line in text)
     bytes_each = ours.peak * 2**20 / count
     row = f"{name[:32]:32} {count:7} {ours.total:7.0f} {ours.peak:5.0f} {bytes_each:6.0f}"
     if xla is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,9 +82,24 @@ def _write(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> No
     elif output is None:
         sys.stdout.buffer.write(encode(dump.to_text()))
     else:
-        # One text at a time: they are the largest things in memory.
-        files = {part.name: encode(dump.part_text(part)) for part in dump.parts}
-        write_files(output, files, force=force)
+        write_files(output, _Files(dump), force=force)
+
+
+class _Files(Mapping[str, bytes]):
+    """The files of a dump, each made when asked for: they are the largest things in memory."""
+
+    def __init__(self, dump: Dump) -> None:
+        self._dump = dump
+        self._parts = {part.name: part for part in dump.parts}
+
+    def __getitem__(self, name: str) -> bytes:
+        return encode(self._dump.part_text(self._parts[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
 
 
 def _stem(path: str) -> str:

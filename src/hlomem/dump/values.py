@@ -132,7 +132,7 @@ def format(values: Values, style: Style) -> str:  # noqa: A001
     """XLA's text in `style`."""
     total = values.total_bytes
     parts = [f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"]
-    space = " " if style.space_before_instruction else ""
+    before_instruction = " from instruction:" + (" " if style.space_before_instruction else "")
     newline = "\n" if style.newline_after_instruction else ""
     no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
     for value in values.values:
@@ -148,5 +148,5 @@ def format(values: Values, style: Style) -> str:  # noqa: A001
                 parts.append(f"  {u.instruction}, operand {u.operand}{where}\n")
         else:
             parts.append(_NOT_COMPUTED if uses is None else no_uses)
-        parts.append(f" from instruction:{space}{value.instruction}{newline}")
+        parts += (before_instruction, value.instruction, newline)
     return "".join(parts)
