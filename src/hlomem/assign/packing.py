@@ -113,11 +113,11 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
     largest_padding = 0
     for buffer in buffers:
         padding = -buffer.size % alignment
-        largest_padding = max(largest_padding, padding)
+        if padding > largest_padding:
+            largest_padding = padding
         padded = buffer.size + padding
-        for start, end in (
-            _disjoint(buffer) if buffer.colocations else ((buffer.start, buffer.end),)
-        ):
+        times = _disjoint(buffer) if buffer.colocations else ((buffer.start, buffer.end),)
+        for start, end in times:
             change_at[start] += padded
             change_at[end + 1] -= padded
     live = accumulate([change_at[time] for time in sorted(change_at)])

@@ -335,12 +335,12 @@ class Shape:
             shape = shape.elements[number]
         return shape
 
-    def subshape(self, index: Iterable[int]) -> Shape:
+    def subshape(self, index: tuple[int, ...]) -> Shape:
         """The part at an index (`ShapeUtil::GetSubshape`); IndexError where there is none."""
-        path = ShapeIndex(index)
-        shape = self.optional_subshape(path)
+        shape = self.optional_subshape(index) if index else self
         if shape is None:
-            raise IndexError(f"shape `{self.text_without_layout}` has no part at {path}")
+            where = ShapeIndex(index)
+            raise IndexError(f"shape `{self.text_without_layout}` has no part at {where}")
         return shape
 
 
