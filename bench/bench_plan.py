@@ -39,7 +39,7 @@ REST_AT_LEAST = 0.83
 SAME_PROGRAM = 0.2
 """How far the size of XLA's dumps may be from those of the corpus."""
 
-HAS_XLA = importlib.util.find_spec("jax") is not None
+HAS_XLA = importlib.util.find_spec("jaxlib") is not None
 
 _PLAN = """
 import sys
@@ -227,7 +227,7 @@ def print_table(modules: list[Path], repeat: int) -> None:
         print("times in CPU ms; MB: most memory held, XLA's while parsing alone; rest: analyses,")
         print("assignment and dumps (* not measured but scaled from the time of parsing)")
     else:
-        print("times in CPU ms; jax is not installed, so there is nothing to compare with")
+        print("times in CPU ms; jaxlib is not installed, so there is nothing to compare with")
 
 
 def multiplied(text: str, copies: int) -> str:
