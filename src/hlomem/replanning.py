@@ -7,19 +7,22 @@ only those are taken over that memory-space assignment fixed before XLA's buffer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hlomem.assign.preset import NO_PRESET
 from hlomem.check.plan import build_plan
 from hlomem.check.platform import choose_platform
+from hlomem.collector import collector_off
 from hlomem.dump.build import build_contents
 from hlomem.dump.compare import find_differences
 from hlomem.dump.eras import era_of, find_release, releases_of
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import Schedule
-from hlomem.pipeline import STAGES, Stages, collector_off
+from hlomem.pipeline import STAGES, Stages
 from hlomem.planning import Plan, Watch, dump_of, options_of, preset_of
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
 from hlomem.rebuild.facts import read_facts
@@ -41,11 +44,10 @@ if TYPE_CHECKING:
     from hlomem.rebuild.facts import Facts
 
 
-@dataclass(frozen=True, eq=False)
-class RecordedStages(Stages):
+class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     """The stages of a plan whose values a dump lists."""
 
-    values: Values = field(kw_only=True)
+    values: Values
 
     @cached_property
     def order(self) -> ModuleOrder:
@@ -120,13 +122,13 @@ class _Replanner:
 
     def plan_as_one_of(self, releases: list[tuple[Release, Era, Options]]) -> Plan:
         """As the first release whose plan is the dump's; as the first, if there is none."""
-        plans: dict[Options, Plan] = {}
+        plans: list[Plan] = []
         for release, era, options in releases:
-            if options not in plans:
-                plans[options] = made = self._plan_as(release, era, options)
-                if not find_differences(self.dump, made.dump):
-                    return made
-        return next(iter(plans.values()))
+            if all(options != each.stages.options for each in plans):
+                plans.append(self._plan_as(release, era, options))
+                if not find_differences(self.dump, plans[-1].dump):
+                    return plans[-1]
+        return plans[0]
 
     def _plan_as(self, release: Release, era: Era, options: Options) -> Plan:
         watch = Watch()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 import hlomem
 from hlomem.dump.compare import Difference, find_differences, without_hash_order
@@ -48,9 +48,11 @@ def test_the_first_line_of_a_stage_is_shown(old: str, new: str, stage: str, line
 def test_a_text_that_ends_early_is_different() -> None:
     dump = hlomem.load(SEED)
     assert dump.assignment is not None
-    short = changed(dump.assignment, allocations=dump.assignment.allocations[:-1])
+    short = replace(dump.assignment, allocations=dump.assignment.allocations[:-1])
     [part] = dump.parts
-    other = replace(dump, parts=(part._replace(contents=part.contents._replace(assignment=short)),))
+    other = dataclasses.replace(
+        dump, parts=(part._replace(contents=part.contents._replace(assignment=short)),)
+    )
     [difference] = find_differences(dump, other)
     assert difference == Difference(
         stage="assignment",

@@ -8,8 +8,9 @@ of the compiler.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from hlomem.analysis.computation_replay import sorted_incrementally
 from hlomem.analysis.content_order import sorted_by_content
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from hlomem.options import Options
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleOrder:
+class ModuleOrder(Struct, frozen=True, eq=False):
     """The order of a module's lists."""
 
     computations: Sequence[HloComputation]
