@@ -41,7 +41,7 @@ def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[
     """Names of computations that are called inside an operation, once each."""
     seen = set(known)
     for draft in drafts.values():
-        if draft.line is not None and draft.opcode != "fusion":
+        if draft.line is not None and draft.opcode != "fusion" and not draft.is_async_start:
             for names in draft.line.callees.values():
                 for name in names:
                     if name not in seen:

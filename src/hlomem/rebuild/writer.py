@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hlomem.errors import InputError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from hlomem.rebuild.facts import Facts, Line
     from hlomem.rebuild.fusions import Sharing
     from hlomem.rebuild.instructions import Draft
+
+
+_CALLS = re.compile(r", (?:calls|to_apply)=%?[\w.\-]+", re.ASCII)
 
 
 class ModuleWriter:
@@ -179,11 +183,14 @@ class ModuleWriter:
 
     def _printed_line(self, draft: Draft, line: Line) -> str:
         """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
+        if draft.opcode.endswith("-done") and self._drafts[draft.operands[0]].is_async_start:
+            return line.text.replace(f" {draft.opcode}(", " async-done(", 1)
         if not draft.is_async_start or draft.callees[0] not in self._by_name:
             return line.text
         operands = ", ".join(f"%{name}" for name in draft.operands)
-        calls = "" if "calls" in line.callees else f", calls=%{draft.callees[0]}"
-        return f"%{draft.name} = {line.shape.text} async-start({operands}){calls}{line.tail}"
+        # What the wrapped instruction calls is said there.
+        attributes = f", calls=%{draft.callees[0]}{_CALLS.sub('', line.tail)}"
+        return f"%{draft.name} = {line.shape.text} async-start({operands}){attributes}"
 
     def _number_parameters(self) -> None:
         """Tell the parameters of called computations which operand of the caller they are."""
