@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.rebuild.computations import Computation
 
 if TYPE_CHECKING:
-    from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft, Shapes
 
@@ -26,13 +26,18 @@ class Roots:
         self._read = {operand for draft in drafts.values() for operand in draft.operands}
 
     def of_entry(self, entry: Computation) -> str:
-        """The root of the program: what has the shape of its output."""
-        wanted = next(
-            (a.output_shape for a in self._facts.assignment.allocations if a.output_shape), None
+        """The root of the program: what has the shape of its output, and lies in its place."""
+        output = next((a for a in self._facts.assignment.allocations if a.output_shape), None)
+        if output is None:
+            return self._choose(entry, None)
+        here = {value.id for value in output.values}
+        held = self._facts.held
+        fitting = [n for n in entry.instructions if not here.isdisjoint(held[n].get((), ()))]
+        root = self._choose(
+            Computation(entry.name, fitting) if fitting else entry, output.output_shape
         )
-        root = self._choose(entry, wanted)
-        if wanted is not None and self._drafts[root].opcode == "bitcast":
-            self._drafts[root].shape = parse_shape_text(wanted)
+        if self._drafts[root].opcode == "bitcast" and output.output_shape is not None:
+            self._drafts[root].shape = parse_shape_text(output.output_shape)
         return root
 
     def of_called(self, computation: Computation) -> str:
