@@ -100,9 +100,9 @@ which stage the first difference is where it is not.
 ### Why some differ
 
 - **May or must**: a dump shows that a fusion wrote over an operand, not whether it had to. One that
-  had to (a dynamic-update-slice inside, which neither its name nor its metadata tells) makes one
-  buffer of both.
-- **Rules of TPU that are not public**: old versions let an all-reduce write over its operand.
+  had to makes one buffer of both (a dynamic-update-slice inside, which neither its name nor its
+  metadata tells).
+- An operation of the sparse core whose update, not its start, runs it, is not rebuilt.
 """
 
 

@@ -96,8 +96,7 @@ def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
     if name == "gpu" and chip.lower().startswith(_AMD):
         raise CommandError(f"no rules for GPU `{chip}`: only those of NVIDIA are known")
     if name == "tpu" and not chip:
-        chips = [each.removeprefix("tpu-") for each in BACKENDS if each.startswith("tpu-")]
-        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(chips)} with --chip")
+        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(CHIPS)} with --chip")
     key = f"{name}-{chip}" if name == "tpu" else name
     if key == "cpu" and jaxlib and _version(jaxlib) < _CPU_ALIGNS_TO_64_FROM:
         return CPU_ALIGNED_TO_16
