@@ -8,6 +8,7 @@ counted once; the roles of a memory space add up to the sum of its allocations.
 from __future__ import annotations
 
 from bisect import bisect_left
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -150,6 +151,8 @@ class Memory:
         for space in self.spaces:
             if wanted in {space.name, str(space.color)}:
                 return space
+        if wanted == "hbm" and self.spaces and self.spaces[0].color == 0:
+            return self.spaces[0]  # what XLA calls default is that on every TPU
         known = ", ".join(f"{space.name} ({space.color})" for space in self.spaces)
         raise CommandError(f"no memory space `{visible(wanted)}` in this dump; there are: {known}")
 
@@ -157,6 +160,31 @@ class Memory:
     def buffers(self) -> tuple[Buffer, ...]:
         """Every value in its place, in the order of the dump."""
         return tuple(map(self._buffer, self.plan.placed))
+
+    def find_buffer(self, wanted: str) -> Buffer:
+        """The buffer of a name as XLA prints it, or of an instruction that defines one."""
+        for buffer in self.buffers:
+            if wanted in {buffer.name, f"<{buffer.id}>"}:
+                return buffer
+        parts = [each for each in self.buffers if each.name.partition("{")[0] == wanted]
+        if parts:
+            return max(parts, key=lambda each: each.size)
+        raise CommandError(self._unknown("buffer", wanted, (each.name for each in self.buffers)))
+
+    def find_step(self, wanted: str) -> int:
+        """A step by its number, or by the name of the instruction that runs then."""
+        if wanted.isdecimal() and int(wanted) <= self.steps:
+            return int(wanted)
+        if wanted in self.plan.time_of:
+            return self.plan.time_of[wanted]
+        if wanted.isdecimal():
+            raise CommandError(f"no step {wanted}: the last is {self.steps}")
+        raise CommandError(self._unknown("instruction", wanted, self.plan.sequence))
+
+    def _unknown(self, what: str, wanted: str, known: Iterable[str]) -> str:
+        near = get_close_matches(wanted, known, n=5, cutoff=0.5)
+        hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""
+        return f"no {what} `{visible(wanted)}` in {visible(self.dump.name)}{hint}"
 
     @cached_property
     def steps(self) -> int:
@@ -169,6 +197,10 @@ class Memory:
         for buffer in self.buffers:
             found.setdefault(buffer.allocation, []).append(buffer)
         return found
+
+    def buffers_in(self, allocation: int) -> list[Buffer]:
+        """The buffers of an allocation."""
+        return self._buffers_by_allocation.get(allocation, [])
 
     def timeline(self, color: int) -> Timeline | None:
         """The bytes alive at each step; None where the dump has no live ranges."""
@@ -185,7 +217,11 @@ class Memory:
 
         It need not be the peak, at which parameters and outputs count too.
         """
-        sizes = self._bytes_over_time(each.index for each in self._temporary_allocations(color))
+        return self.fullest_step_of(each.index for each in self.temporary_allocations(color))
+
+    def fullest_step_of(self, allocations: Iterable[int]) -> int | None:
+        """The first step at which most of these allocations is in use."""
+        sizes = self._bytes_over_time(allocations)
         return sizes.index(max(sizes)) if sizes else None
 
     def alive(self, color: int, step: int) -> list[Owned]:
@@ -194,7 +230,7 @@ class Memory:
             each
             for allocation in self.plan.allocations
             if allocation.color == color
-            for each in self._share_out(allocation, step)[0]
+            for each in self.share_out(allocation, step)[0]
         ]
         return sorted(owned, key=lambda each: (-each.size, each.buffer.id))
 
@@ -218,7 +254,7 @@ class Memory:
         return tuple(sorted(made, key=lambda each: (-each.size, each.role)))
 
     def _roles_of(self, allocation: Allocation, step: int | None) -> Iterator[tuple[str, int]]:
-        values = self._buffers_by_allocation.get(allocation.index, [])
+        values = self.buffers_in(allocation.index)
         role = self._role_of_allocation.get(allocation.index)
         if role is not None or step is None:
             # The largest value is the one the allocation was made for.
@@ -227,7 +263,7 @@ class Memory:
             yield role or roles.TEMPORARIES, allocation.size - padding
             yield roles.PADDING, padding
             return
-        owned, taken = self._share_out(allocation, step)
+        owned, taken = self.share_out(allocation, step)
         for buffer, size in owned:
             padding = size * buffer.padding // buffer.size if buffer.size else 0
             yield buffer.role, size - padding
@@ -245,15 +281,11 @@ class Memory:
         for (_, end), (limit, _) in pairwise([*taken, (allocation.size, allocation.size)]):
             yield max(0, min(round_up(end, alignment), limit) - end)
 
-    def _share_out(
+    def share_out(
         self, allocation: Allocation, step: int
     ) -> tuple[list[Owned], list[tuple[int, int]]]:
         """Whose each byte of an allocation is at a step, and the byte ranges taken in all."""
-        alive = [
-            each
-            for each in self._buffers_by_allocation.get(allocation.index, ())
-            if each.is_live_at(step)
-        ]
+        alive = [each for each in self.buffers_in(allocation.index) if each.is_live_at(step)]
         alive.sort(key=_claim)
         taken: list[tuple[int, int]] = []
         owned = [Owned(each, _take(taken, each.offset, each.offset + each.size)) for each in alive]
@@ -273,7 +305,8 @@ class Memory:
         life = placed.life
         return life is not None and 0 <= life.start <= life.end <= self.steps
 
-    def _temporary_allocations(self, color: int) -> list[Allocation]:
+    def temporary_allocations(self, color: int) -> list[Allocation]:
+        """The allocations of a space whose bytes different values use one after another."""
         return [
             each
             for each in self.plan.allocations
@@ -351,10 +384,30 @@ class Memory:
         role = role or self._loop_roles.get(placed)
         return role or roles.role_of_temporary(placed, text, operation)
 
+    @cached_property
+    def placed_by_id(self) -> dict[int, Placed]:
+        """What the dump's files say about each value, by its number."""
+        return {placed.id: placed for placed in self.plan.placed}
+
+    @cached_property
+    def buffer_by_id(self) -> dict[int, Buffer]:
+        """The buffers by XLA's number of their value."""
+        return {buffer.id: buffer for buffer in self.buffers}
+
+    def operands(self, buffer: Buffer) -> list[Buffer]:
+        """The buffers the instruction that defines one reads, in the order of its operands."""
+        name = self.placed_by_id[buffer.id].value.name
+        text = self.plan.text_of.get(name)
+        count = len(text.operands) if text else 0
+        return [
+            self.buffer_by_id[placed.id]
+            for number in range(count)
+            for _, placed in self.plan.read_by.get((name, number), ())
+        ]
+
     def frames(self, buffer: Buffer) -> tuple[Frame, ...]:
         """The calls that led to a buffer, innermost first."""
-        found = [placed for placed in self.plan.placed if placed.id == buffer.id]
-        return self.lines.frames(self._told_by(found[0])) if found else ()
+        return self.lines.frames(self._told_by(self.placed_by_id[buffer.id]))
 
 
 def _claim(buffer: Buffer) -> tuple[int, bool, bool, int]:

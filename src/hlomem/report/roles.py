@@ -56,7 +56,7 @@ MEANING = {
     STACKED: "what a loop writes one slice per iteration of, such as a scan's outputs",
     CARRIED: "what a loop hands from iteration to iteration",
     COLLECTIVES: "results of all-reduce, all-gather and the like",
-    COPIES: "copies: to another layout, another memory, or to keep a value from being overwritten",
+    COPIES: "the same elements again, in another layout or memory, or to keep them",
     GRADIENTS: "computed by the backward pass",
     ACTIVATIONS: "computed by the forward pass of what is differentiated",
     TEMPORARIES: "other intermediate results",
@@ -71,8 +71,10 @@ _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
     r"(?:-start|-done|-update)?$"
 )
-_COPY = re.compile(r"copy(?:-start|-done)?$")
-_COPY_FUSION = re.compile(r"(?:^|_)copy(?:_fusion)?(?:\.\d+)?$")
+_COPY = re.compile(r"(?:copy(?:-start|-done)?|transpose)$")
+_COPY_FUSION = re.compile(
+    r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
+)
 """Fusions are named after what they do: `wrapped_copy.3`, `transpose_copy_fusion`."""
 _STACKS = re.compile(r"dynamic[-_]update[-_]slice")
 _WRITERS = frozenset({"fusion", "dynamic-update-slice", "call"})
@@ -145,7 +147,7 @@ def role_of_temporary(placed: Placed, text: Text | None, operation: str | None) 
 
 
 def is_copy(name: str, opcode: str) -> bool:
-    """Whether an instruction only copies."""
+    """Whether an instruction only copies, or transposes."""
     if opcode == "fusion":
         return _COPY_FUSION.search(name) is not None
     return _COPY.match(opcode) is not None
