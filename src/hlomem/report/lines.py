@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
 _SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
+_PARAMETERS = re.compile(r"\[\w+=.*\]$")
+"""As in `conv[window_strides=(1,) …]`."""
 _FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = re.compile(
@@ -75,9 +77,9 @@ def op_name(instruction: str) -> str | None:
     return unescape(found[1]) if found and found[1] else None
 
 
-def needs_tables(instruction: str) -> bool:
-    """Whether the line is said by a number that only the module's tables explain."""
-    return "stack_frame_id=" in instruction and "source_file=" not in instruction
+def bare_op_name(name: str) -> str:
+    """An operation's name without the parameters JAX up to 0.4.31 appended to it."""
+    return _PARAMETERS.sub("", name)
 
 
 def users_frame(frames: tuple[Frame, ...]) -> Frame | None:

@@ -120,6 +120,11 @@ class Memory:
         """The machine the dump is of: given, or what its layouts look like."""
         return choose_platform(self.plan, self._given_backend).backend
 
+    @property
+    def backend_name(self) -> str:
+        """What to call the machine: a TPU's chip only where it was given, a dump does not tell."""
+        return self.backend.name if self._given_backend else self.backend.name.partition("-")[0]
+
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
         """The memory spaces, by color."""
@@ -340,6 +345,10 @@ class Memory:
         members = families.members(self.plan.placed).values()
         return {placed: family for family in members for placed in family}
 
+    def family(self, placed: Placed) -> list[Placed]:
+        """The values that must share the storage of one, itself among them."""
+        return self._families.get(placed, [placed])
+
     @cached_property
     def _loop_roles(self) -> dict[Placed, str]:
         return roles.loop_roles(self.plan, self._families)
@@ -349,7 +358,7 @@ class Memory:
 
         A loop's version of a value says nothing; whoever computes it does.
         """
-        family = self._families.get(placed, []) if placed.value.is_phi else []
+        family = self.family(placed) if placed.value.is_phi else []
         texts = [each.used.instruction for each in family if each.used and not each.value.is_phi]
         named = [text for text in texts if op_name(text)]
         own = placed.used.instruction if placed.used else ""
