@@ -16,6 +16,7 @@ from hlomem.hlo.attributes import unescape
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
+_METADATA = "metadata={"
 _OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
 _SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _PARAMETERS = re.compile(r"\[\w+=.*\]$")
@@ -51,10 +52,13 @@ class Lines:
 
     def frames(self, instruction: str) -> tuple[Frame, ...]:
         """The calls that led to an instruction, innermost first; empty where nothing is said."""
-        number = _FRAME_ID.search(instruction)
+        start = instruction.find(_METADATA)
+        if start < 0:
+            return ()
+        number = _FRAME_ID.search(instruction, start)
         if number is not None and (frames := self._frames_of_id(int(number[1]))):
             return frames
-        place = _SOURCE.search(instruction)
+        place = _SOURCE.search(instruction, start)
         return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
 
     def line(self, instruction: str) -> str | None:
@@ -73,7 +77,8 @@ class Lines:
 
 def op_name(instruction: str) -> str | None:
     """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
-    found = _OP_NAME.search(instruction)
+    start = instruction.find(_METADATA)
+    found = _OP_NAME.search(instruction, start) if start >= 0 else None
     return unescape(found[1]) if found and found[1] else None
 
 

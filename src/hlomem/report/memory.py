@@ -23,7 +23,7 @@ from hlomem.hlo.padding import round_up, unpadded_size
 from hlomem.report import roles
 from hlomem.report.lines import Lines, op_name
 from hlomem.report.overview import DEFAULT_SPACE
-from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time
+from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time, use_changes
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -299,12 +299,17 @@ class Memory:
     def _bytes_over_time(self, indices: Iterable[int]) -> list[int]:
         if self.dump.live_ranges is None:
             return []
-        by_allocation: dict[int, list[Placed]] = {index: [] for index in indices}
+        changes = [change for index in indices for change in self._use_changes.get(index, ())]
+        return bytes_over_time(changes, self.steps + 1)
+
+    @cached_property
+    def _use_changes(self) -> dict[int, list[tuple[int, int]]]:
+        """How the use of each allocation changes over time."""
+        values: dict[int, list[Placed]] = {}
         for placed in self.plan.placed:
-            values = by_allocation.get(placed.allocation.index)
-            if values is not None and self._has_life(placed):
-                values.append(placed)
-        return bytes_over_time(by_allocation.values(), self.steps + 1)
+            if self._has_life(placed):
+                values.setdefault(placed.allocation.index, []).append(placed)
+        return {index: use_changes(all_) for index, all_ in values.items()}
 
     def _has_life(self, placed: Placed) -> bool:
         life = placed.life

@@ -112,4 +112,8 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
         )
     holes = build_holes(memory, space)
     if holes.size:
-        yield Hint(size=holes.size, what="holes that packing leaves when temporaries need most", command="holes")
+        yield Hint(
+            size=holes.size,
+            what="holes that packing leaves when temporaries need most",
+            command="holes",
+        )
