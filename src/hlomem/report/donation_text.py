@@ -25,17 +25,13 @@ def draw_donation(donation: Donation, width: int) -> list[Line]:
     lines: list[Line] = [[(shorten(visible(donation.name), width), "bold")]]
     if not donation.rows:
         return [*lines, [(f"no argument lies in {visible(donation.space)} memory", "")]]
-    lines.append(
-        [
-            ("Donated ", ""),
-            (format_bytes(donation.used_size), "bold"),
-            (" of arguments to results; ", ""),
-            (format_bytes(donation.possible_size), "bold"),
-            (" more could be", ""),
-        ]
-    )
+    lines += [
+        [("Donated ", ""), (format_bytes(donation.used_size), "bold"), (" of arguments", "")],
+        [(f"  {format_bytes(donation.possible_size)} more could be", "")],
+    ]
     if not donation.is_declared_known:
-        lines.append([("  without the HLO module, what was donated in vain is unknown", "dim")])
+        unknown = "without the HLO module, what was donated in vain is unknown"
+        lines += [[(each, "dim")] for each in wrap(unknown, width, "  ")]
     for state in _WORDS:
         rows = [row for row in donation.rows if row.state == state]
         if rows:

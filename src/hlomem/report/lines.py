@@ -25,7 +25,8 @@ _FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = re.compile(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
-    r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping|lib[/\\]python\d[^/\\]*)[/\\]|^<frozen "
+    r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping)[/\\]"
+    r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
 )
 
 

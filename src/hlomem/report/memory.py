@@ -358,6 +358,10 @@ class Memory:
     def _loop_roles(self) -> dict[Placed, str]:
         return roles.loop_roles(self.plan, self._families)
 
+    def is_carried(self, buffer: Buffer) -> bool:
+        """Whether a loop hands it from iteration to iteration."""
+        return self.placed_by_id[buffer.id] in self._loop_roles
+
     def _told_by(self, placed: Placed) -> str:
         """The instruction that tells where a value comes from.
 

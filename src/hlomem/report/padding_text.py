@@ -22,13 +22,11 @@ def draw_padding(padding: Padding, width: int) -> list[Line]:
     if padding.peak_size is not None:
         share = percent(padding.padding_at_peak, padding.peak_size)
         whole = format_bytes(padding.peak_size)
-        lines.append(
-            [
-                ("Padding ", ""),
-                (format_bytes(padding.padding_at_peak), "bold"),
-                (f" at the peak, {share} of {whole} in {visible(padding.space)} memory", ""),
-            ]
-        )
+        size = format_bytes(padding.padding_at_peak)
+        lines += [
+            [("Padding ", ""), (size, "bold"), (" at the peak", "")],
+            [(f"  {share} of {whole} in {visible(padding.space)} memory", "")],
+        ]
     for row in padding.rows[:_MOST]:
         lines += [[], *_draw_row(row, width)]
     if (rest := len(padding.rows) - _MOST) > 0:

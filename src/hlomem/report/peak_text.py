@@ -32,16 +32,18 @@ FROM_THE_FRONT = frozenset({"line", "op", "scope", "arg"})
 def draw_alive(alive: Alive, width: int) -> list[Line]:
     """The lines of the screen."""
     where = visible(alive.instruction) if alive.instruction else "after the last instruction"
+    of = f" of {format_bytes(alive.space_size)} in {visible(alive.space)} memory"
     lines: list[Line] = [
         [(shorten(visible(alive.name), width), "bold")],
         [
             ("Peak " if alive.size == alive.peak_size else "Alive ", ""),
             (format_bytes(alive.size), "bold"),
-            (f" of {format_bytes(alive.space_size)} in {visible(alive.space)} memory", ""),
+            (shorten(of, width - 16), ""),
         ],
         [(shorten(f"  at step {alive.step} of {alive.steps}, {where}", width), "")],
-        [("  replayed from live ranges; bytes that values share count once", "dim")],
     ]
+    method = "replayed from live ranges; bytes that values share count once"
+    lines += [[(each, "dim")] for each in wrap(method, width, "  ")]
     for caveat in alive.caveats:
         lines += [[(each, "dim")] for each in wrap(caveat, width, "  ")]
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)
@@ -101,7 +103,7 @@ def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
     lines: list[Line] = [
         [
             (f"  {format_bytes(printed.size):>10}  ", "bold"),
-            (f"XLA's own list at the peak, step {printed.step}, adds up to", ""),
+            (shorten(f"XLA's own list at the peak, step {printed.step}", width - 14), ""),
         ]
     ]
     for reason in printed.reasons:

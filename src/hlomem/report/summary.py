@@ -99,7 +99,7 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
         yield Hint(
             size=copies.size_at_peak,
             what=f"copies at the peak, in {plural(copies.count_at_peak, 'buffer')}: first "
-            f"{worst_copy.name}, for its {worst_copy.cause}",
+            f"{worst_copy.name} ({worst_copy.cause})",
             command="copies",
         )
     donation = build_donation(memory, space)
