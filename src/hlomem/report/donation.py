@@ -83,10 +83,8 @@ class _Matcher:
         result = next((each for each in free if each in fitting), free[0])
         self._taken.add(result.id)
         if fitting:
-            return (
-                result,
-                f"{fitting[0].name} has its shape and layout, and is written after its use",
-            )
+            named = result if result in fitting else fitting[0]
+            return result, f"{named.name} has its shape and layout, and is written after its use"
         return result, (
             f"{result.name} has its shape and layout, but is written at step {result.start}, and "
             f"the argument is read until {last_read}: XLA would have to copy one of them"
