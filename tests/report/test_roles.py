@@ -51,9 +51,9 @@ def test_parameters_named_after_optimizer_state_are_that() -> None:
     allocation = Allocation(
         index=0, size=8, parameter=Parameter(number=3, shape="f32[2]", index=())
     )
-    for name in ("opt_state[0].mu['w']", "state.opt_state[1].nu", "adam_m", "momentum['w']"):
+    for name in ("opt_state[0].mu['w']", "state[1][0].nu['w']", "adam_m", "momentum['w']"):
         assert roles.role_of_allocation(allocation, name) == roles.OPTIMIZER
-    for other in ("params['mu_layer']['w']", "x", "args[3]", None):
+    for other in ("params['mu']['w']", "x", "args[3]", None):
         assert roles.role_of_allocation(allocation, other) == roles.PARAMETERS
 
 

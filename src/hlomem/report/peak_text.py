@@ -92,9 +92,11 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
     first.append((cut(visible(row.key), cells), "bold"))
     if by == "role":
         return [first]
-    words = f"{row.role}, {visible(row.largest)}  "
     more = f" and {row.count - 1} more" if row.count > 1 else ""
-    words = shorten(words + visible(row.shape), cells - len(more)) + more
+    words = shorten(visible(row.largest), cells - len(more)) + more
+    for text in (row.role, visible(row.shape)):
+        if len(words) + len(text) + 2 <= cells:
+            words += f"  {text}"
     return [first, [(below + words, "dim")]]
 
 
