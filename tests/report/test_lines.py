@@ -56,6 +56,10 @@ def test_a_program_of_libraries_alone_shows_the_one_nearest_to_a_user() -> None:
     model = Frame("/venv/lib/python3.12/site-packages/mymodel/layers.py", 2)
     system = Frame("/usr/lib/python3.12/runpy.py", 3)
     assert users_frame((jax, model, system)) == model
+    checkout = Frame("/opt/flax/flax/core/axes_scan.py", 4)
+    mine = Frame("/opt/maxtext/train.py", 5)
+    assert users_frame((jax, checkout, mine)) == mine
+    assert users_frame((jax, checkout)) == checkout
     assert users_frame((jax, system)) == jax
     assert users_frame(()) is None
 

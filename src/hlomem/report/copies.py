@@ -111,7 +111,8 @@ def _cause(memory: Memory, buffer: Buffer, copied: Buffer | None) -> tuple[Cause
         return "memory space", f"moved from memory space {copied.color} to {buffer.color}"
     if ours and theirs and ours[1] != theirs[1]:
         return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}"
-    if buffer.shape.partition("{")[0] != copied.shape.partition("{")[0]:
+    is_transpose = "transpose" in buffer.name
+    if is_transpose or buffer.shape.partition("{")[0] != copied.shape.partition("{")[0]:
         return "layout", f"rearranges {copied.shape}"
     if ours and theirs and ours[2] != theirs[2]:
         return "layout", f"tiles {theirs[2].strip(':')} become {ours[2].strip(':')}"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.report.text import Line, format_bytes, plural, shorten, shorten_front, wrap
+from hlomem.report.text import Line, format_bytes, plural, shorten, wrap
 from hlomem.source import visible
 
 if TYPE_CHECKING:
     from hlomem.report.donation import Argument, Donation
 
 _MOST = 12
+_SHAPE = 8
+"""The fewest columns worth a shape."""
 _WORDS = {
     "lost": "donated, but no result takes it",
     "possible": "not donated, though a result could take it",
@@ -55,9 +57,10 @@ def _draw_state(state: str, rows: list[Argument], width: int) -> list[Line]:
 def _draw_row(row: Argument, width: int) -> list[Line]:
     head = f"  {format_bytes(row.size):>10}    "
     cells = width - len(head)
-    shape = shorten(visible(row.shape), cells // 2)
-    name = shorten_front(visible(row.name), cells - len(shape) - 2)
-    first: Line = [(head, ""), (name, "bold"), (f"  {shape}", "cyan")]
+    name = shorten(visible(row.name), cells)
+    room = cells - len(name) - 2
+    shape = f"  {shorten(visible(row.shape), room)}" if room > _SHAPE else ""
+    first: Line = [(head, ""), (name, "bold"), (shape, "cyan")]
     if row.state == "used":
         return [first]
     return [first, *([(each, "dim")] for each in wrap(row.why, width, " " * len(head)))]

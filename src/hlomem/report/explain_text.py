@@ -69,12 +69,7 @@ def _size(told: Explanation) -> list[str]:
     buffer = told.buffer
     sentences = [f"{buffer.size} bytes"]
     if buffer.padding:
-        grown = ", ".join(
-            f"dimension {each.dimension} is {each}"
-            if each.dimension is not None
-            else f"the tile has {each.padded_size} where the shape has {each.size}"
-            for each in told.growths
-        )
+        grown = ", ".join(each.words for each in told.growths)
         share = percent(buffer.padding, buffer.size)
         sentences.append(
             f"{format_bytes(buffer.padding)} of it ({share}) is padding: "

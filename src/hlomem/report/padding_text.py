@@ -50,13 +50,7 @@ def _draw_row(row: PaddedShape, width: int) -> list[Line]:
 
 
 def _words(row: PaddedShape) -> str:
-    dimensions = [
-        f"dimension {each.dimension}: {each}"
-        if each.dimension is not None
-        else f"the tile's: {each}"
-        for each in row.growths
-    ]
-    how = ", ".join(dimensions) or "rounded up as a whole"
+    how = ", ".join(each.words for each in row.growths) or "rounded up as a whole"
     share = percent(row.padding, row.size)
     count = f"{row.count_at_peak} of {plural(row.count, 'buffer')} at the peak"
     return f"{how}; {share} of {format_bytes(row.size)}; {count}"

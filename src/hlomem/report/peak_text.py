@@ -25,7 +25,7 @@ _BAR = 8
 _HEAD = 2 + 10 + 2 + 6 + 2 + _BAR + 2
 """Columns of a row before its words: margin, size, share and bar with a gap after each."""
 _MOST_SUMMITS = 3
-FROM_THE_FRONT = frozenset({"line", "op", "scope", "arg"})
+FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 """Keys whose ends tell most."""
 
 
