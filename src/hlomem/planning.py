@@ -7,13 +7,15 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.packing import pack_best
 from hlomem.backends import find_backend
+from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
@@ -22,7 +24,7 @@ from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
 from hlomem.options import Options, options_for
-from hlomem.pipeline import Stages, collector_off, run_stages
+from hlomem.pipeline import Stages, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
@@ -42,8 +44,7 @@ _SUFFIX: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A memory plan: how it was found, and what XLA would write about it."""
 
     stages: Stages
