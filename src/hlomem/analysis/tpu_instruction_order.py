@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import split_number
-from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
+from hlomem.analysis.instruction_order import instructions_by_age
 
 if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
@@ -27,8 +27,6 @@ def tpu_reordered_users(
     computation: HloComputation, call_graph: CallGraph
 ) -> dict[HloInstruction, list[HloInstruction]]:
     """The users of instructions that have several."""
-    if call_graph.is_embedded(computation):
-        return reordered_users(computation, call_graph)
     rank = {each: i for i, each in enumerate(call_graph.post_order(computation))}
     reordered: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in computation.instructions:
