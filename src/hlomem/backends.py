@@ -53,6 +53,8 @@ class Backend(Struct, frozen=True):
     """Color to alignment of offsets, in bytes."""
     memory_spaces: Mapping[int, str] = field(default_factory=dict)
     """Color to what that memory is called."""
+    stack_colors: frozenset[int] = frozenset()
+    """Memory that operations of another core have for themselves, one after the other."""
     preset_color: int | None = None
     """The memory in which a pass before buffer assignment has placed the values."""
 
@@ -125,6 +127,7 @@ def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
         packed_spaces=frozenset({2, 8, 10}),
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_TPU_MEMORY_SPACES,
+        stack_colors=frozenset({8, 10, 11, 12}),
         preset_color=fast_color,
     )
 
