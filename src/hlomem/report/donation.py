@@ -78,7 +78,7 @@ class _Matcher:
         if not free:
             return None, "the results of its shape take the memory of other arguments"
         # Donated together, arguments of one shape can trade results.
-        last_read = self._last_read(argument)
+        last_read, reader = self._last_read(argument)
         fitting = [each for each in laid_out if each.start is None or each.start >= last_read]
         result = next((each for each in free if each in fitting), free[0])
         self._taken.add(result.id)
@@ -87,15 +87,16 @@ class _Matcher:
             return result, f"{named.name} has its shape and layout, and is written after its use"
         return result, (
             f"{result.name} has its shape and layout, but is written at step {result.start}, and "
-            f"the argument is read until {last_read}: XLA would have to copy one of them"
+            f"{reader} reads the argument at {last_read}: XLA would have to copy one of them"
         )
 
-    def _last_read(self, argument: Buffer) -> int:
-        """The last step at which an argument is read, in a loop the loop's own step."""
+    def _last_read(self, argument: Buffer) -> tuple[int, str]:
+        """The last step at which an argument is read, and who reads it; a loop at its end."""
         placed = self._memory.placed_by_id[argument.id]
         times = self._memory.plan.time_of
         uses = (placed.used.uses if placed.used else None) or ()
-        return max((times.get(use.instruction, 0) for use in uses), default=0)
+        reads = [(times.get(use.instruction, 0), use.instruction) for use in uses]
+        return max(reads, default=(0, "nobody"))
 
 
 def build_donation(memory: Memory, space: Space) -> Donation:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from hlomem.report.lines import Frame
 
 
+_SUGGESTED = 5
+
+
 class Buffer(Record, frozen=True, kw_only=True):
     """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
 
@@ -188,7 +191,9 @@ class Memory:
         raise CommandError(self._unknown("instruction", wanted, self.plan.sequence))
 
     def _unknown(self, what: str, wanted: str, known: Iterable[str]) -> str:
-        near = get_close_matches(wanted, known, n=5, cutoff=0.5)
+        names = list(dict.fromkeys(known))
+        near = [name for name in names if wanted in name][:_SUGGESTED]
+        near = near or get_close_matches(wanted, names, n=_SUGGESTED, cutoff=0.5)
         hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""
         return f"no {what} `{visible(wanted)}` in {visible(self.dump.name)}{hint}"
 
