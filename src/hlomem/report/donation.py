@@ -70,7 +70,8 @@ class _Matcher:
             return None, "no result has its shape"
         here = [each for each in same if each.color == argument.color]
         if not here:
-            return None, f"{same[0].name} has its shape, in memory space {same[0].color}"
+            there = self._memory.space_name(same[0].color)
+            return None, f"{same[0].name} has its shape, but lies in {there} memory"
         laid_out = [each for each in here if each.shape == argument.shape]
         if not laid_out:
             return None, f"{here[0].name} has its shape, but layout {_layout(here[0])}"

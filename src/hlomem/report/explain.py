@@ -75,6 +75,8 @@ class Explanation(Record, frozen=True, kw_only=True):
     allocation_kind: str
     """What its allocation is for."""
     allocation_size: int
+    space: str
+    """The memory space it lies in."""
     meaning: str
     """Its role, in words."""
     instruction: str
@@ -108,6 +110,7 @@ def explain(memory: Memory, buffer: Buffer) -> Explanation:
         buffer=buffer,
         allocation_kind=kind_of(placed.allocation),
         allocation_size=placed.allocation.size,
+        space=memory.space_name(buffer.color),
         meaning=_meaning(memory, placed, buffer),
         instruction=used.instruction if used else "",
         frames=memory.frames(buffer),
@@ -249,13 +252,14 @@ def _in_place(memory: Memory, buffer: Buffer) -> Iterator[InPlace]:
             and operand.offset < buffer.offset + buffer.size
             and buffer.offset < operand.offset + operand.size
         )
-        why = "it is written over it" if is_shared else _why_not_in_place(buffer, operand)
+        why = _why_not_in_place(memory, buffer, operand)
+        why = "it is written over it" if is_shared else why
         yield InPlace(operand=operand.name, size=operand.size, is_shared=is_shared, why=why)
 
 
-def _why_not_in_place(buffer: Buffer, operand: Buffer) -> str:
+def _why_not_in_place(memory: Memory, buffer: Buffer, operand: Buffer) -> str:
     if operand.color != buffer.color:
-        return f"lies in memory space {operand.color}"
+        return f"lies in {memory.space_name(operand.color)} memory"
     if operand.role in {roles.CONSTANTS, roles.PARAMETERS}:
         return "is a constant" if operand.role == roles.CONSTANTS else "is not donated"
     if operand.size != buffer.size:

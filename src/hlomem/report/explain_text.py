@@ -98,7 +98,7 @@ def _place(told: Explanation) -> list[str]:
     end = buffer.offset + buffer.size
     size = format_bytes(told.allocation_size)
     sentences = [f"bytes [{buffer.offset}, {end}) of allocation {buffer.allocation}"]
-    sentences[0] += f" ({told.allocation_kind}, {size}), memory space {buffer.color}"
+    sentences[0] += f" ({told.allocation_kind}, {size}) in {told.space} memory"
     for when, words in (
         ("together", "shares bytes at the same time with"),
         ("before", "before it:"),

@@ -110,6 +110,10 @@ class Memory:
             for color, all_ in sorted(sizes.items())
         )
 
+    def space_name(self, color: int) -> str:
+        """What the memory space of a color is called."""
+        return next((s.name for s in self.spaces if s.color == color), f"color {color}")
+
     def find_space(self, wanted: str | None = None) -> Space:
         """The space of a name or color; by default the first that holds anything."""
         if wanted is None:
