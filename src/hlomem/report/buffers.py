@@ -22,6 +22,7 @@ from hlomem.report.origins import Origins
 
 if TYPE_CHECKING:
     from hlomem.check.plan import Placed, Plan, Text
+    from hlomem.check.structure import Structure
     from hlomem.dump.records import Parameter
     from hlomem.report.lines import Frame, Lines
 
@@ -128,9 +129,14 @@ class BufferBuilder:
         return names
 
     @cached_property
+    def structure(self) -> Structure:
+        """The loops and conditionals of the program."""
+        return find_structure(self._plan)
+
+    @cached_property
     def families(self) -> dict[Placed, list[Placed]]:
         """The values each value must share its storage with, itself among them."""
-        families = find_families(self._plan, find_structure(self._plan))
+        families = find_families(self._plan, self.structure)
         members = families.members(self._plan.placed).values()
         return {placed: family for family in members for placed in family}
 

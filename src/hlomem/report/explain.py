@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.check.structure import find_structure
 from hlomem.dump.records import Record
 from hlomem.report import roles
 from hlomem.report.overview import kind_of
@@ -189,7 +188,7 @@ def _why_until(memory: Memory, placed: Placed, buffer: Buffer) -> str:
 def _loops(memory: Memory, placed: Placed, buffer: Buffer) -> Iterator[str]:
     plan = memory.plan
     positions = {each.instruction for each in (placed.used.positions if placed.used else ())}
-    for loop in find_structure(plan).loops:
+    for loop in memory.structure.loops:
         first = plan.time_of[loop.condition_parameter]
         last = plan.time_of[loop.instruction]
         if loop.instruction in positions:
@@ -252,9 +251,14 @@ def _in_place(memory: Memory, buffer: Buffer) -> Iterator[InPlace]:
             and operand.offset < buffer.offset + buffer.size
             and buffer.offset < operand.offset + operand.size
         )
-        why = _why_not_in_place(memory, buffer, operand)
-        why = "it is written over it" if is_shared else why
-        yield InPlace(operand=operand.name, size=operand.size, is_shared=is_shared, why=why)
+        yield InPlace(
+            operand=operand.name,
+            size=operand.size,
+            is_shared=is_shared,
+            why="it is written over it"
+            if is_shared
+            else _why_not_in_place(memory, buffer, operand),
+        )
 
 
 def _why_not_in_place(memory: Memory, buffer: Buffer, operand: Buffer) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from hlomem.backends import Backend
     from hlomem.check.plan import Placed, Plan
+    from hlomem.check.structure import Structure
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation
     from hlomem.hlo.ir import HloModule
@@ -277,6 +278,11 @@ class Memory:
             for each in self.plan.allocations
             if each.color == color and self._builder.role_of_allocation.get(each.index) is None
         ]
+
+    @property
+    def structure(self) -> Structure:
+        """The loops and conditionals of the program, as far as the dump shows them."""
+        return self._builder.structure
 
     def family(self, placed: Placed) -> list[Placed]:
         """The values that must share the storage of one, itself among them."""
