@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.report.lines import bare_op_name
-from hlomem.report.text import Line, format_bytes, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.text import Line, format_bytes, percent, shorten, shorten_front, wrap
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -123,4 +123,4 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _most(sentences: list[str] | tuple[str, ...]) -> list[str]:
     rest = len(sentences) - _MOST
-    return [*sentences[:_MOST], *([f"and {plural(rest, 'more')[:-1]}"] if rest > 0 else [])]
+    return [*sentences[:_MOST], *([f"and {rest} more"] if rest > 0 else [])]
