@@ -67,15 +67,14 @@ def _why(told: Explanation, columns: int, all_frames: bool) -> list[str]:
 
 def _size(told: Explanation) -> list[str]:
     buffer = told.buffer
-    sentences = [f"{buffer.size} bytes"]
-    if buffer.padding:
-        grown = ", ".join(each.words for each in told.growths)
-        share = percent(buffer.padding, buffer.size)
-        sentences.append(
-            f"{format_bytes(buffer.padding)} of it ({share}) is padding: "
-            f"{grown or 'the whole is rounded up'}"
-        )
-    return sentences
+    if not buffer.padding:
+        return [f"{buffer.size} bytes"]
+    grown = ", ".join(each.words for each in told.growths) or "the whole is rounded up"
+    share = percent(buffer.padding, buffer.size)
+    return [
+        f"{buffer.size} bytes, {buffer.size - buffer.padding} of them for its elements",
+        f"{buffer.padding} bytes ({share}) are padding; {grown}",
+    ]
 
 
 def _life(told: Explanation) -> list[str]:
