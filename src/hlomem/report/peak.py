@@ -153,7 +153,8 @@ def key_of(buffer: Buffer, by: Key) -> str:
     if by == "op":
         return bare_op_name(buffer.op_name or UNNAMED)
     if by == "scope":
-        return bare_op_name(buffer.op_name or "").rpartition("/")[0] or UNNAMED
+        scope = bare_op_name(buffer.op_name or "").rpartition("/")[0]
+        return scope or (ARGUMENTS if buffer.parameter else UNNAMED)
     if by == "role":
         return buffer.role
     if by == "shape":

@@ -92,6 +92,8 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
     below = " " * _HEAD
     if by == "buffer":
         name, shape = visible(row.largest), visible(row.shape)
+        if len(name) + 2 + len(shape) > cells and shape[:1] != "(":
+            shape = shape.partition("{")[0]  # rather no layout than a cut shape
         named = shorten(name, max(cells // 2, cells - 2 - len(shape)))
         first += [(named, "bold"), ("  " + shorten(shape, cells - 2 - len(named)), "cyan")]
         return [first, [(below + _origin(row, cells), "dim")]]
