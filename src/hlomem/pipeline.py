@@ -23,6 +23,7 @@ from hlomem.assign.colors import ColorOf, color_values
 from hlomem.assign.packing import pack_best
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
+from hlomem.hlo.verifier import verify_module
 from hlomem.options import Options
 from hlomem.source import Span
 
@@ -99,6 +100,7 @@ def start_stages(
     pack: Pack = pack_best,
 ) -> Stages:
     """The stages of a plan, none computed yet; `schedule` is for a text that carries none."""
+    verify_module(module)
     schedule = schedule or schedule_of(module) or _refuse_unscheduled(module)
     return Stages(module, schedule, options or Options(), pack)
 

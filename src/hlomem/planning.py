@@ -18,10 +18,11 @@ from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
 from hlomem.dump.parts import Contents, Part, Wrapping
-from hlomem.errors import CommandError, InputError
-from hlomem.hlo.schedule import schedule_from_names
+from hlomem.errors import CommandError, InputError, ParseError
+from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.options import Options, options_for
 from hlomem.pipeline import Stages, collector_off, run_stages
+from hlomem.source import Source, Span, visible
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
@@ -103,7 +104,7 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     if era and like is not None:
         raise CommandError("give an era or a dump like which to write, not both")
     if like is not None and like.era.letter == "?":
-        raise CommandError(f"{like.name}: its era is unknown; give one with --era")
+        raise CommandError(f"{visible(like.name)}: its era is unknown; give one with --era")
     letter = like.era.letter if like is not None else NEWEST.letter
     return find_release(era or letter, package)
 
@@ -121,12 +122,27 @@ def _options(backend: str, release: Release) -> Options:
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
     """The order of a dump's instruction sequence."""
     if dump.live_ranges is None:
-        raise InputError(f"{dump.name}: no live ranges, so no instruction sequence, in this dump")
+        where = visible(dump.name)
+        raise InputError(f"{where}: no live ranges, so no instruction sequence, in this dump")
+    sequence = dump.live_ranges.sequence
     try:
-        return schedule_from_names(module, split_sequence(module, dump.live_ranges.sequence))
-    except (KeyError, ValueError) as error:
-        problem = f"its sequence is not one of module `{module.name}`: {error}"
-        raise InputError(f"{dump.name}: {problem}") from error
+        check_sequence(module, sequence)
+    except SequenceProblem as problem:
+        raise _at_step(
+            dump, problem, f"its sequence is not one of module `{module.name}`"
+        ) from None
+    return schedule_from_names(module, split_sequence(module, sequence))
+
+
+def _at_step(dump: Dump, problem: SequenceProblem, hint: str) -> ParseError:
+    """The error at a step of a dump's sequence, in the text the dump was read from."""
+    part = next(part for part in dump.parts if part.contents.live_ranges is not None)
+    text = dump.part_text(part)
+    start = text.find("\n", text.index("InstructionSequence:"))
+    for _ in range(problem.step):
+        start = text.find("\n", start + 1)
+    span = Span(start + 1, text.find("\n", start + 1))
+    return ParseError(Source(part.name, text), span, str(problem), hint)
 
 
 def _dump(name: str, contents: Contents, era: Era, release: Release) -> Dump:
