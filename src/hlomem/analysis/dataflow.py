@@ -156,6 +156,7 @@ class _Analysis:
         for computation, post_order in self._post_orders.items():
             if self.call_graph.is_embedded(computation):
                 schedule.update(dict.fromkeys(filter(_passes_on, post_order)))
+        walked: set[HloComputation] = set()
         pending: list[HloComputation | HloInstruction] = [self.module.entry]
         while pending:
             item = pending.pop()
@@ -163,6 +164,9 @@ class _Analysis:
                 if _passes_on(item):
                     schedule.setdefault(item)
                 continue
+            if item in walked:
+                continue
+            walked.add(item)
             for instruction in reversed(self._post_orders[item]):
                 pending.append(instruction)
                 if instruction.opcode in _FLATTENED:

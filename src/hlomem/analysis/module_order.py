@@ -62,10 +62,11 @@ def _sorted_incrementally(
     for computation in created:
         for callee in call_graph.callees[computation]:
             callers[callee].append(computation)
+    older_callers = _older_callers(created, callers, rank)
     order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort()
     for computation in created:
         order.add_node(computation)
-        for caller in _callers_at(rank[computation], computation, callers, rank):
+        for caller in older_callers[computation]:
             order.add_edge(caller, computation)
         callees = call_graph.callees[computation]
         if not callees:
@@ -79,21 +80,26 @@ def _sorted_incrementally(
     return order.reverse_order()
 
 
-def _callers_at(
-    time: int,
-    computation: HloComputation,
+def _older_callers(
+    created: list[HloComputation],
     callers: dict[HloComputation, list[HloComputation]],
     rank: dict[HloComputation, int],
-) -> list[HloComputation]:
-    """Who called a computation when no computation younger than `time` was there."""
-    if all(rank[caller] < time for caller in callers[computation]):
-        return callers[computation]
-    found: dict[HloComputation, None] = {}
-    pending = list(reversed(callers[computation]))
-    while pending:
-        caller = pending.pop()
-        if rank[caller] < time:
-            found[caller] = None
-        else:
-            pending += reversed(callers[caller])
-    return list(found)
+) -> dict[HloComputation, list[HloComputation]]:
+    """Who called each computation before any younger one was there.
+
+    A younger caller stands for its own callers, which are known: the youngest come first.
+    """
+    older_callers: dict[HloComputation, list[HloComputation]] = {}
+    for computation in reversed(created):
+        found: dict[HloComputation, None] = {}
+        seen: set[HloComputation] = set()
+        pending = callers[computation][::-1]
+        while pending:
+            caller = pending.pop()
+            if rank[caller] < rank[computation]:
+                found[caller] = None
+            elif caller not in seen:
+                seen.add(caller)
+                pending += reversed(older_callers[caller])
+        older_callers[computation] = list(found)
+    return older_callers
