@@ -12,7 +12,7 @@ import click
 from hlomem.errors import EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
-from hlomem.outputs import write_files
+from hlomem.outputs import write_files, write_text
 from hlomem.pipeline import collector_off
 from hlomem.planning import BACKENDS, plan
 from hlomem.source import visible
@@ -76,9 +76,9 @@ def _write(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> No
 
         sys.stdout.buffer.write(encode_dump(dump) + b"\n")
     elif output is None:
-        sys.stdout.buffer.write(encode(dump.to_text()))
+        for part in dump.parts:  # one text at a time: they are the largest things in memory
+            write_text(dump.part_text(part))
     else:
-        # One text at a time: they are the largest things in memory.
         files = {part.name: encode(dump.part_text(part)) for part in dump.parts}
         write_files(output, files, force=force)
 
