@@ -173,3 +173,24 @@ def test_shapes_without_a_bound_are_refused(shape: str) -> None:
     with pytest.raises(UnsupportedError, match="unbounded dimension has no size") as caught:
         verify_module(module)
     assert caught.value.line == 26
+
+
+def test_a_computation_runs_in_the_flow_or_inside_an_operation() -> None:
+    text = module_of("f32[8]{0} call(%a), to_apply=%array")
+    verify_module(parse(text))
+    fused = "  %y = f32[8]{0} fusion(%a), kind=kLoop, calls=%array\n"
+    with pytest.raises(ParseError, match="`array` runs both inside this and in the flow") as caught:
+        verify_module(parse(text.replace("  ROOT %r =", f"{fused}  ROOT %r =")))
+    assert caught.value.line == 27
+
+
+def test_what_an_embedded_computation_calls_is_embedded_too() -> None:
+    text = module_of("f32[8]{0} call(%a), to_apply=%array").replace(
+        "ENTRY",
+        "%outer (z: f32[8]) -> f32[8] {\n"
+        "  %z = f32[8]{0} parameter(0)\n"
+        "  ROOT %y = f32[8]{0} call(%z), to_apply=%array\n}\n\nENTRY",
+    )
+    applied = "  %w = f32[8]{0} map(%a), dimensions={0}, to_apply=%outer\n"
+    with pytest.raises(ParseError, match="`array` runs both inside this and in the flow"):
+        verify_module(parse(text.replace("  ROOT %r =", f"{applied}  ROOT %r =")))

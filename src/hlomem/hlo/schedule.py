@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
-_RUN_IN_PLACE = frozenset({"call", "conditional", "while", "async-start"})
+RUN_IN_PLACE = frozenset({"call", "conditional", "while", "async-start"})
+"""Opcodes that run what they call in the flow of the program."""
 
 
 class Schedule:
@@ -63,7 +64,11 @@ def check_sequence(module: HloModule, names: Sequence[str]) -> None:
     Computations that loops, conditionals and calls run have their instructions in the sequence;
     those of fusions and reductions have not.
     """
-    instruction_of = {each.name: each for each in _running(module)}
+    instruction_of = {
+        instruction.name: instruction
+        for computation in running_computations(module)
+        for instruction in computation.instructions
+    }
     seen: set[str] = set()
     for step, name in enumerate(names):
         instruction = instruction_of.get(name)
@@ -80,8 +85,8 @@ def check_sequence(module: HloModule, names: Sequence[str]) -> None:
         raise SequenceProblem(len(names), f"the sequence lacks `{missing}`")
 
 
-def _running(module: HloModule) -> Iterator[HloInstruction]:
-    """The instructions of the entry and of every computation that runs in its flow."""
+def running_computations(module: HloModule) -> Iterator[HloComputation]:
+    """The entry and every computation that runs in its flow."""
     seen: set[HloComputation] = set()
     pending = [module.entry]
     while pending:
@@ -89,7 +94,7 @@ def _running(module: HloModule) -> Iterator[HloInstruction]:
         if computation in seen:
             continue
         seen.add(computation)
-        yield from computation.instructions
+        yield computation
         for instruction in computation.instructions:
-            if instruction.opcode in _RUN_IN_PLACE:
+            if instruction.opcode in RUN_IN_PLACE:
                 pending += instruction.called_computations

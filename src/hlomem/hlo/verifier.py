@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.errors import ParseError, UnsupportedError
+from hlomem.hlo.schedule import RUN_IN_PLACE, running_computations
 from hlomem.hlo.shape import UNBOUNDED
 from hlomem.source import Span
 
@@ -35,6 +36,7 @@ def verify_module(module: HloModule) -> None:
     for computation in module.computations:
         if computation.is_open:
             _verify_computation(computation)
+    _verify_contexts(module)
     _verify_aliases(module)
 
 
@@ -66,6 +68,30 @@ def _refuse_shape(instruction: HloInstruction) -> None:
             return
     problem = problem or f"a shape nested deeper than {MAX_TUPLE_DEPTH} levels is not planned"
     raise UnsupportedError(instruction.parent.module.source, instruction.span, problem)
+
+
+def _verify_contexts(module: HloModule) -> None:
+    """No computation runs both in the program's flow and inside an operation.
+
+    `GatherComputationsByAllocationType` of buffer_assignment.cc.
+    """
+    in_flow = dict.fromkeys(running_computations(module))
+    embedding = [
+        instruction
+        for computation in in_flow
+        for instruction in computation.instructions
+        if instruction.called_computations and instruction.opcode not in RUN_IN_PLACE
+    ]
+    seen: set[HloComputation] = set()
+    while embedding:
+        instruction = embedding.pop()
+        for callee in instruction.called_computations:
+            if callee in in_flow:
+                problem = f"`{callee.name}` runs both inside this and in the flow of the program"
+                raise ParseError(module.source, instruction.span, problem)
+            if callee not in seen and callee.is_open:
+                seen.add(callee)
+                embedding += [each for each in callee.instructions if each.called_computations]
 
 
 def _verify_aliases(module: HloModule) -> None:
