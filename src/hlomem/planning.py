@@ -14,6 +14,7 @@ from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.packing import pack_best
 from hlomem.backends import find_backend
+from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
@@ -50,6 +51,8 @@ class Plan:
     dump: Dump
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
+    notes: tuple[str, ...] = ()
+    """What the text did not say and the plan had to choose."""
 
     def __str__(self) -> str:
         return str(self.dump)
@@ -77,13 +80,16 @@ def plan(
     watch = _Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
+        module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
         options = _options(backend, release)
         stages = run_stages(module, options, order, pack or pack_best, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
-    return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)
+    notes = _notes_on_elements(module)
+    dump = _dump(name, contents, written_as, release)
+    return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
 class _Watch:
@@ -117,6 +123,14 @@ def _options(backend: str, release: Release) -> Options:
     if release.package != "jaxlib":
         version = find_release(era_of(release).letter).version
     return options_for(find_backend(backend, jaxlib=".".join(map(str, version))), version)
+
+
+def _notes_on_elements(module: HloModule) -> list[str]:
+    count = len(unnamed_elements(module))
+    if not count:
+        return []
+    problem = f"the text does not name its {count} get-tuple-elements"
+    return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:

@@ -64,6 +64,8 @@ def command(
     )
     planned = time.process_time()
     _write(made.dump, output, force=force, as_json=as_json)
+    for note in made.notes:
+        click.echo(f"note: {visible(note)}", err=True)
     if timings:
         written = time.process_time()
         _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
