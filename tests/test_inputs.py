@@ -245,7 +245,7 @@ def test_missing_files_of_a_dump_are_noted(tmp_path: Path) -> None:
 
 def test_files_of_two_versions_that_hold_the_same_are_refused(tmp_path: Path) -> None:
     write(tmp_path, SHORT | {"buffer-assignment.txt": COMBINED})
-    with pytest.raises(InputError, match="two files hold values"):
+    with pytest.raises(ParseError, match=r"values.txt:2:1: two files hold values"):
         load(tmp_path / "values.txt")
 
 

@@ -110,7 +110,7 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     if era and like is not None:
         raise CommandError("give an era or a dump like which to write, not both")
     if like is not None and like.era.letter == "?":
-        raise CommandError(f"{visible(like.name)}: its era is unknown; give one with --era")
+        raise InputError(f"{visible(like.name)}: its era is unknown; give one with --era")
     letter = like.era.letter if like is not None else NEWEST.letter
     return find_release(era or letter, package)
 
