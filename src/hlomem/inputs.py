@@ -44,7 +44,7 @@ _MOST_GROWTH = 100
 MOST_BYTES = 4 << 30
 _most_bytes = ContextVar("most_bytes", default=MOST_BYTES)
 """What every input is held to; the command line sets it once for all that is read."""
-_MODULE_START = re.compile(r"\ufeff?\s*(?://[^\n]*\n\s*)*HloModule\b")
+_MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 
 class Module(NamedTuple):

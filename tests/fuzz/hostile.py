@@ -225,6 +225,18 @@ def many_fusions(many: int) -> str:
     return _module(body, _computation("ENTRY %main", lines))
 
 
+def many_calls(many: int) -> str:
+    """2,000 calls of one computation that hands its argument on 2,000 times."""
+    count = many // 50
+    body = [_P, "%b0 = f32[8]{0} bitcast(%p)"]
+    body += [f"%b{n} = f32[8]{{0}} bitcast(%b{n - 1})" for n in range(1, count)]
+    lines = [_P]
+    for n in range(count):
+        lines.append(f"%n{n} = f32[8]{{0}} negate(%p)")
+        lines.append(f"%c{n} = f32[8]{{0}} call(%n{n}), to_apply=%f")
+    return _module(_computation("%f", [*body, _R]), _computation("ENTRY %main", lines))
+
+
 # --- texts that are no programs ----------------------------------------------------------------
 
 
@@ -701,6 +713,7 @@ VALID_MODULES: list[Callable[[int], str]] = [
 
 MODULES: list[Callable[[int], str]] = [
     *VALID_MODULES,
+    many_calls,
     deeper_calls,
     deeper_tuple,
     call_bomb,
