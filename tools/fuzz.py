@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.fuzz.entry_points import End, Outcome
-from tests.fuzz.limits import LimitedProcess, run_limited, run_trial
+from tests.fuzz.limits import LimitedProcess, Limits, run_limited, run_trial
 from tests.fuzz.trials import TARGETS, hostile_trials, make_trial
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _BATCH = 100
 _MANY = 100_000
+_HOSTILE_LIMITS = Limits(cpu_seconds=20, memory_bytes=1 << 30)  # they are large themselves
 
 
 def run_mutants(target: str, seed: int, count: int, jobs: int) -> Iterator[tuple[int, Outcome]]:
@@ -55,7 +56,7 @@ def run_mutants(target: str, seed: int, count: int, jobs: int) -> Iterator[tuple
 def run_hostile() -> Iterator[tuple[str, Outcome]]:
     """How every command on every hostile text ended."""
     for name, trial in hostile_trials(_MANY).items():
-        for outcome in run_limited(trial):
+        for outcome in run_limited(trial, _HOSTILE_LIMITS):
             yield name, outcome
 
 

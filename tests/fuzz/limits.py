@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from multiprocessing.connection import Connection
 
-CPU_SECONDS = 5
-MEMORY_BYTES = 512 << 20
+
+class Limits(NamedTuple):
+    """What each command may take."""
+
+    cpu_seconds: int = 5
+    memory_bytes: int = 512 << 20
 
 
 class Trial(NamedTuple):
@@ -42,15 +46,13 @@ def run_trial(trial: Trial) -> Iterator[Outcome]:
 
 
 class LimitedProcess:
-    """A forked process that runs trials one after the other.
+    """A forked process that runs trials one after the other; what passes a limit ends it."""
 
-    5 s of CPU time for each command, 512 MB of address space: what passes them ends the process.
-    """
-
-    def __init__(self, trials: Iterable[Trial]) -> None:
+    def __init__(self, trials: Iterable[Trial], limits: Limits = Limits()) -> None:  # noqa: B008
+        self.limits = limits
         self.results, sender = multiprocessing.Pipe(duplex=False)
         context = multiprocessing.get_context("fork")
-        self._process = context.Process(target=_work, args=(trials, sender))
+        self._process = context.Process(target=_work, args=(trials, limits, sender))
         self._process.start()
         sender.close()
 
@@ -65,24 +67,24 @@ class LimitedProcess:
         code = self._process.exitcode
         said = f"the process died: {code}"
         if code == -signal.SIGPROF:
-            said = f"more than {CPU_SECONDS} s of CPU time"
+            said = f"more than {self.limits.cpu_seconds} s of CPU time"
         return Outcome(End.BUG, "killed", said)
 
 
-def _work(trials: Iterable[Trial], results: Connection) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+def _work(trials: Iterable[Trial], limits: Limits, results: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for trial in trials:
-        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # whose signal nobody handles
+        signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)  # whose signal nobody handles
         for outcome in run_trial(trial):
             results.send(outcome)
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)
         results.send(None)
 
 
-def run_limited(trial: Trial) -> list[Outcome]:
+def run_limited(trial: Trial, limits: Limits = Limits()) -> list[Outcome]:  # noqa: B008
     """How the commands of one trial end, each under the limits."""
-    process = LimitedProcess([trial])
+    process = LimitedProcess([trial], limits)
     outcomes = []
     try:
         while (outcome := process.receive()) is not None:
