@@ -57,7 +57,7 @@ def test_no_module_can_run_input_or_connect(path: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_commands_neither_connect_nor_run_nor_write(goldens: Path, command: list[str]) -> None:
-    arguments = [sys.executable, "-c", _WATCHED, *command, _path(goldens, command)]
+    arguments = [sys.executable, "-c", _WATCHED, *command, str(_path(goldens, command))]
     done = subprocess.run(arguments, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -65,7 +65,7 @@ def test_commands_neither_connect_nor_run_nor_write(goldens: Path, command: list
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_the_same_input_gives_the_same_output(goldens: Path, command: list[str]) -> None:
     """Whatever the order of sets, and in every locale."""
-    arguments = [sys.executable, "-m", "hlomem", *command, _path(goldens, command)]
+    arguments = [sys.executable, "-m", "hlomem", *command, str(_path(goldens, command))]
     outputs = {
         subprocess.run(
             arguments, env={**os.environ, **changed}, capture_output=True, check=True
@@ -80,7 +80,7 @@ def test_the_same_input_gives_the_same_output(goldens: Path, command: list[str])
 
 def test_a_terminal_gets_only_what_is_safe_to_see() -> None:
     terminal, end = pty.openpty()
-    arguments = [sys.executable, "-m", "hlomem", "fmt", CONTROLS]
+    arguments = [sys.executable, "-m", "hlomem", "fmt", str(CONTROLS)]
     done = subprocess.run(arguments, stdout=end, check=False)
     os.close(end)
     shown = os.read(terminal, 10_000).decode()
