@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "hlomem"
-BASE = {"source", "errors"}
+BASE = {"collector", "source", "errors"}
 PROGRAM = BASE | {"hlo", "backends", "options"}
 PLANNER = PROGRAM | {"analysis", "assign", "pipeline"}
 MAY_IMPORT = {
+    "collector": set[str](),
     "source": BASE,
     "errors": BASE,
     "hlo": BASE,
@@ -27,6 +28,7 @@ MAY_IMPORT = {
     "inputs": BASE | {"dump", "hlo"},
     "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},
+    "explaining": BASE | {"dump", "hlo", "backends", "inputs", "planning", "report"},
     "report": BASE | {"dump", "hlo", "backends", "check"},
 }
 ANYTHING = {"cli", "__main__", "__init__", "integrations"}

@@ -8,7 +8,6 @@ leave behind is a `.NAME.….tmp`. A link in the way is replaced, not followed.
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +53,7 @@ def _exists(path: Path) -> CommandError:
 
 
 def _write_temporary(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / f".{name[:50]}.{secrets.token_hex(8)}.tmp"
+    path = folder / f".{name[:50]}.{os.urandom(8).hex()}.tmp"
     try:
         with path.open("xb") as file:  # fails if anything is there, a link included
             file.write(data)

@@ -7,22 +7,24 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.packing import pack_best
 from hlomem.backends import find_backend
+from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
+from hlomem.dump.eras import NEWEST, Era, Features, Release, era_of, find_release, recognise
 from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError, ParseError
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.options import Options, options_for
-from hlomem.pipeline import Stages, collector_off, run_stages
+from hlomem.pipeline import Stages, run_stages
 from hlomem.source import Source, Span, visible
 
 if TYPE_CHECKING:
@@ -43,8 +45,7 @@ _SUFFIX: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A memory plan: how it was found, and what XLA would write about it."""
 
     stages: Stages
@@ -110,9 +111,22 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     if era and like is not None:
         raise CommandError("give an era or a dump like which to write, not both")
     if like is not None and like.era.letter == "?":
-        raise InputError(f"{visible(like.name)}: its era is unknown; give one with --era")
+        raise _unknown_era(like)
     letter = like.era.letter if like is not None else NEWEST.letter
     return find_release(era or letter, package)
+
+
+def _unknown_era(dump: Dump) -> ParseError:
+    """The error at the first file of a dump that no XLA writes, or not beside those before it."""
+    seen = Features()
+    for part in dump.parts:
+        seen = seen.merged_with(part.seen)
+        if recognise(seen)[0].letter == "?":
+            break
+    text = dump.part_text(part)
+    problem = "its era is unknown: no XLA writes this file as it is, or not beside the others"
+    span = Span(0, max(0, text.find("\n")))
+    return ParseError(Source(part.name, text), span, problem, "give an era with --era")
 
 
 def _options(backend: str, release: Release) -> Options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 GOLDENS = Path(__file__).parent.parent / "goldens" / "xla"
 _LARGEST_SEED = 20_000
 _DUMP_FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
+
+_REPORTS = ("copies", "donate", "explain", "holes", "padding", "peak", "summary")
 
 
 @cache
@@ -39,13 +42,23 @@ def _files_beside(seed: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in seed.parent.iterdir()}
 
 
+def _report(random: Random, files: dict[str, bytes], name: str) -> list[str]:
+    """Some report on a dump, as text or JSON."""
+    command = [random.choice(_REPORTS), name]
+    if command[0] == "explain":
+        names = re.findall(rb"value: <\d+ ([\w.\-]+)", files["buffer-assignment.txt"])
+        command.append(random.choice(names or [b"x"]).decode())
+    return [*command, *random.choice([[], ["--json"]])]
+
+
 def damaged_module(random: Random) -> Trial:
     """A damaged module, beside the dump of the whole one."""
     seed = random.choice(_seeds("module.hlo"))
     files = _files_beside(seed)
     files["module.hlo"] = _damaged(random, seed.read_text(), mutants.KINDS)
     commands = [[command, "module.hlo"] for command in ("show", "fmt", "plan")]
-    return Trial(files, [*commands, ["verify", "buffer-assignment.txt"]])
+    commands.append(["verify", "buffer-assignment.txt"])
+    return Trial(files, [*commands, _report(random, files, "buffer-assignment.txt")])
 
 
 def damaged_dump(random: Random) -> Trial:
@@ -58,6 +71,7 @@ def damaged_dump(random: Random) -> Trial:
     else:
         files[name] = _damaged(random, seed.read_text(), dump_mutants.KINDS)
     commands = [["show", name], ["show", "--json", name], ["fmt", name], ["verify", name]]
+    commands.append(_report(random, files, name))
     if "cpu" in seed.parent.parent.name:
         commands.append(["plan", "module.hlo", "--schedule", name, "--like", name])
     return Trial(files, commands)

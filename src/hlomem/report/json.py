@@ -6,6 +6,7 @@ that a terminal would obey or hide are written as JSON escapes.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -54,7 +55,9 @@ def encode(content: dict[str, Any]) -> bytes:
     try:
         encoded = msgspec.json.encode(content)
     except UnicodeEncodeError:  # a lone surrogate: a byte of the input that was not UTF-8
-        encoded = msgspec.json.encode(_decodable(msgspec.to_builtins(content)))
+        encoded = json.dumps(_decodable(msgspec.to_builtins(content))).encode()
+    except OverflowError:  # an integer of more than 64 bits
+        encoded = json.dumps(msgspec.to_builtins(content)).encode()
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
     return INVISIBLE.sub(_escape, encoded.decode()).encode()
