@@ -53,7 +53,7 @@ def test_split_says_what_is_wrong(text: str, start: int, problem: str) -> None:
         ("\\'a\\'\\n\\\\", "'a'\n\\"),
         ("caf\\303\\251", "café"),
         ("\\x41é", "Aé"),
-        ("\\x41\\n\\"", "A\n\""),
+        ("\\x41\\n'", "A\n'"),
     ],
 )
 def test_unescape(text: str, value: str) -> None:
@@ -105,7 +105,11 @@ def test_integers() -> None:
     ("parse", "text", "problem"),
     [
         (attr.parse_metadata, "op_name", "expected braces"),
-        (attr.parse_program_shape, "{f32[]->f32[]}", "expected `{(parameter shapes)->result shape}`"),
+        (
+            attr.parse_program_shape,
+            "{f32[]->f32[]}",
+            "expected `{(parameter shapes)->result shape}`",
+        ),
         (attr.parse_program_shape, "{(f32[])}", "expected `{(parameter shapes)->result shape}`"),
         (attr.parse_program_shape, "(f32[])->f32[]", "expected `{(parameter shapes)"),
         (attr.parse_program_shape, "{(f32[)->f32[]}", "expected a number"),
