@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,18 @@ def test_existing_files_are_overwritten_only_by_force(
     assert again.code == 2
     assert "exists; give --force" in again.err
     assert run("plan", module, "-o", tmp_path, "--force").code == 0
+
+
+def test_a_dump_that_no_xla_wrote_is_nothing_to_write_like(
+    run: Run, goldens: Path, tmp_path: Path
+) -> None:
+    """Files of two versions: the second is where it shows."""
+    new, old = goldens / SCALAR, goldens / "xla/jaxlib-0.5.3/cpu/nested_while"
+    shutil.copy(new / "live-range.txt", tmp_path)
+    shutil.copy(old / "memory-usage-report.txt", tmp_path)
+    result = run("plan", new / "module.hlo", "--like", tmp_path / "live-range.txt")
+    assert result.code == 3
+    assert "memory-usage-report.txt:1:1: its era is unknown" in result.err
 
 
 UNSCHEDULED = """\
