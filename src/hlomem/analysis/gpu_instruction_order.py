@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import is_derived, split_number
-from hlomem.analysis.instruction_order import reordered_users
+from hlomem.analysis.instruction_order import users_in_post_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +145,7 @@ def gpu_reordered_users(
     the text does not tell. Where a pass makes several of a kind, their numbers or places do.
     """
     if call_graph.is_embedded(computation):
-        return reordered_users(computation, call_graph)
+        return _users_in_comparator(computation, call_graph)
     lists = _Lists(computation, call_graph)
     reordered: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in computation.instructions:
@@ -155,6 +155,31 @@ def gpu_reordered_users(
             if sorted_users != users:
                 reordered[instruction] = sorted_users
     return reordered
+
+
+def _users_in_comparator(
+    computation: HloComputation, call_graph: CallGraph
+) -> dict[HloInstruction, list[HloInstruction]]:
+    """The users in a computation that runs inside one operation, as it came; but one pass cuts in.
+
+    `ComparisonExpander` compares floats as integers: of each side it makes a bitcast, an xor, a
+    comparison and a select, in this order, and both sides then share the constants of the right.
+    """
+    reordered = users_in_post_order(computation, call_graph)
+    for instruction, users in reordered.items():
+        opcodes = {user.opcode for user in users}
+        if opcodes == set(_EXPANDED):
+            users.sort(key=lambda user: _EXPANDED.index(user.opcode))
+        elif instruction.opcode == "constant" and all(map(_reads_bitcast, users)):
+            users.reverse()
+    return reordered
+
+
+_EXPANDED = ("xor", "compare", "select")
+
+
+def _reads_bitcast(user: HloInstruction) -> bool:
+    return any(operand.opcode == "bitcast" for operand in user.operands)
 
 
 class _Lists:
