@@ -188,6 +188,7 @@ class _Lists:
     def __init__(self, computation: HloComputation, call_graph: CallGraph) -> None:
         self._call_graph = call_graph
         self._is_of_loop = _is_of_loop(computation, call_graph)
+        self._is_rewritten = computation.name.count(".clone") > 1
         self._place_in_walk = {
             each: place for place, each in enumerate(call_graph.post_order(computation))
         }
@@ -235,6 +236,7 @@ class _Lists:
             return True
         return (
             self._is_of_loop
+            and not self._is_rewritten
             and instruction.opcode == "get-tuple-element"
             and instruction.operands[0].opcode == "parameter"
             and len(instruction.users) == _WITH_ONE_READER
@@ -248,7 +250,8 @@ def _is_of_loop(computation: HloComputation, call_graph: CallGraph) -> bool:
 def _kind(user: HloInstruction) -> str:
     """What a user is sorted together with; empty for those that stay where they are."""
     opcode = user.opcode
-    if opcode == "fusion" and user.name.startswith(_NUMBERED_FUSIONS):
+    is_numbered = opcode == "fusion" and user.name.startswith(_NUMBERED_FUSIONS)
+    if is_numbered or opcode == "custom-call":
         return split_number(user.name)[0]
     if opcode in ("fusion", "get-tuple-element") or (opcode == "bitcast" and _is_tracked(user)):
         return opcode
