@@ -125,6 +125,23 @@ def test_what_is_called_twice_is_cloned_computation_by_computation() -> None:
     ]
 
 
+def test_what_a_pass_made_is_cloned_after_what_the_program_came_with() -> None:
+    names = "region_0.1_rw_wrapper region_1.2 region_0.1_rw_wrapper.clone region_1.2.clone"
+    assert _created(_sums(names))[-2:] == ["region_1.2.clone", "region_0.1_rw_wrapper.clone"]
+
+
 def test_sums_of_split_products_are_younger_than_clones() -> None:
     names = "dot.reduce_sub_computation region_0.1 region_0.1.clone"
     assert _created(_sums(names))[-2:] == ["region_0.1.clone", "dot.reduce_sub_computation"]
+
+
+def test_transfers_to_the_host_are_older_than_fusions() -> None:
+    text = BRANCHES.replace("param_0.12", "param_0.1")
+    assert _created(text)[-6:] == [
+        "async_computation",
+        "fused_negate",
+        "fused_sine",
+        "fused_iota",
+        "wrapped_cosine_computation",
+        "fused_negate.clone",
+    ]

@@ -43,13 +43,13 @@ ENTRY %main.3 (a: s32[], b: f32[8]) -> (f32[8], f32[8], f32[4]) {
   %loop_add_fusion = (f32[8]{0}, f32[8]{0}) fusion(%b), kind=kLoop, calls=%fused_add
   %get-tuple-element.8 = f32[8]{0} get-tuple-element(%loop_add_fusion), index=1
   %get-tuple-element.7 = f32[8]{0} get-tuple-element(%loop_add_fusion), index=0
-  %slice-start = ((f32[8]{0}), f32[4]{0}) async-start(%b), calls=%async_computation
-  %slice-done = f32[4]{0} async-done(%slice-start)
+  %fusion-start = ((f32[8]{0}), f32[4]{0}) async-start(%b), calls=%async_computation
+  %fusion-done = f32[4]{0} async-done(%fusion-start)
   %tuple.2 = (s32[], f32[8]{0}) tuple(%a, %get-tuple-element.7)
   %while.1 = (s32[], f32[8]{0}) while(%tuple.2), condition=%region_1.2, body=%region_0.1
   %while.2.0 = f32[8]{0} get-tuple-element(%while.1), index=1
   ROOT %tuple.1.0 = (f32[8]{0}, f32[8]{0}, f32[4]{0}) tuple(%while.2.0, %get-tuple-element.8, \
-%slice-done)
+%fusion-done)
 }
 """
 
@@ -68,8 +68,8 @@ def test_what_has_the_suffix_is_older_than_what_fusion_and_copy_insertion_made()
         "get-tuple-element.8",
         "get-tuple-element.7",
         "tuple.2",
-        "slice-start",
-        "slice-done",
+        "fusion-start",
+        "fusion-done",
     ]
 
 

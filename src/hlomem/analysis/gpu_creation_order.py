@@ -17,7 +17,6 @@ As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 from __future__ import annotations
 
 import itertools
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.computation_replay import sorted_incrementally
@@ -44,7 +43,8 @@ _SPLIT_SUM = ".reduce_sub_computation"
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
-_NUMBER = re.compile(r"\.([0-9]+)")
+_COLLECTIVES = frozenset({"all-reduce", "reduce-scatter"})
+_MADE_BY_PASS = 1 << 62
 _NEVER = float("inf")
 
 Stamped = list[tuple[float, "HloComputation"]]
@@ -73,8 +73,7 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     late = _stamp_numbered(list(numbered), call_graph)
     roughly = [*before_fusion, *fused, *numbered]
     order = sorted_incrementally(roughly, call_graph, len(before_fusion))
-    end_of_fusion = min((time for time, _ in late), default=_NEVER)
-    stamped = [*_stamp_fused(fused, order, end_of_fusion, call_graph), *late]
+    stamped = [*_stamp_fused(fused, order, late, call_graph), *late]
     stamped.sort(key=lambda entry: entry[0])
     return [*before_fusion, *(computation for _, computation in stamped)]
 
@@ -136,7 +135,6 @@ def _derivation_priorities(
     computations: list[HloComputation], call_graph: CallGraph
 ) -> dict[HloComputation, Priority]:
     """By pass, then by what the pass goes through."""
-    by_name = call_graph.module.computation_by_name
     encounter = first_calls(call_graph)
 
     def priority(computation: HloComputation) -> Priority:
@@ -147,18 +145,21 @@ def _derivation_priorities(
             return 0, 0, _age(computation, call_graph)
         if call_graph.is_in_flow(computation):
             return 0, 1, _age(computation, call_graph)
-        if any(each.opcode == "convert" for each in computation.instructions):
-            return 3, _last_number(original), _last_number(number)
-        if original not in by_name:
+        if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
             return 1, encounter.get(computation, 0)
-        return 2, _last_number(original), _last_number(number)
+        converts = any(each.opcode == "convert" for each in computation.instructions)
+        return 3 if converts else 2, *_place_of(original), split_number(number)[1]
 
     return {each: priority(each) for each in computations}
 
 
-def _last_number(text: str) -> int:
-    numbers = _NUMBER.findall(text)
-    return int(numbers[-1]) if numbers else -1
+def _place_of(original: str) -> tuple[int, int]:
+    """The place of a computation that was cloned: one of the program's own, or made by a pass."""
+    region, number = split_number(original)
+    if number < 0:
+        return _MADE_BY_PASS, 0
+    region = region.removeprefix("region_")
+    return number, int(region) if region.isdecimal() else -1
 
 
 # Since fusion.
@@ -179,13 +180,14 @@ def _stamp_numbered(computations: list[HloComputation], call_graph: CallGraph) -
 def _stamp_fused(
     fused: list[HloComputation],
     order: Sequence[HloComputation],
-    end_of_fusion: float,
+    late: Stamped,
     call_graph: CallGraph,
 ) -> Stamped:
     """By their parameters; what has none was made when its caller was gone through.
 
     Fusion goes through one computation after the other, in `order`. A number from the time of a
-    later one belongs to a body that a later pass made.
+    later one belongs to a body that a later pass made. So do those from the time of what is `late`,
+    of which only transfers to the host are older than all fusions.
     """
     place_of = {computation: place for place, computation in enumerate(order)}
     time_of = {body: _time(body, call_graph) for body in fused}
@@ -196,7 +198,8 @@ def _stamp_fused(
 
     groups = [list(group) for _, group in itertools.groupby(sorted(fused, key=caller), key=caller)]
     times = [[each for body in group if (each := time_of[body]) is not None] for group in groups]
-    ends = [end_of_fusion]
+    begin = min(itertools.chain.from_iterable(times), default=0)
+    ends = [min((each for each, _ in late if each > begin), default=_NEVER)]
     for later in reversed(times):
         ends.append(min([ends[-1], *later]))
     stamped: Stamped = []

@@ -4,9 +4,9 @@ As `instruction_order.py`, for the passes of `service/gpu/gpu_compiler.cc`. One 
 old from the new: before fusion `AddTrackingSuffixToInstructionNames` puts `.0` behind the names of
 all that might be fused. What is asked about is what hands values on; in order:
 
-1. what the program came with, loops and branches included,
+1. what the program came with, parameters first, loops and branches included,
 2. what passes made before fusion: parts of results, new operands of branches,
-3. bitcasts of that time, numbered,
+3. bitcasts of that time, numbered; then transfers from and to the host,
 4. what fusion and the combiners of collectives made: parts of their results, and bitcasts,
 5. asynchronous collectives, numbered,
 6. copy insertion: a new tuple for the start of a loop, new parts of its parameter, new results,
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
 (
+    _PARAMETERS,
     _PROGRAM,
     _PASSES,
     _BITCASTS,
+    _TRANSFERS,
     _FUSION,
     _COLLECTIVES,
     _LOOP_STARTS,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     _RESULTS,
     _COPY_FUSION,
     _ASYNC,
-) = range(10)
+) = range(12)
 
 _TRACKED = ".0"
 
@@ -54,6 +56,8 @@ def gpu_instructions_by_age(
 
 
 def _age(instruction: HloInstruction, call_graph: CallGraph) -> tuple[int, int, int]:
+    if instruction.opcode == "parameter":
+        return _PARAMETERS, instruction.parameter_number, 0
     find_step = _STEP_OF.get(instruction.opcode)
     step = _PROGRAM if find_step is None else find_step(instruction, call_graph)
     number = name_number(instruction) if step in _NUMBERED else 0
@@ -118,14 +122,20 @@ def _step_of_bitcast(instruction: HloInstruction, _: CallGraph) -> int:
     return _BITCASTS if is_tracked(instruction) else _FUSION
 
 
+def _step_of_copy(_instruction: HloInstruction, _: CallGraph) -> int:
+    return _TRANSFERS
+
+
 def _step_of_async(instruction: HloInstruction, _: CallGraph) -> int:
     computation = instruction.async_wrapped_computation
-    is_collective = computation is not None and computation.root.opcode in _COLLECTIVE_OPCODES
-    return _COLLECTIVES if is_collective else _ASYNC
+    if computation is not None and computation.root.opcode in _COLLECTIVE_OPCODES:
+        return _COLLECTIVES
+    return _ASYNC if instruction.name.startswith(_MADE_LATE) else _TRANSFERS
 
 
 _NUMBERED = frozenset({_BITCASTS, _COLLECTIVES, _ASYNC})
 _OF_PROGRAM = frozenset({"parameter", "tuple", "conditional"})
+_MADE_LATE = ("copy-", "fusion-")
 _COLLECTIVES_TEXT = """
     all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all
     reduce-scatter
@@ -135,6 +145,8 @@ _STEP_OF: dict[str, Callable[[HloInstruction, CallGraph], int]] = {
     "async-done": _step_of_async,
     "async-start": _step_of_async,
     "bitcast": _step_of_bitcast,
+    "copy-done": _step_of_copy,
+    "copy-start": _step_of_copy,
     "get-tuple-element": _step_of_part,
     "tuple": _step_of_tuple,
     "while": _step_of_while,
