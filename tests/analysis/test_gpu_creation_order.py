@@ -95,6 +95,35 @@ def test_a_rematerialized_body_without_parameters_comes_last() -> None:
     )
 
 
+def test_a_body_that_took_another_in_is_as_old_as_its_neighbours() -> None:
+    grown = """\
+%fused_sine (param_0.8: f32[8], param_1: f32[8]) -> (f32[8], f32[8]) {
+  %param_0.8 = f32[8]{0} parameter(0)
+  %param_1 = f32[8]{0} parameter(1)
+  %add.1.clone.1 = f32[8]{0} add(%param_0.8, %param_1)
+  %sine.1 = f32[8]{0} sine(%add.1.clone.1)
+  %tanh.1 = f32[8]{0} tanh(%sine.1)
+  ROOT %tuple.1 = (f32[8]{0}, f32[8]{0}) tuple(%tanh.1, %add.1.clone.1)
+}
+"""
+    begin = BRANCHES.index("%fused_sine (")
+    text = BRANCHES[:begin] + grown + BRANCHES[BRANCHES.index("\n%gemm_fusion_dot_computation (") :]
+    text = text.replace("param_0.9", "param_0.5").replace(
+        "  ROOT %loop_sine_fusion = f32[8]{0} fusion",
+        "  %loop_sine_fusion = (f32[8]{0}, f32[8]{0}) fusion",
+    )
+    text = text.replace(
+        "calls=%fused_sine\n",
+        "calls=%fused_sine\n  ROOT %part = f32[8]{0} get-tuple-element(%loop_sine_fusion), "
+        "index=0\n",
+    )
+    order = _created(text)
+    assert order.index("fused_sine") < order.index("wrapped_cosine_computation")
+    single = text.replace("%tanh.1 = f32[8]{0} tanh(%sine.1)", "").replace("(%tanh.1,", "(%sine.1,")
+    order = _created(single.replace("\n  \n", "\n"))
+    assert order.index("wrapped_cosine_computation") < order.index("fused_sine")
+
+
 def _sums(names: str) -> str:
     """A module in which every name is that of a reduction's computation."""
     text = "HloModule sums, is_scheduled=true\n"

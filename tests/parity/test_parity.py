@@ -39,8 +39,10 @@ OTHERS = [home for home in HOMES if home not in PLANNED]
 
 KNOWN_LINE_ORDER = frozenset(
     {
+        "jaxlib-0.11.2/gpu-h200/conjugate_gradient",
         "jaxlib-0.11.2/gpu-h200/host_scan",
         "jaxlib-0.11.2/gpu-h200/lookup_loop",
+        "jaxlib-0.11.2/gpu-h200/narrow_floats",
         "jaxlib-0.11.2/gpu-h200/sharded_sorts",
         "jaxlib-0.11.2/gpu-h200/sm_permute_ring",
         "jaxlib-0.11.2/gpu-h200/sm_psum_scan",

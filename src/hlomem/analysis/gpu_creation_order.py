@@ -6,10 +6,11 @@ As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 2. what expanders and rewriters made: comparators, windows, loops with other bodies,
 3. clones for the collectives of the partitioner, as a walk through the program meets them,
 4. clones of what is called twice (`FlattenCallGraph`), by what they are clones of,
-5. clones that convert (`FloatNormalization`), sums of products that were split (`SplitkRewriter`),
+5. sums of products that were split (`SplitkRewriter`),
 6. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
    parameters,
-7. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
+7. clones that convert (`FloatNormalization`), as a walk through the program meets them,
+8. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
    rematerialized bodies. All their parameters are called `param_0`, and `NameUniquer` numbers them
    as they are made, whichever pass does it. `RenameFusions` leaves no other trace.
 """
@@ -32,7 +33,7 @@ from hlomem.analysis.creation_order import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.creation_order import Priority
@@ -54,6 +55,7 @@ Stamped = list[tuple[float, "HloComputation"]]
 def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     """The computations of a module, the oldest first."""
     early: list[HloComputation] = []
+    converted: list[HloComputation] = []
     products: list[HloComputation] = []
     fused: list[HloComputation] = []
     numbered = dict.fromkeys([*wrapped_bodies(call_graph), *_asynchronous(call_graph)])
@@ -61,7 +63,7 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         if computation in numbered:
             continue
         if not call_graph.is_fused(computation):
-            early.append(computation)
+            (converted if _is_converted(computation, call_graph) else early).append(computation)
         elif computation.name.startswith(_MADE_BEFORE_FUSION) and not _is_rematerialized(
             computation, call_graph
         ):
@@ -69,7 +71,9 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         else:
             fused.append(computation)
     products.sort(key=lambda each: _age(each, call_graph))
-    before_fusion = [*_made_early(early, call_graph), *products]
+    encounter = first_calls(call_graph)
+    converted.sort(key=lambda each: encounter.get(each, 0))
+    before_fusion = [*_made_early(early, encounter, call_graph), *products, *converted]
     late = _stamp_numbered(list(numbered), call_graph)
     roughly = [*before_fusion, *fused, *numbered]
     order = sorted_incrementally(roughly, call_graph, len(before_fusion))
@@ -110,7 +114,19 @@ def _asynchronous(call_graph: CallGraph) -> list[HloComputation]:
 # Before fusion.
 
 
-def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
+def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
+    return (
+        ".clone" in computation.name
+        and not call_graph.is_in_flow(computation)
+        and any(each.opcode == "convert" for each in computation.instructions)
+    )
+
+
+def _made_early(
+    computations: list[HloComputation],
+    encounter: Mapping[HloComputation, int],
+    call_graph: CallGraph,
+) -> list[HloComputation]:
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
@@ -124,33 +140,28 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
             own.append(computation)
     own.sort(key=place_in_program)
     unordered: dict[HloComputation, Priority] = dict.fromkeys(partitioned, (0,))
+    priorities = {each: _derivation_priority(each, encounter, call_graph) for each in derived}
     return [
         *own,
         *in_order_of_parameters(partitioned, unordered, call_graph),
-        *in_order_of_parameters(derived, _derivation_priorities(derived, call_graph), call_graph),
+        *in_order_of_parameters(derived, priorities, call_graph),
     ]
 
 
-def _derivation_priorities(
-    computations: list[HloComputation], call_graph: CallGraph
-) -> dict[HloComputation, Priority]:
+def _derivation_priority(
+    computation: HloComputation, encounter: Mapping[HloComputation, int], call_graph: CallGraph
+) -> Priority:
     """By pass, then by what the pass goes through."""
-    encounter = first_calls(call_graph)
-
-    def priority(computation: HloComputation) -> Priority:
-        original, clone, number = computation.name.partition(".clone")
-        if _SPLIT_SUM in computation.name:
-            return 4, _age(computation, call_graph)
-        if not clone:
-            return 0, 0, _age(computation, call_graph)
-        if call_graph.is_in_flow(computation):
-            return 0, 1, _age(computation, call_graph)
-        if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
-            return 1, encounter.get(computation, 0)
-        converts = any(each.opcode == "convert" for each in computation.instructions)
-        return 3 if converts else 2, *_place_of(original), split_number(number)[1]
-
-    return {each: priority(each) for each in computations}
+    original, clone, number = computation.name.partition(".clone")
+    if _SPLIT_SUM in computation.name:
+        return 3, _age(computation, call_graph)
+    if not clone:
+        return 0, 0, _age(computation, call_graph)
+    if call_graph.is_in_flow(computation):
+        return 0, 1, _age(computation, call_graph)
+    if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
+        return 1, encounter.get(computation, 0)
+    return 2, *_place_of(original), split_number(number)[1]
 
 
 def _place_of(original: str) -> tuple[int, int]:
@@ -208,7 +219,19 @@ def _stamp_fused(
         latest = max([latest, *(each for each in own_times if each < end)])
         for body in group:
             time: float | None = time_of[body]
-            if time is None:
-                time = _NEVER if _is_rematerialized(body, call_graph) else latest + 0.5
+            if _is_rematerialized(body, call_graph):
+                time = _NEVER if time is None else time
+            elif time is None or (time >= end and _took_other_in(body)):
+                time = latest + 0.5
             stamped.append((time, body))
     return stamped
+
+
+def _took_other_in(body: HloComputation) -> bool:
+    """Whether a later pass put clones of another body into this one, and renewed its parameters.
+
+    `MultiOutputFusion` does so; but of a single instruction it makes a new body first.
+    """
+    own = [each for each in body.instructions if each.opcode not in ("parameter", "tuple")]
+    kept = [each for each in own if "clone" not in each.name]
+    return body.root.opcode == "tuple" and 1 < len(kept) < len(own)

@@ -94,12 +94,12 @@ def _step_of_part(instruction: HloInstruction, call_graph: CallGraph) -> int:
     if whole.opcode == "while":
         is_new = is_tracked(instruction) and instruction.name.startswith(instruction.opcode)
         return _PASSES if is_new else _step_of_while(whole, call_graph)
+    if whole.opcode == "tuple":
+        return _step_of_tuple(whole, call_graph)
     if is_tracked(instruction):
         return _PROGRAM if whole.opcode in _OF_PROGRAM else _PASSES
     if whole.opcode == "parameter":
         return _LOOP_PARTS if is_of_loop(whole.parent, call_graph) else _PROGRAM
-    if whole.opcode == "tuple":
-        return _RESULTS
     return _COPY_FUSION if took_copy_in(whole, call_graph) else _FUSION
 
 
@@ -134,7 +134,7 @@ def _step_of_async(instruction: HloInstruction, _: CallGraph) -> int:
 
 
 _NUMBERED = frozenset({_BITCASTS, _COLLECTIVES, _ASYNC})
-_OF_PROGRAM = frozenset({"parameter", "tuple", "conditional"})
+_OF_PROGRAM = frozenset({"parameter", "conditional"})
 _MADE_LATE = ("copy-", "fusion-")
 _COLLECTIVES_TEXT = """
     all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all
