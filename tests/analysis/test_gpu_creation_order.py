@@ -174,3 +174,20 @@ def test_transfers_to_the_host_are_older_than_fusions() -> None:
         "wrapped_cosine_computation",
         "fused_negate.clone",
     ]
+
+
+def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening() -> None:
+    text = _sums("region_0.1 region_0.1_rw_wrapper region_0.1.clone")
+    comparator = """
+%region_5.6.clone (x: f32[], y: f32[]) -> pred[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %less = pred[] compare(%x, %y), direction=LT
+}
+
+ENTRY"""
+    text = text.replace("\nENTRY", comparator).replace(
+        "  ROOT %n",
+        "  %s = f32[8]{0} sort(%a.1), dimensions={0}, to_apply=%region_5.6.clone\n  ROOT %n",
+    )
+    assert _created(text)[-3:] == ["region_0.1_rw_wrapper", "region_5.6.clone", "region_0.1.clone"]

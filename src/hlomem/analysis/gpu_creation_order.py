@@ -3,13 +3,14 @@
 As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 
 1. those the program came with, numbered as they came; those the partitioner made of them,
-2. what expanders and rewriters made: comparators, windows, loops with other bodies,
-3. clones for the collectives of the partitioner, as a walk through the program meets them,
+2. clones for the collectives of the partitioner, as a walk through the program meets them,
+3. what expanders and rewriters made: comparators, windows, loops with other bodies; then
+   comparators of stable sorts,
 4. clones of what is called twice (`FlattenCallGraph`), by what they are clones of,
 5. sums of products that were split (`SplitkRewriter`),
 6. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
    parameters,
-7. clones that convert (`FloatNormalization`), as a walk through the program meets them,
+7. clones that convert (`FloatNormalization`), by what the program came with,
 8. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
    rematerialized bodies. All their parameters are called `param_0`, and `NameUniquer` numbers them
    as they are made, whichever pass does it. `RenameFusions` leaves no other trace.
@@ -18,6 +19,7 @@ As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.computation_replay import sorted_incrementally
@@ -31,6 +33,7 @@ from hlomem.analysis.creation_order import (
     split_number,
     wrapped_bodies,
 )
+from hlomem.hlo.shape import ElementType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +49,7 @@ _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
 _COLLECTIVES = frozenset({"all-reduce", "reduce-scatter"})
 _MADE_BY_PASS = 1 << 62
+_REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
 _NEVER = float("inf")
 
 Stamped = list[tuple[float, "HloComputation"]]
@@ -71,9 +75,8 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         else:
             fused.append(computation)
     products.sort(key=lambda each: _age(each, call_graph))
-    encounter = first_calls(call_graph)
-    converted.sort(key=lambda each: encounter.get(each, 0))
-    before_fusion = [*_made_early(early, encounter, call_graph), *products, *converted]
+    converted.sort(key=lambda each: (*_region(each.name), _age(each, call_graph)))
+    before_fusion = [*_made_early(early, call_graph), *products, *converted]
     late = _stamp_numbered(list(numbered), call_graph)
     roughly = [*before_fusion, *fused, *numbered]
     order = sorted_incrementally(roughly, call_graph, len(before_fusion))
@@ -118,15 +121,19 @@ def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
     return (
         ".clone" in computation.name
         and not call_graph.is_in_flow(computation)
+        and not _is_stable_comparator(computation, call_graph)
         and any(each.opcode == "convert" for each in computation.instructions)
     )
 
 
-def _made_early(
-    computations: list[HloComputation],
-    encounter: Mapping[HloComputation, int],
-    call_graph: CallGraph,
-) -> list[HloComputation]:
+def _is_stable_comparator(clone: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether `StableSortExpander` made a comparator anew and dropped the old one."""
+    original = clone.name.partition(".clone")[0]
+    is_comparator = clone.root.shape.element_type is ElementType.PRED
+    return is_comparator and original not in call_graph.module.computation_by_name
+
+
+def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
@@ -140,6 +147,7 @@ def _made_early(
             own.append(computation)
     own.sort(key=place_in_program)
     unordered: dict[HloComputation, Priority] = dict.fromkeys(partitioned, (0,))
+    encounter = first_calls(call_graph)
     priorities = {each: _derivation_priority(each, encounter, call_graph) for each in derived}
     return [
         *own,
@@ -156,21 +164,25 @@ def _derivation_priority(
     if _SPLIT_SUM in computation.name:
         return 3, _age(computation, call_graph)
     if not clone:
-        return 0, 0, _age(computation, call_graph)
+        return 1, 0, _age(computation, call_graph)
     if call_graph.is_in_flow(computation):
-        return 0, 1, _age(computation, call_graph)
+        return 1, 1, _age(computation, call_graph)
     if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
-        return 1, encounter.get(computation, 0)
+        return 0, encounter.get(computation, 0)
+    if _is_stable_comparator(computation, call_graph):
+        return 1, 2, encounter.get(computation, 0)
     return 2, *_place_of(original), split_number(number)[1]
 
 
-def _place_of(original: str) -> tuple[int, int]:
+def _place_of(original: str) -> Priority:
     """The place of a computation that was cloned: one of the program's own, or made by a pass."""
-    region, number = split_number(original)
-    if number < 0:
-        return _MADE_BY_PASS, 0
-    region = region.removeprefix("region_")
-    return number, int(region) if region.isdecimal() else -1
+    return (_MADE_BY_PASS,) if split_number(original)[1] < 0 else _region(original)
+
+
+def _region(name: str) -> Priority:
+    """The numbers of the program's own computation that a name begins with."""
+    match = _REGION.match(name)
+    return (int(match[2]), int(match[1] or -1)) if match else (_MADE_BY_PASS,)
 
 
 # Since fusion.
