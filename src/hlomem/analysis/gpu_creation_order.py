@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _COMPARATOR = "compare-greater-than"
-_SPLIT_SUM = ".reduce_sub_computation"
+_SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
@@ -161,7 +161,7 @@ def _derivation_priority(
 ) -> Priority:
     """By pass, then by what the pass goes through."""
     original, clone, number = computation.name.partition(".clone")
-    if _SPLIT_SUM in computation.name:
+    if _SPLIT_SUM.match(computation.name):
         return 3, _age(computation, call_graph)
     if not clone:
         return 1, 0, _age(computation, call_graph)
