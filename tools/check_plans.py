@@ -54,13 +54,17 @@ def verdict(wanted: str, made: str | None) -> str:
 def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
     """The group of an entry, and the verdict on each of its files."""
     meta = json.loads((entry / "meta.json").read_text())
-    package = "libtpu" if meta["backend"] == "tpu" else "jaxlib"
+    is_tpu = meta["backend"] == "tpu"
+    package = "libtpu" if is_tpu else "jaxlib"
+    dump = hlomem.load(entry / "buffer-assignment.txt") if is_tpu or not meta["scheduled"] else None
     try:
         made = hlomem.plan(
             (entry / "module.hlo").read_text(encoding="utf-8"),
             backend=meta["backend"],
+            chip=meta.get("chip") or "",
             era=f"{package}-{meta['versions'][package]}",
-            schedule=None if meta["scheduled"] else hlomem.load(entry / "buffer-assignment.txt"),
+            schedule=None if meta["scheduled"] else dump,
+            preset=dump if is_tpu else None,
         ).dump.texts()
     except HlomemError as error:
         made = {}

@@ -8,9 +8,11 @@ value lines of dumps of libtpu 0.0.2 to 0.0.51, all of which they reproduce.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlomem.errors import CommandError
 from hlomem.hlo.padding import (
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 _DYNAMIC_SIZE_BYTES = 4  # one int32 per dimension, behind the data of a dynamic array
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """The numbers of one kind of machine; `BACKENDS` holds those we know."""
 
     name: str
@@ -48,10 +49,14 @@ class Backend:
     """Bytes per dimension that a dynamic array adds for its actual sizes."""
     default_alignment: int | None = None
     """Alignment of offsets in colors `alignments` does not name; None where none was seen."""
-    alignments: Mapping[int, int] = field(default_factory=dict, hash=False)
+    alignments: Mapping[int, int] = field(default_factory=dict)
     """Color to alignment of offsets, in bytes."""
-    memory_spaces: Mapping[int, str] = field(default_factory=dict, hash=False)
+    memory_spaces: Mapping[int, str] = field(default_factory=dict)
     """Color to what that memory is called."""
+    stack_colors: frozenset[int] = frozenset()
+    """Memory that operations of another core have for themselves, one after the other."""
+    preset_color: int | None = None
+    """The memory in which a pass before buffer assignment has placed the values."""
 
     @property
     def platform(self) -> str:
@@ -92,6 +97,8 @@ def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
     """
     if name == "gpu" and chip.lower().startswith(_AMD):
         raise CommandError(f"no rules for GPU `{chip}`: only those of NVIDIA are known")
+    if name == "tpu" and not chip:
+        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(CHIPS)} with --chip")
     key = f"{name}-{chip}" if name == "tpu" else name
     if key == "cpu" and jaxlib and _version(jaxlib) < _CPU_ALIGNS_TO_64_FROM:
         return CPU_ALIGNED_TO_16
@@ -120,6 +127,8 @@ def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
         packed_spaces=frozenset({2, 8, 10}),
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_TPU_MEMORY_SPACES,
+        stack_colors=frozenset({8, 10, 11, 12}),
+        preset_color=fast_color,
     )
 
 
@@ -162,3 +171,6 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
     {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}
 )
 """Every backend by its name: `cpu`, `gpu`, `tpu-` and the chip."""
+
+CHIPS = tuple(name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-"))
+"""The TPU chips."""

@@ -7,11 +7,10 @@ XLA's.
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
@@ -20,14 +19,15 @@ from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
 from hlomem.analysis.module_order import ModuleOrder, infer_order
 from hlomem.assign.assigner import assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
-from hlomem.assign.packing import pack_best
+from hlomem.assign.preset import NO_PRESET, Preset
+from hlomem.collector import collector_off
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.options import Options
 from hlomem.source import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
@@ -45,14 +45,15 @@ STAGES = (
 """The stages in order, by the names they have in `Stages`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stages:
+class Stages(Struct, frozen=True, eq=False, dict=True):
     """Everything a plan finds out about a module."""
 
     module: HloModule
     schedule: Schedule
     options: Options
-    pack: Pack
+    pack: Pack | None = None
+    """Instead of XLA's heap algorithm."""
+    preset: Preset = NO_PRESET
 
     @cached_property
     def call_graph(self) -> CallGraph:
@@ -88,7 +89,13 @@ class Stages:
     def assignment(self) -> BufferAssignment:
         """Where everything lies."""
         return assign_buffers(
-            self.dataflow, self.aliasing, self.live_ranges, self.color_of, self.options, self.pack
+            self.dataflow,
+            self.aliasing,
+            self.live_ranges,
+            self.color_of,
+            self.options,
+            self.pack,
+            self.preset,
         )
 
 
@@ -96,22 +103,24 @@ def start_stages(
     module: HloModule,
     options: Options | None = None,
     schedule: Schedule | None = None,
-    pack: Pack = pack_best,
+    pack: Pack | None = None,
+    preset: Preset = NO_PRESET,
 ) -> Stages:
     """The stages of a plan, none computed yet; `schedule` is for a text that carries none."""
     schedule = schedule or schedule_of(module) or _refuse_unscheduled(module)
-    return Stages(module, schedule, options or Options(), pack)
+    return Stages(module, schedule, options or Options(), pack, preset)
 
 
 def run_stages(
     module: HloModule,
     options: Options | None = None,
     schedule: Schedule | None = None,
-    pack: Pack = pack_best,
+    pack: Pack | None = None,
+    preset: Preset = NO_PRESET,
     after_stage: Callable[[str], None] = lambda _: None,
 ) -> Stages:
     """Assign buffers to a module as XLA does; `after_stage` hears the name of each stage done."""
-    stages = start_stages(module, options, schedule, pack)
+    stages = start_stages(module, options, schedule, pack, preset)
     with collector_off():
         for name in STAGES:
             getattr(stages, name)
@@ -123,15 +132,3 @@ def _refuse_unscheduled(module: HloModule) -> Schedule:
     span = Span(0, max(module.source.text.find("\n"), 1))
     problem = "the module is not scheduled, so nobody knows what is alive when"
     raise UnsupportedError(module.source, span, problem, "take the order from a dump (--schedule)")
-
-
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """No garbage collection meanwhile: a plan makes many objects and drops few."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -89,8 +89,10 @@ def _written(home: Path) -> dict[str, str]:
     plan = hlomem.plan(
         (home / "module.hlo").read_text(),
         backend=origin["backend"],
+        chip=origin.get("chip") or "",
         era=home.parts[-LAST_PART],
         schedule=None if origin["scheduled"] else hlomem.load(home),
+        preset=hlomem.load(home) if origin["backend"] == "tpu" else None,
         name="module",
     )
     return sort_written(plan.dump.texts())

@@ -18,19 +18,23 @@ if TYPE_CHECKING:
 
 
 def sorted_incrementally(
-    created: Sequence[HloComputation], call_graph: CallGraph, count: int | None = None
+    created: Sequence[HloComputation],
+    call_graph: CallGraph,
+    count: int | None = None,
+    delta: int = 0,
 ) -> list[HloComputation]:
     """Replay how computations were made and called (`HloModule::AddComputationInternal`).
 
-    With a `count`, how they lay when the first so many had been made. A computation that calls only
-    older ones was cut out of its caller, which called them before.
+    With a `count`, how they lay when the first so many had been made. `delta` is how far searches
+    went already, because of computations that are gone. A computation that calls only older ones
+    was cut out of its caller, which called them before.
     """
     rank = {computation: i for i, computation in enumerate(created)}
     callers: dict[HloComputation, list[HloComputation]] = {each: [] for each in created}
     for computation in created:
         for callee in call_graph.callees[computation]:
             callers[callee].append(computation)
-    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort()
+    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort(delta)
     for computation in created[:count]:
         order.add_node(computation)
         for caller in _callers_at(rank[computation], computation, callers, rank):

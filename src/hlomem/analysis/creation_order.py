@@ -66,7 +66,7 @@ def creation_order(
     partitioned = in_order_of_parameters(
         partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph
     )
-    priorities = _derivation_priorities(derived, call_graph, rewrites_reductions_last)
+    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last)
     derived = in_order_of_parameters(derived, priorities, call_graph)
     return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
 
@@ -174,7 +174,7 @@ def _numbered_by_parameters(
 Priority = tuple[int, ...]
 
 
-def _derivation_priorities(
+def derivation_priorities(
     computations: list[HloComputation], call_graph: CallGraph, rewrites_reductions_last: bool
 ) -> dict[HloComputation, Priority]:
     """When passes made computations as far as names do not tell: by pass, then by first call.
