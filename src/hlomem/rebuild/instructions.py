@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, TypeGuard
 
 from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
+from hlomem.errors import InputError
 from hlomem.hlo.shape_parser import parse_shape_text
 from hlomem.rebuild.fusions import find_sharing
 
@@ -49,6 +50,9 @@ def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str
             draft = _draft_unprinted(name, operands[name], facts, drafts)
             draft.shape = shown.get(name)
         else:
+            if line.opcode.endswith("-update"):
+                problem = f"`{name}` updates an asynchronous operation, which cannot be rebuilt"
+                raise InputError(f"{problem}: plan the module instead")
             draft = Draft(name, line.opcode, operands[name], line, line.shape)
             draft.callees = _callees_in_order(line)
             if _wraps_another(name, line, facts):
