@@ -116,9 +116,7 @@ def _in_order_of_derivation(
     return sorted(derived, key=lambda each: not each.name.startswith(_TOP_K))
 
 
-def _in_order_of_fusion(
-    fused: list[HloComputation], call_graph: CallGraph
-) -> list[HloComputation]:
+def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
     """By number, those around a bitcast last."""
     caller_of = {
         callee: caller for caller, callees in call_graph.callees.items() for callee in callees
@@ -246,13 +244,15 @@ def _is_flattened(
 def _reduces_exchanged(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether it reduces what devices have exchanged, which is split after fusion."""
     sites = call_graph.callsites[computation]
-    return _SPLIT_REDUCER in computation.name and any(site.operands[0].opcode == "all-to-all" for site in sites)
+    return _SPLIT_REDUCER in computation.name and any(
+        site.operands[0].opcode == "all-to-all" for site in sites
+    )
 
 
 def _made_before_fusion(
     fused: list[HloComputation], call_graph: CallGraph
 ) -> dict[HloComputation, None]:
-    """The fusions made around gathers and scatters before any other, which have the first numbers."""
+    """The fusions around gathers and scatters, made before all others and so numbered first."""
     early: dict[HloComputation, None] = {}
     for computation in sorted(fused, key=_number):
         if ".clone" in computation.name or computation.name.startswith(_BITCAST_FUSION):

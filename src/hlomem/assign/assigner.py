@@ -308,7 +308,9 @@ class _Assigner:
                 self._size_of_buffer.__getitem__,
                 self._alias_rules,
             )
-            heap = simulator.run(by_color[color], self._alignment(color), pack or self._own_pack(color))
+            heap = simulator.run(
+                by_color[color], self._alignment(color), pack or self._own_pack(color)
+            )
             allocation = BufferAllocation(len(self.allocations), heap.heap_size, color)
             self.allocations.append(allocation)
             for value, offset in heap.offset_of.items():
