@@ -94,7 +94,7 @@ KNOWN_POSITIONS = frozenset(
 """Goldens with a value whose positions do, too."""
 
 KNOWN_IDS = frozenset({"libtpu-0.0.2/tpu-v5p/nested_while"})
-"""Goldens with two computations of equal size, whose fingerprints hlomem puts into another order."""
+"""Goldens with two computations of equal size, whose fingerprints hlomem orders otherwise."""
 
 FIRST_ORDERED_REPORT = {"jaxlib": (0, 8, 1), "libtpu": (0, 0, 34)}
 LAST_PART = 3
