@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "hlomem"
-BASE = {"source", "errors"}
+BASE = {"collector", "source", "errors"}
 PROGRAM = BASE | {"hlo", "backends", "options"}
 PLANNER = PROGRAM | {"analysis", "assign", "pipeline"}
 MAY_IMPORT = {
+    "collector": set[str](),
     "source": BASE,
     "errors": BASE,
     "hlo": BASE,
@@ -24,9 +25,12 @@ MAY_IMPORT = {
     "dump.build": PLANNER,
     "compact": BASE | {"dump", "hlo"},
     "planning": PLANNER | {"dump", "dump.build", "compact"},
+    "rebuild": PROGRAM | {"analysis", "dump"},
+    "replanning": PLANNER | {"dump", "dump.build", "planning", "rebuild", "check"},
     "inputs": BASE | {"dump", "hlo"},
     "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},
+    "explaining": BASE | {"dump", "hlo", "backends", "inputs", "planning", "report"},
     "report": BASE | {"dump", "hlo", "backends", "check"},
 }
 ANYTHING = {"cli", "__main__", "__init__", "integrations"}

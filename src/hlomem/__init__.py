@@ -4,6 +4,7 @@
     dump.assignment.allocations[0].size
     plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
     print(plan.dump)
+    print(hlomem.explain(plan))
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
 """
@@ -15,21 +16,35 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Dump", "HlomemError", "ParseError", "Plan", "__version__", "load", "plan"]
+__all__ = [
+    "Dump",
+    "HlomemError",
+    "ParseError",
+    "Plan",
+    "__version__",
+    "explain",
+    "load",
+    "plan",
+    "replan",
+]
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
+    from hlomem.explaining import explain
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
+    from hlomem.replanning import replan
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
+    "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "replan": "hlomem.replanning",
 }
 
 

@@ -8,9 +8,11 @@ value lines of dumps of libtpu 0.0.2 to 0.0.51, all of which they reproduce.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlomem.errors import CommandError
 from hlomem.hlo.padding import (
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 _DYNAMIC_SIZE_BYTES = 4  # one int32 per dimension, behind the data of a dynamic array
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """The numbers of one kind of machine; `BACKENDS` holds those we know."""
 
     name: str
@@ -48,9 +49,9 @@ class Backend:
     """Bytes per dimension that a dynamic array adds for its actual sizes."""
     default_alignment: int | None = None
     """Alignment of offsets in colors `alignments` does not name; None where none was seen."""
-    alignments: Mapping[int, int] = field(default_factory=dict, hash=False)
+    alignments: Mapping[int, int] = field(default_factory=dict)
     """Color to alignment of offsets, in bytes."""
-    memory_spaces: Mapping[int, str] = field(default_factory=dict, hash=False)
+    memory_spaces: Mapping[int, str] = field(default_factory=dict)
     """Color to what that memory is called."""
     stack_colors: frozenset[int] = frozenset()
     """Memory that operations of another core have for themselves, one after the other."""
@@ -97,8 +98,7 @@ def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
     if name == "gpu" and chip.lower().startswith(_AMD):
         raise CommandError(f"no rules for GPU `{chip}`: only those of NVIDIA are known")
     if name == "tpu" and not chip:
-        chips = [each.removeprefix("tpu-") for each in BACKENDS if each.startswith("tpu-")]
-        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(chips)} with --chip")
+        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(CHIPS)} with --chip")
     key = f"{name}-{chip}" if name == "tpu" else name
     if key == "cpu" and jaxlib and _version(jaxlib) < _CPU_ALIGNS_TO_64_FROM:
         return CPU_ALIGNED_TO_16
@@ -171,3 +171,6 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
     {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}
 )
 """Every backend by its name: `cpu`, `gpu`, `tpu-` and the chip."""
+
+CHIPS = tuple(name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-"))
+"""The TPU chips."""

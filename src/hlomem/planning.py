@@ -7,14 +7,16 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.backends import find_backend
+from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
@@ -24,7 +26,7 @@ from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.options import Options, options_for, options_for_libtpu
-from hlomem.pipeline import Stages, collector_off, run_stages
+from hlomem.pipeline import Stages, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
@@ -45,8 +47,7 @@ _SUFFIX: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A memory plan: how it was found, and what XLA would write about it."""
 
     stages: Stages
@@ -83,25 +84,25 @@ def plan(
     """
     release = _release(backend, era, like)
     written_as = like.era if like is not None else era_of(release)
-    watch = _Watch()
+    watch = Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
         module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
-        options = _options(backend, chip, release)
-        placed = NO_PRESET if preset is None else _preset_of(module, preset, options.backend)
+        options = options_of(backend, chip, release)
+        placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
         stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
     notes = _notes_on_elements(module)
     if preset is None:
         notes += _notes_on_preset(stages)
-    dump = _dump(name, contents, written_as, release)
+    dump = dump_of(name, contents, written_as, release)
     return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
-class _Watch:
+class Watch:
     """CPU time between laps."""
 
     def __init__(self) -> None:
@@ -124,7 +125,7 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     return find_release(era or letter, package)
 
 
-def _options(backend: str, chip: str, release: Release) -> Options:
+def options_of(backend: str, chip: str, release: Release) -> Options:
     """How a release plans."""
     if backend not in BACKENDS:
         raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
@@ -135,7 +136,7 @@ def _options(backend: str, chip: str, release: Release) -> Options:
     return options_for(found, version)
 
 
-def _preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
+def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
     """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
     if dump.assignment is None:
         raise InputError(f"{dump.name}: no allocations, so nothing placed beforehand, in this dump")
@@ -195,7 +196,7 @@ def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
         raise InputError(f"{dump.name}: {problem}") from error
 
 
-def _dump(name: str, contents: Contents, era: Era, release: Release) -> Dump:
+def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:
     """The files this release writes, named after `name`."""
     held: dict[Kind, Contents] = {
         "assignment": Contents(assignment=contents.assignment),

@@ -13,8 +13,9 @@ lives until it is done.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NewType
+
+from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
 from hlomem.hlo.ir import HloInstruction
@@ -40,8 +41,7 @@ class LiveRange(NamedTuple):
     end: int
 
 
-@dataclass(slots=True, eq=False)
-class LiveRanges:
+class LiveRanges(Struct, frozen=True, eq=False):
     """The flattened schedule and the live range of every value on it."""
 
     sequence: list[HloInstruction]

@@ -8,14 +8,16 @@ of the compiler.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from hlomem.analysis.computation_replay import sorted_incrementally
 from hlomem.analysis.content_order import sorted_by_content
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.gpu_creation_order import gpu_creation_order
-from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age, gpu_reordered_users
+from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age
+from hlomem.analysis.gpu_user_order import gpu_reordered_users
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 from hlomem.analysis.tpu_creation_order import tpu_creation_order
 from hlomem.analysis.tpu_instruction_order import (
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
     from hlomem.options import Options
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleOrder:
+class ModuleOrder(Struct, frozen=True, eq=False):
     """The order of a module's lists."""
 
     computations: Sequence[HloComputation]

@@ -85,12 +85,15 @@ def _is_old(plan: Plan) -> bool:
 
 
 def _chip_score(plan: Plan, chip: Backend) -> tuple[float, int]:
-    """How many sizes fit, then how many values lie in the chip's fast memory."""
-    fast = 3 if chip.name == "tpu-v4" else 1
-    in_fast = sum(placed.value.color == fast for placed in plan.placed)
+    """How many sizes fit, then how many allocations, be they empty, lie in its fast memory."""
+    in_fast = sum(each.color == chip.preset_color for each in plan.allocations)
     return (_share_explained(plan, chip), in_fast)
 
 
 def _share_explained(plan: Plan, backend: Backend) -> float:
-    sizes = [(size_on(backend, placed), placed.value.size) for placed in plan.placed]
-    return sum(expected == size for expected, size in sizes) / max(1, len(sizes))
+    size_of: dict[str, int | None] = {}
+    for placed in plan.placed:
+        if placed.value.shape not in size_of:
+            size_of[placed.value.shape] = size_on(backend, placed)
+    fitting = sum(size_of[each.value.shape] == each.value.size for each in plan.placed)
+    return fitting / max(1, len(plan.placed))

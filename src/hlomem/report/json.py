@@ -5,6 +5,7 @@ Sizes are integers of bytes. Bytes of the input that are not UTF-8 appear as `\\
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,23 +22,25 @@ SCHEMA = "hlomem/1"
 
 def encode_dump(dump: Dump) -> bytes:
     """Everything a dump says, and its overview."""
-    return encode(
-        {
-            "kind": "dump",
-            "name": dump.name,
-            "eras": [era.letter for era in dump.eras],
-            "files": [
-                {"name": part.name, "kind": part.kind, "wrapping": part.wrapping}
-                for part in dump.parts
-            ],
-            "notes": dump.notes,
-            "overview": build_overview(dump),
-            "assignment": dump.assignment,
-            "values": dump.values,
-            "live_ranges": dump.live_ranges,
-            "report": dump.report,
-        }
-    )
+    return encode(dump_content(dump))
+
+
+def dump_content(dump: Dump) -> dict[str, Any]:
+    """What `encode_dump` encodes."""
+    return {
+        "kind": "dump",
+        "name": dump.name,
+        "eras": [era.letter for era in dump.eras],
+        "files": [
+            {"name": part.name, "kind": part.kind, "wrapping": part.wrapping} for part in dump.parts
+        ],
+        "notes": dump.notes,
+        "overview": build_overview(dump),
+        "assignment": dump.assignment,
+        "values": dump.values,
+        "live_ranges": dump.live_ranges,
+        "report": dump.report,
+    }
 
 
 def encode_program(program: Program) -> bytes:
@@ -51,7 +54,9 @@ def encode(content: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(content)
     except UnicodeEncodeError:  # a lone surrogate: a byte of the input that was not UTF-8
-        return msgspec.json.encode(_decodable(msgspec.to_builtins(content)))
+        return json.dumps(_decodable(msgspec.to_builtins(content))).encode()
+    except OverflowError:  # an integer of more than 64 bits
+        return json.dumps(msgspec.to_builtins(content)).encode()
 
 
 def _decodable(value: Any) -> Any:
