@@ -170,16 +170,18 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
         for each in dump.assignment.allocations
         if each.color == backend.preset_color and each.is_preallocated_temp
     ]
-    known = {
-        instruction.name
+    shape_of = {
+        instruction.name: instruction.shape
         for computation in module.computations
         if computation.is_open
         for instruction in computation.instructions
     }
     for value in (value for each in allocations for value in each.values):
-        if value.name not in known:
-            problem = f"it places `{value.name}`, which module `{module.name}` does not have"
-            raise InputError(f"{dump.name}: {problem}")
+        whole = shape_of.get(value.name)
+        part = None if whole is None else whole.optional_subshape(value.index or ())
+        if part is None or part.text != value.shape:
+            problem = f"it places `{value.name}` of shape {value.shape}"
+            raise InputError(f"{dump.name}: {problem}, which `{module.name}` does not have")
     return Preset(
         {each.color: each.size for each in allocations},
         {

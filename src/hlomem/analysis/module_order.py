@@ -104,6 +104,6 @@ _LISTS = {
     "gpu": _Lists(gpu_instructions_by_age, gpu_reordered_users),
     "tpu": _Lists(tpu_instructions_by_age, tpu_reordered_users),
 }
-# How far searches for an order go already: on TPU every loop is cloned several times, so that XLA has
-# seen many more computations than are left.
+# How far searches for an order go already: on TPU every loop is cloned several times, so that XLA
+# has seen many more computations than are left.
 _DELTA = {"tpu": 16}
