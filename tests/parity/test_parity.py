@@ -79,7 +79,6 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.51/tpu-v5e/lookup_loop",
         "libtpu-0.0.51/tpu-v5e/nested_while",
         "libtpu-0.0.51/tpu-v5e/sm_permute_ring",
-        "libtpu-0.0.51/tpu-v5e/update_in_hbm",
         "libtpu-0.0.51/tpu-v5e/zero_size",
         "libtpu-0.0.51/tpu-v5p/nested_while",
         "libtpu-0.0.51/tpu-v6e/nested_while",
