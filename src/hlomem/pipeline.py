@@ -25,7 +25,6 @@ from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.hlo.verifier import verify_module
 from hlomem.options import Options
-from hlomem.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,6 +130,6 @@ def run_stages(
 
 
 def _refuse_unscheduled(module: HloModule) -> Schedule:
-    span = Span(0, max(module.source.text.find("\n"), 1))
     problem = "the module is not scheduled, so nobody knows what is alive when"
-    raise UnsupportedError(module.source, span, problem, "take the order from a dump (--schedule)")
+    hint = "take the order from a dump (--schedule)"
+    raise UnsupportedError(module.source, module.source.first_line, problem, hint)

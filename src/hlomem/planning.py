@@ -142,10 +142,9 @@ def _unknown_era(dump: Dump) -> ParseError:
         seen = seen.merged_with(part.seen)
         if recognise(seen)[0].letter == "?":
             break
-    text = dump.part_text(part)
+    source = Source(part.name, dump.part_text(part))
     problem = "its era is unknown: no XLA writes this file as it is, or not beside the others"
-    span = Span(0, max(0, text.find("\n")))
-    return ParseError(Source(part.name, text), span, problem, "give an era with --era")
+    return ParseError(source, source.first_line, problem, "give an era with --era")
 
 
 def options_of(backend: str, chip: str, release: Release) -> Options:

@@ -74,6 +74,11 @@ class Source:
         start = self.text.rfind("\n", 0, offset) + 1
         return Place(self.text.count("\n", 0, start) + 1, offset - start + 1)
 
+    @property
+    def first_line(self) -> Span:
+        """Where to point when a text is wrong as a whole."""
+        return Span(0, max(self.text.find("\n"), 1))
+
     def render(self, span: Span, problem: str, hint: str = "") -> str:
         """`name:line:col: problem`, the line, a caret under the place, and what to do."""
         line, column = self.place(span.start)
