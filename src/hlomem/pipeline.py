@@ -55,6 +55,13 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     """Instead of XLA's heap algorithm."""
     preset: Preset = NO_PRESET
 
+    def compute(self, after_stage: Callable[[str], None] = lambda _: None) -> None:
+        """Go through all stages; `after_stage` hears the name of each that is done."""
+        with collector_off():
+            for name in STAGES:
+                getattr(self, name)
+                after_stage(name)
+
     @cached_property
     def call_graph(self) -> CallGraph:
         """Who calls whom."""
@@ -120,12 +127,9 @@ def run_stages(
     preset: Preset = NO_PRESET,
     after_stage: Callable[[str], None] = lambda _: None,
 ) -> Stages:
-    """Assign buffers to a module as XLA does; `after_stage` hears the name of each stage done."""
+    """Assign buffers to a module as XLA does; `after_stage` is as for `Stages.compute`."""
     stages = start_stages(module, options, schedule, pack, preset)
-    with collector_off():
-        for name in STAGES:
-            getattr(stages, name)
-            after_stage(name)
+    stages.compute(after_stage)
     return stages
 
 

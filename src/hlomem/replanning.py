@@ -22,7 +22,7 @@ from hlomem.dump.compare import find_differences
 from hlomem.dump.eras import era_of, find_release, releases_of
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import Schedule
-from hlomem.pipeline import STAGES, Stages
+from hlomem.pipeline import Stages
 from hlomem.planning import Plan, Watch, dump_of, options_of, preset_of
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
 from hlomem.rebuild.facts import read_facts
@@ -143,9 +143,7 @@ class _Replanner:
                 self._preset(rebuilt.module, options.backend),
                 values=self.facts.values,
             )
-            for stage in STAGES:
-                getattr(stages, stage)
-                watch.lap(stage)
+            stages.compute(watch.lap)
             contents = build_contents(stages, era.features)
             if self.dump.report is None:
                 contents = contents._replace(report=None)
