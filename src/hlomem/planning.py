@@ -126,16 +126,25 @@ class Watch:
 
 
 def _release(backend: str, era: str, like: Dump | None) -> Release:
-    package = "libtpu" if backend == "tpu" else "jaxlib"
     if era and like is not None:
-        raise CommandError("give an era or a dump like which to write, not both")
+        raise both_given()
     if like is not None and like.era.letter == "?":
-        raise _unknown_era(like)
+        raise unknown_era(like)
     letter = like.era.letter if like is not None else NEWEST.letter
-    return find_release(era or letter, package)
+    return find_release(era or letter, package_of(backend))
 
 
-def _unknown_era(dump: Dump) -> ParseError:
+def package_of(backend: str) -> str:
+    """What XLA comes in for a backend, by whose versions its releases are counted."""
+    return "libtpu" if backend == "tpu" else "jaxlib"
+
+
+def both_given() -> CommandError:
+    """The error of two answers to the question which XLA plans."""
+    return CommandError("give an era or a dump like which to write, not both")
+
+
+def unknown_era(dump: Dump) -> ParseError:
     """The error at the first file of a dump that no XLA writes, or not beside those before it."""
     seen = Features()
     for part in dump.parts:
@@ -160,8 +169,9 @@ def options_of(backend: str, chip: str, release: Release) -> Options:
 
 def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
     """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
+    where = visible(dump.name)
     if dump.assignment is None:
-        raise InputError(f"{dump.name}: no allocations, so nothing placed beforehand, in this dump")
+        raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")
     if backend.preset_color is None:
         raise CommandError(f"nothing is placed beforehand on `{backend.name}`: leave --preset out")
     allocations = [
@@ -179,8 +189,8 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
         whole = shape_of.get(value.name)
         part = None if whole is None else whole.optional_subshape(value.index or ())
         if part is None or part.text != value.shape:
-            problem = f"it places `{value.name}` of shape {value.shape}"
-            raise InputError(f"{dump.name}: {problem}, which `{module.name}` does not have")
+            problem = f"it places `{visible(value.name)}` of shape {visible(value.shape)}"
+            raise InputError(f"{where}: {problem}, which `{module.name}` does not have")
     return Preset(
         {each.color: each.size for each in allocations},
         {
