@@ -30,7 +30,7 @@ from hlomem.dump.eras import (
     nearest_libtpu,
     recognise,
 )
-from hlomem.dump.parts import Contents, Part, Wrapping
+from hlomem.dump.parts import FILE_NAMES, Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError, ParseError
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
@@ -48,13 +48,6 @@ if TYPE_CHECKING:
 BACKENDS = ("cpu", "gpu", "tpu")
 """Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
-_SUFFIX: dict[Kind, str] = {
-    "combined": "-buffer-assignment.txt",
-    "assignment": "-buffer-assignment.txt",
-    "values": "-buffer-assignment-values.txt",
-    "live-range": "-live-range.txt",
-    "report": "-memory-usage-report.txt",
-}
 
 
 class Plan(Struct, frozen=True, eq=False):
@@ -256,7 +249,7 @@ def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:
     if contents.report is not None and writes_report:
         held["report"] = Contents(report=contents.report)
     parts = [
-        Part(name + _SUFFIX[kind], kind, part, era.features, Wrapping())
+        Part(name + FILE_NAMES[kind].suffix, kind, part, era.features, Wrapping())
         for kind, part in held.items()
     ]
     return Dump(name, tuple(parts), (era,))
