@@ -172,12 +172,7 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
         for each in dump.assignment.allocations
         if each.color == backend.preset_color and each.is_preallocated_temp
     ]
-    shape_of = {
-        instruction.name: instruction.shape
-        for computation in module.computations
-        if computation.is_open
-        for instruction in computation.instructions
-    }
+    shape_of = {each.name: each.shape for each in module.iter_open_instructions()}
     for value in (value for each in allocations for value in each.values):
         whole = shape_of.get(value.name)
         part = None if whole is None else whole.optional_subshape(value.index or ())

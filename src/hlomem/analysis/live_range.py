@@ -89,12 +89,7 @@ def analyze_live_ranges(
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
     """The flattened schedule of a dump, taken apart again: names in order, by computation."""
-    home_of = {
-        instruction.name: computation.name
-        for computation in module.computations
-        if computation.is_open
-        for instruction in computation.instructions
-    }
+    home_of = {each.name: each.parent.name for each in module.iter_open_instructions()}
     orders: dict[str, list[str]] = {}
     for name in names:
         orders.setdefault(home_of[name], []).append(name)

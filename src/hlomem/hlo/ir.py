@@ -419,6 +419,12 @@ class HloModule:
         for computation in self.computations:
             yield from computation.instructions
 
+    def iter_open_instructions(self) -> Iterator[HloInstruction]:
+        """Those that have been read: all but the bodies of fusions nobody has looked into."""
+        for computation in self.computations:
+            if computation.is_open:
+                yield from computation.instructions
+
     def validate(self) -> None:
         """Read everything that was left as text; raises the first `ParseError` there is."""
         self.reader.validate()
