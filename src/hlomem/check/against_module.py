@@ -14,24 +14,17 @@ from hlomem.check.plan import about, involve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.liveness import Liveness
+    from hlomem.check.flow import Position
     from hlomem.check.plan import Placed, Plan
     from hlomem.check.program import Program
-    from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.attributes import InputOutputAlias
-    from hlomem.hlo.ir import HloInstruction
-
-# What these do with an operand is not a read at their own moment: they forward it, or run others.
-_FORWARDS = frozenset({"tuple", "get-tuple-element", "bitcast", "opt-barrier", "add-dependency"})
-_RUNS_OTHERS = frozenset({"call", "conditional", "while"})
+    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 
-def check_against_module(plan: Plan, program: Program, liveness: Liveness) -> Iterator[Finding]:
+def check_against_module(plan: Plan, program: Program) -> Iterator[Finding]:
     """Every rule that needs the module."""
     yield from _check_order(plan, program)
-    for placed in plan.placed:
-        if placed.life is not None and placed.used is not None:
-            yield from _check_reads(placed, plan, program, liveness)
+    yield from _check_flow(plan, program)
     for alias in program.module.input_output_alias:
         yield from _check_donation(alias, plan, program)
     yield from _check_not_donated(plan, program)
@@ -51,16 +44,24 @@ def _check_order(plan: Plan, program: Program) -> Iterator[Finding]:
                 yield _out_of_order(
                     "control", f"{name} waits for {before.name}", plan, name, before
                 )
-    for computation in program.computations:
-        # XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
-        listed = [each for each in computation.instructions if each.opcode != "get-tuple-element"]
-        missing = [each for each in listed if each.name not in plan.time_of]
-        if plan.time_of and missing and len(missing) < len(listed):
-            yield Finding(
-                rule="order/missing",
-                message=f"{missing[0].name} of {computation.name} is not in the sequence",
-                evidence=(f"{len(missing)} instructions of {computation.name} are missing",),
-            )
+    yield from _check_missing(plan, program)
+
+
+def _check_missing(plan: Plan, program: Program) -> Iterator[Finding]:
+    """Everything that runs is in the sequence.
+
+    XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
+    """
+    missing: dict[HloComputation, list[HloInstruction]] = {}
+    for name, instruction in program.instruction_by_name.items():
+        if name not in plan.time_of and instruction.opcode != "get-tuple-element":
+            missing.setdefault(instruction.parent, []).append(instruction)
+    for computation, instructions in missing.items():
+        yield Finding(
+            rule="order/missing",
+            message=f"{instructions[0].name} of {computation.name} is not in the sequence",
+            evidence=(f"{len(instructions)} instructions of {computation.name} are missing",),
+        )
 
 
 def _out_of_order(kind: str, what: str, plan: Plan, name: str, before: HloInstruction) -> Finding:
@@ -74,57 +75,64 @@ def _out_of_order(kind: str, what: str, plan: Plan, name: str, before: HloInstru
     )
 
 
-def _check_reads(
-    placed: Placed, plan: Plan, program: Program, liveness: Liveness
+def _check_flow(plan: Plan, program: Program) -> Iterator[Finding]:
+    """What the dump lists about each value that runs is what the module says about it."""
+    flow = program.flow
+    known = {(placed.value.name, placed.index) for placed in plan.placed}
+    for value in flow.positions_of:
+        if value not in known and value[0] in plan.time_of:
+            yield Finding(
+                rule="flow/no-value",
+                message=f"{_show(value)} of the module is no value of the dump",
+            )
+    for placed in plan.placed:
+        if placed.value.name not in plan.time_of or placed.used is None:
+            continue
+        value = (placed.value.name, placed.index)
+        if value not in flow.positions_of:
+            yield about(placed, "flow/unknown-value", "is a value the module does not define")
+            continue
+        yield from _check_positions(placed, value, plan, program)
+        yield from _check_uses(placed, value, plan, program)
+
+
+def _check_positions(
+    placed: Placed, value: Position, plan: Plan, program: Program
 ) -> Iterator[Finding]:
-    """A value is alive when an instruction of the module reads it, and appears where it goes."""
     assert placed.used is not None
-    covered = liveness.covered_until(placed)
-    held = [(each.instruction, tuple(each.index or ())) for each in placed.used.positions]
-    found, pending = set(held), list(held)
-    while pending:
-        name, index = pending.pop()
-        instruction = program.instruction_by_name.get(name)
-        for user in instruction.users if instruction is not None else ():
-            assert instruction is not None
-            goes_to = _forwarded(instruction, index, user)
-            if goes_to is not None and goes_to not in found:
-                found.add(goes_to)
-                pending.append(goes_to)
-                if user.name in plan.time_of:
-                    where = f"{goes_to[0]}{{{','.join(map(str, goes_to[1]))}}}"
-                    yield about(placed, "live/position-missing", f"is {where} in the module")
-            last, what = _last_read(plan, user)
-            if last > covered:
-                problem = f"is alive until {covered}, but {what} at {last}, says the module"
-                yield about(placed, "live/ends-early", problem)
-                return
+    said = {(each.instruction, each.index or ()) for each in placed.used.positions}
+    found = {(each.name, index) for each, index in program.flow.positions_of[value]}
+    if said == found:
+        return
+    # XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
+    for position in sorted(found - said):
+        if position[0] in plan.time_of:
+            yield about(placed, "flow/position-missing", f"is {_show(position)} in the module")
+    for position in sorted(said - found):
+        if position[0] in program.instruction_by_name:
+            yield about(placed, "flow/position-unknown", f"is not {_show(position)} in the module")
 
 
-def _forwarded(
-    source: HloInstruction, index: ShapeIndex, user: HloInstruction
-) -> tuple[str, ShapeIndex] | None:
-    """The position in a user that is the same value; None where it is another."""
-    if user.opcode == "tuple":
-        return user.name, (user.operands.index(source), *index)
-    if user.opcode in ("bitcast", "opt-barrier"):
-        return user.name, index
-    if user.opcode == "get-tuple-element" and index and index[0] == user.tuple_index:
-        return user.name, index[1:]
-    return None
+def _check_uses(placed: Placed, value: Position, plan: Plan, program: Program) -> Iterator[Finding]:
+    assert placed.used is not None
+    if placed.used.uses is None:
+        return
+    said = {(each.instruction, each.operand, each.index or ()) for each in placed.used.uses}
+    uses = program.flow.iter_uses(value)
+    found = {(user.name, number, index) for user, number, index in uses}
+    if said == found:
+        return
+    for user, number, _ in sorted(found - said):
+        if user in plan.time_of:
+            yield about(placed, "flow/use-missing", f"is operand {number} of {user} in the module")
+    for user, number, _ in sorted(said - found):
+        if user in program.instruction_by_name:
+            problem = f"is not operand {number} of {user} in the module"
+            yield about(placed, "flow/use-unknown", problem)
 
 
-def _last_read(plan: Plan, user: HloInstruction) -> tuple[int, str]:
-    """When a user is done with its operand, and what it does; -1 where others say it better."""
-    if user.opcode in _FORWARDS or user.opcode in _RUNS_OTHERS:
-        return -1, ""
-    moment, what = plan.time_of.get(user.name, -1), f"read by {user.name}"
-    if user.opcode.endswith("-start"):
-        # The operand of an asynchronous operation is read until the operation is done.
-        for done in user.users:
-            if done.opcode.endswith("-done") and plan.time_of.get(done.name, -1) > moment:
-                moment, what = plan.time_of[done.name], f"read by {user.name} until {done.name}"
-    return moment, what
+def _show(position: Position) -> str:
+    return f"{position[0]}{{{','.join(map(str, position[1]))}}}"
 
 
 def _check_donation(alias: InputOutputAlias, plan: Plan, program: Program) -> Iterator[Finding]:

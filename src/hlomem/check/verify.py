@@ -16,6 +16,7 @@ from hlomem.check.findings import NotChecked, Verdict
 from hlomem.check.geometry import check_geometry
 from hlomem.check.interference import Interference
 from hlomem.check.liveness import Liveness
+from hlomem.check.needs import ListedNeeds, TracedNeeds
 from hlomem.check.ownership import check_ownership
 from hlomem.check.plan import build_plan
 from hlomem.check.platform import choose_platform
@@ -50,7 +51,8 @@ def verify(
     families = find_families(plan, structure)
     if program is not None:
         join_fusions(plan, program, families)
-    liveness = Liveness(plan, families, structure)
+    needs = TracedNeeds(plan, program) if program is not None else ListedNeeds(plan, structure)
+    liveness = Liveness(plan, families, structure, needs)
     interference = Interference(plan, families, structure, program)
     checks = [
         check_geometry(plan, platform),
@@ -62,7 +64,7 @@ def verify(
         interference.check(),
     ]
     if program is not None:
-        checks.append(check_against_module(plan, program, liveness))
+        checks.append(check_against_module(plan, program))
     findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
     return Verdict(
         name=dump.name,
