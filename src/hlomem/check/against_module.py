@@ -25,6 +25,7 @@ def check_against_module(plan: Plan, program: Program) -> Iterator[Finding]:
     """Every rule that needs the module."""
     yield from _check_order(plan, program)
     yield from _check_flow(plan, program)
+    yield from _check_headers(plan, program)
     for alias in program.module.input_output_alias:
         yield from _check_donation(alias, plan, program)
     yield from _check_not_donated(plan, program)
@@ -92,8 +93,15 @@ def _check_flow(plan: Plan, program: Program) -> Iterator[Finding]:
         if value not in flow.positions_of:
             yield about(placed, "flow/unknown-value", "is a value the module does not define")
             continue
+        yield from _check_shape(placed, program)
         yield from _check_positions(placed, value, plan, program)
         yield from _check_uses(placed, value, plan, program)
+
+
+def _check_shape(placed: Placed, program: Program) -> Iterator[Finding]:
+    shape = program.instruction_by_name[placed.value.name].shape.subshape(placed.index)
+    if str(shape) != placed.value.shape:
+        yield about(placed, "flow/shape-differs", f"has the shape {shape} in the module")
 
 
 def _check_positions(
@@ -133,6 +141,38 @@ def _check_uses(placed: Placed, value: Position, plan: Plan, program: Program) -
 
 def _show(position: Position) -> str:
     return f"{position[0]}{{{','.join(map(str, position[1]))}}}"
+
+
+def _check_headers(plan: Plan, program: Program) -> Iterator[Finding]:
+    """Each argument has its allocation; those that may live out hold what the program returns."""
+    entry, parts_of = program.module.entry, program.flow.parts_of
+    wanted = {
+        (each.parameter_number, index) for each in entry.parameters for index in parts_of[each]
+    }
+    given = {
+        (each.parameter.number, each.parameter.index) for each in plan.allocations if each.parameter
+    }
+    for number, index in sorted(wanted ^ given):
+        there = "has no allocation" if (number, index) in wanted else "is none of the module"
+        message = f"parameter {number} at {{{','.join(map(str, index))}}} {there}"
+        yield Finding(rule="ownership/parameter", message=message)
+    returned = parts_of[entry.root]
+    for allocation in plan.allocations:
+        held = {(each.name, each.index or ()) for each in allocation.values}
+        is_returned = not held.isdisjoint(returned.values())
+        is_top = returned[()] in held
+        if allocation.maybe_live_out != is_returned:
+            what = "holds" if is_returned else "does not hold"
+            flag = "is" if allocation.maybe_live_out else "is not"
+            message = f"allocation {allocation.index} {what} what is returned, but {flag} marked so"
+        elif (allocation.output_shape is not None) != is_top or (
+            is_top and allocation.output_shape != entry.root.shape.text_without_layout
+        ):
+            shape = allocation.output_shape or "none"
+            message = f"allocation {allocation.index} names another output shape ({shape})"
+        else:
+            continue
+        yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
 
 
 def _check_donation(alias: InputOutputAlias, plan: Plan, program: Program) -> Iterator[Finding]:

@@ -180,8 +180,10 @@ def _parts(
     versions: set[Position],
 ) -> Parts:
     opcode, name = instruction.opcode, instruction.name
-    parts: Parts = {tuple(index): (name, tuple(index)) for index, _ in instruction.shape.subshapes()}
-    source: Parts | None = None
+    parts: Parts = {
+        tuple(index): (name, tuple(index)) for index, _ in instruction.shape.subshapes()
+    }
+    source: Parts = {}
     if opcode == "parameter":
         source = _argument(instruction, parts_of, callers)
     elif opcode == "while":
@@ -193,7 +195,7 @@ def _parts(
     elif opcode in _HANDED_ON:
         source = _HANDED_ON[opcode](instruction, parts_of)
     for index in parts if source else ():
-        if index in source and parts[index] not in versions:
+        if index in source and (name, index) not in versions:
             parts[index] = source[index]
     return parts
 
@@ -202,15 +204,16 @@ def _argument(
     parameter: HloInstruction,
     parts_of: PartsOf,
     callers: Mapping[HloComputation, list[HloInstruction]],
-) -> Parts | None:
-    """What a parameter is called with; None for what the program is called with."""
-    for caller in callers.get(parameter.parent, ())[:1]:
-        number = parameter.parameter_number
-        if caller.opcode == "conditional":
-            number = 1 + caller.called_computations.index(parameter.parent)
-        operands = bound_operands(caller) if caller.opcode == "async-update" else caller.operands
-        return parts_of[operands[number]]
-    return None
+) -> Parts:
+    """What a parameter is called with; nothing where it is the program's own."""
+    if parameter.parent not in callers:
+        return {}
+    caller = callers[parameter.parent][0]
+    number = parameter.parameter_number
+    if caller.opcode == "conditional":
+        number = 1 + caller.called_computations.index(parameter.parent)
+    operands = bound_operands(caller) if caller.opcode == "async-update" else caller.operands
+    return parts_of[operands[number]]
 
 
 def _same_in_all(branches: list[Parts]) -> Parts:
@@ -302,6 +305,11 @@ def _arrays(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
     return {tuple(index): parts[tuple(index)] for index, _ in instruction.shape.leaves()}
 
 
+def _received(done: HloInstruction, parts_of: PartsOf) -> Parts:
+    received = parts_of[done.operands[0]]
+    return {index: value for index, value in received.items() if index[:1] == (0,)}
+
+
 _HANDED_ON: dict[str, Callable[[HloInstruction, PartsOf], Parts]] = {
     "add-dependency": _whole,
     "all-gather-done": _destination,
@@ -313,18 +321,13 @@ _HANDED_ON: dict[str, Callable[[HloInstruction, PartsOf], Parts]] = {
     "bitcast": _whole,
     "collective-permute-done": _destination,
     "collective-permute-start": _operands_first,
-    "copy": lambda copy, parts_of: _below(parts_of[copy.operands[0]]),
+    "copy": lambda copy, parts_of: _below(parts_of[copy.operands[0]]),  # of a tuple, the table
     "copy-done": lambda done, parts_of: _element(done, parts_of, 0),
     "copy-start": lambda start, parts_of: _under((1,), parts_of[start.operands[0]]),
     "domain": _whole,
     "get-tuple-element": _element,
     "opt-barrier": _whole,
-    "recv-done": lambda done, parts_of: _recv(done, parts_of),
+    "recv-done": _received,
     "send": lambda send, parts_of: _under((0,), parts_of[send.operands[0]]),
     "tuple": _elements,
 }
-
-
-def _recv(done: HloInstruction, parts_of: PartsOf) -> Parts:
-    received = parts_of[done.operands[0]]
-    return {index: value for index, value in received.items() if index[:1] == (0,)}

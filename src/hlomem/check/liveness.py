@@ -27,9 +27,7 @@ _ASYNCHRONOUS = ("-start", "-update", "-done")
 class Liveness:
     """The moments at which values are needed, held against their ranges."""
 
-    def __init__(
-        self, plan: Plan, families: Families, structure: Structure, needs: Needs
-    ) -> None:
+    def __init__(self, plan: Plan, families: Families, structure: Structure, needs: Needs) -> None:
         self.plan = plan
         self.structure = structure
         self.families = families

@@ -142,14 +142,18 @@ def _check_constants(plan: Plan) -> Iterator[Finding]:
 
 
 def _check_outputs(plan: Plan) -> Iterator[Finding]:
-    """Each part of the output lies in memory that outlives the program."""
+    """Each part of the output is an allocation of its own, which outlives the program."""
     output = plan.output
-    if output is None or output.value.index != ():
+    if output is None:
         return
-    for index in plan.indices_at.get(output.value.name, ()):
-        for placed in plan.values_at[output.value.name, index]:
-            allocation = placed.allocation
-            if not allocation.maybe_live_out and not allocation.is_constant:
-                yield about(
-                    placed, "ownership/output", "is returned, but its allocation may not live out"
-                )
+    name = output.value.name
+    is_tuple = output.value.index == ()
+    parts = plan.indices_at.get(name, ()) if is_tuple else [output.index]
+    for placed in [each for index in parts for each in plan.values_at.get((name, index), ())]:
+        allocation = placed.allocation
+        if not allocation.maybe_live_out:
+            problem = "is returned, but its allocation may not live out"
+            yield about(placed, "ownership/output", problem)
+        if placed.value.offset != 0:
+            problem = "is returned, but not at the start of its allocation"
+            yield about(placed, "ownership/output", problem)

@@ -58,9 +58,9 @@ def _structure(
         called = instruction.called_computations
         if instruction.opcode == "while":
             body, condition = called
-            parameters = [condition.parameters[0].name, body.parameters[0].name]
-            if all(each in plan.time_of for each in parameters):
-                loops.append(Loop(name, *parameters, body.root.name))
+            if condition in spans and body in spans:
+                first, second = condition.parameters[0].name, body.parameters[0].name
+                loops.append(Loop(name, first, second, body.root.name))
         elif instruction.opcode == "conditional":
             branches = [_branch(each, spans) for each in called]
             conditionals.append(Conditional(name, tuple(branches)))
