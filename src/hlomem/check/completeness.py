@@ -14,9 +14,9 @@ from hlomem.check.plan import about, display_name, involve
 from hlomem.check.platform import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
-    from hlomem.check.plan import Placed, Plan
+    from hlomem.check.plan import Placed, Plan, Text
     from hlomem.dump.records import ShapeIndex, UsedValue, Value
 
 
@@ -134,15 +134,18 @@ def _check_sequence(plan: Plan) -> Iterator[Finding]:
         )
 
 
-def check_texts(plan: Plan) -> Iterator[Finding]:
+def check_texts(plan: Plan, known: Container[str]) -> Iterator[Finding]:
     """What the instructions of a dump say about shapes, uses and positions is what it lists.
 
-    An operand lists the instruction as a use, that of a tuple as a position.
+    An operand lists the instruction as a use, that of a tuple as a position. Those whose names are
+    `known` are looked up in the module instead.
     """
     listed = {placed.id: _listed(placed.used) for placed in plan.placed if placed.used}
+    texts = {name: text for name, text in plan.text_of.items() if name not in known}
     for placed in plan.placed:
-        yield from _check_shape(plan, placed)
-    for name, text in plan.text_of.items():
+        if placed.value.name in texts:
+            yield from _check_shape(placed, texts[placed.value.name])
+    for name, text in texts.items():
         is_tuple = text.opcode == "tuple"
         for number, operand in enumerate(text.operands):
             for index in plan.indices_at.get(operand, ()):
@@ -153,9 +156,8 @@ def check_texts(plan: Plan) -> Iterator[Finding]:
                         yield about(placed, f"flow/{rule}", f"is operand {number} of {name}")
 
 
-def _check_shape(plan: Plan, placed: Placed) -> Iterator[Finding]:
-    text = plan.text_of.get(placed.value.name)
-    whole = parse_shape_or_none(text.shape) if text else None
+def _check_shape(placed: Placed, text: Text) -> Iterator[Finding]:
+    whole = parse_shape_or_none(text.shape)
     if whole is not None:
         shape = whole.optional_subshape(placed.index)
         if str(shape) != placed.value.shape:

@@ -98,7 +98,9 @@ class ListedNeeds:
         self._body_start = {each.instruction: each.body_parameter for each in structure.loops}
 
     def latest_start(self, placed: Placed, moment: int) -> int:
-        """As for `TracedNeeds`; which of a called computation's values it returns is not known."""
+        """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
+        if placed.allocation.parameter is not None and self._is_argument(placed):
+            return 0
         positions = placed.used.positions if placed.used else ()
         starts = [self._time_of.get(each.instruction) for each in positions if each.index]
         return moment + 1 if starts[:1] == [moment + 1] else moment
@@ -118,6 +120,10 @@ class ListedNeeds:
             moment = self._moment_of_use(placed, use.instruction)
             if moment is not None:
                 yield moment, f"read by {use.instruction}"
+
+    def _is_argument(self, placed: Placed) -> bool:
+        text = self._plan.text_of.get(placed.value.name)
+        return text is not None and text.opcode == "parameter" and not placed.value.is_phi
 
     def _moment_of_use(self, placed: Placed, user: str) -> int | None:
         """When an operand is read; None where something else the dump lists says it better."""

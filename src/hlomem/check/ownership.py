@@ -146,6 +146,10 @@ def _check_outputs(plan: Plan) -> Iterator[Finding]:
     output = plan.output
     if output is None:
         return
+    shape = parse_shape_or_none(output.value.shape)
+    if shape is not None and shape.text_without_layout != output.allocation.output_shape:
+        problem = f"is returned, but is no {output.allocation.output_shape}"
+        yield about(output, "ownership/output", problem)
     name = output.value.name
     is_tuple = output.value.index == ()
     parts = plan.indices_at.get(name, ()) if is_tuple else [output.index]

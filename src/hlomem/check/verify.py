@@ -64,11 +64,10 @@ def verify(
         check_aliases(plan, families),
         liveness.check(),
         interference.check(),
+        check_texts(plan, program.instruction_by_name if program is not None else ()),
     ]
     if program is not None:
         checks.append(check_against_module(plan, program))
-    else:
-        checks.append(check_texts(plan))
     findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
     return Verdict(
         name=dump.name,
