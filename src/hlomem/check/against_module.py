@@ -123,9 +123,8 @@ def _check_positions(
 
 def _check_uses(placed: Placed, value: Position, plan: Plan, program: Program) -> Iterator[Finding]:
     assert placed.used is not None
-    if placed.used.uses is None:
-        return
-    said = {(each.instruction, each.operand, each.index or ()) for each in placed.used.uses}
+    listed = placed.used.uses or ()
+    said = {(each.instruction, each.operand, each.index or ()) for each in listed}
     uses = program.flow.iter_uses(value)
     found = {(user.name, number, index) for user, number, index in uses}
     if said == found:
@@ -144,7 +143,7 @@ def _show(position: Position) -> str:
 
 
 def _check_headers(plan: Plan, program: Program) -> Iterator[Finding]:
-    """Each argument has its allocation; those that may live out hold what the program returns."""
+    """Each argument has its allocation, the output has one, and what is returned lives out."""
     entry, parts_of = program.module.entry, program.flow.parts_of
     wanted = {
         (each.parameter_number, index) for each in entry.parameters for index in parts_of[each]
@@ -159,19 +158,17 @@ def _check_headers(plan: Plan, program: Program) -> Iterator[Finding]:
     returned = parts_of[entry.root]
     for allocation in plan.allocations:
         held = {(each.name, each.index or ()) for each in allocation.values}
-        is_returned = not held.isdisjoint(returned.values())
-        is_top = returned[()] in held
-        if allocation.maybe_live_out != is_returned:
-            what = "holds" if is_returned else "does not hold"
-            flag = "is" if allocation.maybe_live_out else "is not"
-            message = f"allocation {allocation.index} {what} what is returned, but {flag} marked so"
-        elif (allocation.output_shape is not None) != is_top or (
-            is_top and allocation.output_shape != entry.root.shape.text_without_layout
-        ):
-            shape = allocation.output_shape or "none"
-            message = f"allocation {allocation.index} names another output shape ({shape})"
+        if not allocation.maybe_live_out and not held.isdisjoint(returned.values()):
+            problem = "holds what is returned, but may not live out"
+        elif (allocation.output_shape is not None) != (returned[()] in held):
+            problem = "is marked as the output's, but is not"
+            if allocation.output_shape is None:
+                problem = "is the output's, but is not marked so"
+        elif allocation.output_shape not in (None, entry.root.shape.text_without_layout):
+            problem = f"names another output shape than {entry.root.shape.text_without_layout}"
         else:
             continue
+        message = f"allocation {allocation.index} {problem}"
         yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
 
 

@@ -66,7 +66,7 @@ class Flow:
 
         To hand it on is no use, except in what a computation returns (`HloValue::ComputeUses`).
         """
-        positions = self.positions_of[value]
+        positions = self.positions_of.get(value, ())
         returned = {instruction for instruction, _ in positions if instruction.is_root}
         for instruction, index in positions:
             for user in self._readers[instruction][bool(index)]:

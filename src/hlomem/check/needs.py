@@ -101,9 +101,11 @@ class ListedNeeds:
         """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
         if placed.allocation.parameter is not None and self._is_argument(placed):
             return 0
-        positions = placed.used.positions if placed.used else ()
-        starts = [self._time_of.get(each.instruction) for each in positions if each.index]
-        return moment + 1 if starts[:1] == [moment + 1] else moment
+        for position in placed.used.positions if placed.used else ():
+            text = self._plan.text_of.get(position.instruction)
+            if text is not None and text.opcode.endswith("-start") and position.index:
+                return max(moment, self._time_of.get(position.instruction, moment))
+        return moment
 
     def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
         """Every listed position and use."""

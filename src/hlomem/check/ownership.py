@@ -146,13 +146,13 @@ def _check_outputs(plan: Plan) -> Iterator[Finding]:
     output = plan.output
     if output is None:
         return
-    shape = parse_shape_or_none(output.value.shape)
-    if shape is not None and shape.text_without_layout != output.allocation.output_shape:
-        problem = f"is returned, but is no {output.allocation.output_shape}"
-        yield about(output, "ownership/output", problem)
-    name = output.value.name
-    is_tuple = output.value.index == ()
-    parts = plan.indices_at.get(name, ()) if is_tuple else [output.index]
+    name, parts = output.value.name, [output.index]
+    if output.value.index == ():
+        parts = plan.indices_at.get(name, [])
+        shape = parse_shape_or_none(output.value.shape)
+        if shape is not None and shape.text_without_layout != output.allocation.output_shape:
+            problem = f"is returned, but is no {output.allocation.output_shape}"
+            yield about(output, "ownership/output", problem)
     for placed in [each for index in parts for each in plan.values_at.get((name, index), ())]:
         allocation = placed.allocation
         if not allocation.maybe_live_out:

@@ -53,8 +53,10 @@ def _move_to_other_allocation(injector: Injector) -> Fault | None:
 
 def _is_wrong_move(injector: Injector, value: AssignedValue, target: Allocation) -> bool | None:
     """Constants and arguments stay where they are, and nothing else goes there."""
-    is_argument = target.parameter is not None and not target.maybe_live_out
     text = injector.used(value).instruction
+    if " constant(" in text and target.is_constant:
+        return None
+    is_argument = target.parameter is not None and not target.maybe_live_out
     is_fixed = " constant(" in text or (" parameter(" in text and not value.is_phi)
     return True if target.is_constant or is_argument or is_fixed else None
 
