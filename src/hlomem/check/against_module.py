@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
+from hlomem.check.flow import iter_running
 from hlomem.check.plan import about, involve
 
 if TYPE_CHECKING:
@@ -46,6 +47,23 @@ def _check_order(plan: Plan, program: Program) -> Iterator[Finding]:
                     "control", f"{name} waits for {before.name}", plan, name, before
                 )
     yield from _check_missing(plan, program)
+    yield from _check_nesting(plan, program)
+
+
+def _check_nesting(plan: Plan, program: Program) -> Iterator[Finding]:
+    """What an instruction runs stands directly before it, a loop's condition before its body."""
+    nested = iter_running(program.module.entry, plan.time_of)
+    known = [name for name in plan.time_of if name in program.instruction_by_name]
+    for instruction, name in zip(nested, known, strict=True):
+        if instruction.name != name:
+            moment = plan.time_of[name]
+            message = f"{name} of {program.instruction_by_name[name].parent.name} runs at {moment}"
+            yield Finding(
+                rule="order/nesting",
+                message=f"{message}, inside or outside of what it should",
+                evidence=(f"{instruction.name} of {instruction.parent.name} should run there",),
+            )
+            return
 
 
 def _check_missing(plan: Plan, program: Program) -> Iterator[Finding]:

@@ -124,10 +124,15 @@ def trace(module: HloModule) -> Flow:
         versions |= changed
 
 
-def iter_running(entry: HloComputation) -> Iterator[HloInstruction]:
-    """Every instruction that runs, after what it runs (`HloLiveRange::FlattenSchedule`)."""
+def iter_running(
+    entry: HloComputation, time_of: Mapping[str, int] | None = None
+) -> Iterator[HloInstruction]:
+    """Every instruction that runs, after what it runs (`HloLiveRange::FlattenSchedule`).
+
+    Those of a computation come in the order of the text, or of the times that are given.
+    """
     seen = {entry}
-    pending = [iter(entry.instructions)]
+    pending = [_in_order(entry, time_of)]
     waiting: list[HloInstruction] = []
     while pending:
         instruction = next(pending[-1], None)
@@ -142,7 +147,16 @@ def iter_running(entry: HloComputation) -> Iterator[HloInstruction]:
             continue
         seen.update(new)
         waiting.append(instruction)
-        pending.append(chain.from_iterable([each.instructions for each in new]))
+        pending.append(chain.from_iterable([_in_order(each, time_of) for each in new]))
+
+
+def _in_order(
+    computation: HloComputation, time_of: Mapping[str, int] | None
+) -> Iterator[HloInstruction]:
+    if time_of is None:
+        return iter(computation.instructions)
+    timed = [each for each in computation.instructions if each.name in time_of]
+    return iter(sorted(timed, key=lambda each: time_of[each.name]))
 
 
 def _run_by(instruction: HloInstruction) -> tuple[HloComputation, ...]:

@@ -34,6 +34,8 @@ class TracedNeeds:
 
     def __init__(self, plan: Plan, program: Program) -> None:
         self._time_of = plan.time_of
+        self._end = len(plan.sequence)
+        self._read_only = program.read_only
         self._flow = program.flow
         self._spans = program.spans
         self._by_name = program.instruction_by_name
@@ -57,6 +59,8 @@ class TracedNeeds:
     def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
         """Every position and every use, wherever the module hands the value to."""
         value = placed.value.name, placed.index
+        if value in self._read_only:
+            yield self._end, "the caller's"
         for instruction, _ in self._flow.positions_of.get(value, ()):
             if instruction.is_root and instruction.parent in self._spans:
                 yield self._spans[instruction.parent][1], f"returned by {instruction.name}"
@@ -112,6 +116,9 @@ class ListedNeeds:
         used = placed.used
         if used is None:
             return
+        is_donated = placed.allocation.maybe_live_out
+        if placed.allocation.parameter is not None and not is_donated and self._is_argument(placed):
+            yield len(self._plan.sequence), "the caller's"
         for position in used.positions:
             key = (position.instruction, position.index or ())
             if key in self._returned_at:

@@ -25,6 +25,7 @@ def check_peak(plan: Plan) -> Iterator[Finding]:
         return
     yield from _check_sizes(plan, live.peak)
     yield from _check_list(live, live.peak)
+    yield from _check_moment(plan, live, live.peak)
     if live.peak.stack_trace is not None:
         total = sum(buffer.size for buffer in live.peak.buffers)
         yield from _check_tree(live.peak.stack_trace, total)
@@ -53,6 +54,30 @@ def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
         odd = sorted({*alive} ^ {*listed})[:5]
         evidence = (f"{len(alive)} values are alive, {len(listed)} listed", *odd)
         yield Finding(rule="totals/peak", message=message, evidence=evidence)
+
+
+def _check_moment(plan: Plan, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
+    """It is the first moment with most bytes (`HloLiveRange::ComputePeakMemoryMoment`).
+
+    XLA counts the whole result of an instruction for each of its values, and a value at the moment
+    after its last, too.
+    """
+    change_at: dict[int, int] = {}
+    for each in live.ranges:
+        text = plan.text_of.get(each.instruction)
+        size = unpadded_size_of(text.shape) if text is not None else None
+        if size is None:
+            return
+        change_at[each.start] = change_at.get(each.start, 0) + size
+        change_at[each.end + 2] = change_at.get(each.end + 2, 0) - size
+    most, alive, moment = 0, 0, 0
+    for time in sorted(change_at):
+        alive += change_at[time]
+        if alive > most:
+            most, moment = alive, time
+    if moment != peak.moment:
+        message = f"the peak is said to be at {peak.moment}, but is at {moment}"
+        yield Finding(rule="totals/peak", message=message)
 
 
 def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:

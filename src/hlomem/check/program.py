@@ -15,7 +15,7 @@ from hlomem.check.structure import Branch, Conditional, Loop, Structure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.check.flow import Flow
+    from hlomem.check.flow import Flow, Position
     from hlomem.check.plan import Plan
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
@@ -30,6 +30,20 @@ class Program:
     spans: dict[HloComputation, tuple[int, int]]
     """The first moment of each computation, and one past its last."""
     structure: Structure
+
+    @property
+    def read_only(self) -> set[Position]:
+        """The arguments the caller did not give away, which stay as they are until the end."""
+        given = {
+            (each.parameter_number, tuple(each.parameter_index))
+            for each in self.module.input_output_alias
+        }
+        return {
+            (parameter.name, index)
+            for parameter in self.module.entry.parameters
+            for index in self.flow.parts_of[parameter]
+            if (parameter.parameter_number, index) not in given
+        }
 
 
 def build_program(module: HloModule, plan: Plan) -> Program:

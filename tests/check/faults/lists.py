@@ -214,7 +214,7 @@ def _wrong_peak_moment(injector: Injector) -> Fault | None:
     moment = injector.random.randrange(injector.live.end)
     if moment == peak.moment:
         return None
-    return Fault("", injector.with_live(peak=changed(peak, moment=moment)))
+    return Fault("", injector.with_live(peak=changed(peak, moment=moment)), certain=True)
 
 
 def _wrong_peak_size(injector: Injector) -> Fault | None:

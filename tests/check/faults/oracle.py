@@ -8,12 +8,16 @@ Where a new pair could be legal in place, the oracle does not judge.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
 from hlomem.dump.dump import Dump
+from hlomem.hlo.padding import unpadded_size
+from hlomem.hlo.shape_parser import parse_shape_text
 from tests.check.faults.injector import Fault
 
 _LONGER = ("lengthen", "early start")
@@ -70,13 +74,30 @@ def places(dump: Dump) -> dict[int, tuple[int, int, int]]:
     }
 
 
-def alive_at_peak(dump: Dump) -> Counter[str] | None:
-    """What the ranges say is alive at the peak."""
-    assert dump.live_ranges is not None
-    peak = dump.live_ranges.peak
-    if peak is None:
+def peak(dump: Dump) -> tuple[Counter[str], int] | None:
+    """What the ranges say is alive at the peak, and when that is, moment by moment."""
+    live = dump.live_ranges
+    assert live is not None
+    assert dump.values is not None
+    if live.peak is None:
         return None
-    return Counter(r.instruction for r in dump.live_ranges.ranges if r.is_live_at(peak.moment))
+    at = live.peak.moment
+    alive = Counter(each.instruction for each in live.ranges if each.is_live_at(at))
+    sizes = {each.name: size_of_result(each.instruction) for each in dump.values.values}
+    # XLA counts a value at the moment after its last, too, and the first of equal moments.
+    bytes_at = [
+        sum(sizes[each.instruction] for each in live.ranges if each.start <= now <= each.end + 1)
+        for now in range(live.end + 1)
+    ]
+    return alive, bytes_at.index(max(bytes_at))
+
+
+@cache
+def size_of_result(instruction: str) -> int:
+    """Bytes of what an instruction computes, without padding."""
+    match = re.match(r"(?:ROOT )?%?[^ ]+ = (.*?) [a-z][a-z0-9-]+\(", instruction)
+    assert match is not None
+    return unpadded_size(parse_shape_text(match.group(1)), 8)
 
 
 def judge(before: Dump, fault: Fault) -> Label:
@@ -106,7 +127,7 @@ def judge(before: Dump, fault: Fault) -> Label:
         return Label(harmful=True if touching else None, pairs=touching)
     if pairs:
         return Label(harmful=True, pairs=pairs)
-    if _is_out_of_bounds(fault.dump) or alive_at_peak(before) != alive_at_peak(fault.dump):
+    if _is_out_of_bounds(fault.dump) or peak(before) != peak(fault.dump):
         return Label(harmful=True)
     return Label(harmful=None if unclear or _was_returned(before, fault) else False)
 
