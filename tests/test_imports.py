@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "hlomem"
-BASE = {"source", "errors"}
+BASE = {"collector", "source", "errors"}
 PROGRAM = BASE | {"hlo", "backends", "options"}
 PLANNER = PROGRAM | {"analysis", "assign", "pipeline"}
 MAY_IMPORT = {
+    "collector": set[str](),
     "source": BASE,
     "errors": BASE,
     "hlo": BASE,
@@ -22,7 +23,8 @@ MAY_IMPORT = {
     "pipeline": PLANNER,
     "dump": BASE,
     "dump.build": PLANNER,
-    "planning": PLANNER | {"dump", "dump.build"},
+    "compact": BASE | {"dump", "hlo"},
+    "planning": PLANNER | {"dump", "dump.build", "compact"},
     "inputs": BASE | {"dump", "hlo"},
     "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},

@@ -8,9 +8,11 @@ value lines of dumps of libtpu 0.0.2 to 0.0.51, all of which they reproduce.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlomem.errors import CommandError
 from hlomem.hlo.padding import (
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 _DYNAMIC_SIZE_BYTES = 4  # one int32 per dimension, behind the data of a dynamic array
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """The numbers of one kind of machine; `BACKENDS` holds those we know."""
 
     name: str
@@ -48,9 +49,9 @@ class Backend:
     """Bytes per dimension that a dynamic array adds for its actual sizes."""
     default_alignment: int | None = None
     """Alignment of offsets in colors `alignments` does not name; None where none was seen."""
-    alignments: Mapping[int, int] = field(default_factory=dict, hash=False)
+    alignments: Mapping[int, int] = field(default_factory=dict)
     """Color to alignment of offsets, in bytes."""
-    memory_spaces: Mapping[int, str] = field(default_factory=dict, hash=False)
+    memory_spaces: Mapping[int, str] = field(default_factory=dict)
     """Color to what that memory is called."""
 
     def size_of(self, shape: Shape) -> int:

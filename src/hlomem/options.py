@@ -6,16 +6,15 @@ Every field says what it changes, what XLA does by default, and since when. Back
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from hlomem.backends import CPU, Backend
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to plan; the defaults are those of the newest XLA for CPU."""
 
-    backend: Backend = field(default=CPU)
+    backend: Backend = CPU
     """Sizes, alignments and memory spaces."""
     allocate_constants: bool = True
     """Whether constants get allocations (`allocate_buffers_for_constants`; CPU: yes)."""

@@ -7,13 +7,16 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.packing import pack_best
 from hlomem.backends import find_backend
+from hlomem.collector import collector_off
+from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
@@ -21,7 +24,7 @@ from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
 from hlomem.options import Options, options_for
-from hlomem.pipeline import Stages, collector_off, run_stages
+from hlomem.pipeline import Stages, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
@@ -41,14 +44,15 @@ _SUFFIX: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A memory plan: how it was found, and what XLA would write about it."""
 
     stages: Stages
     dump: Dump
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
+    notes: tuple[str, ...] = ()
+    """What the text did not say and the plan had to choose."""
 
     def __str__(self) -> str:
         return str(self.dump)
@@ -76,13 +80,16 @@ def plan(
     watch = _Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
+        module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
         options = _options(backend, release)
         stages = run_stages(module, options, order, pack or pack_best, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
-    return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)
+    notes = _notes_on_elements(module)
+    dump = _dump(name, contents, written_as, release)
+    return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
 class _Watch:
@@ -116,6 +123,14 @@ def _options(backend: str, release: Release) -> Options:
     if release.package != "jaxlib":
         version = find_release(era_of(release).letter).version
     return options_for(find_backend(backend, jaxlib=".".join(map(str, version))), version)
+
+
+def _notes_on_elements(module: HloModule) -> list[str]:
+    count = len(unnamed_elements(module))
+    if not count:
+        return []
+    problem = f"the text does not name its {count} get-tuple-elements"
+    return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:

@@ -12,9 +12,10 @@ counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.analysis.definitions import NOTHING, SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import ShapeIndex
 
 
-@dataclass(slots=True, eq=False)
-class Dataflow:
+class Dataflow(Struct, frozen=True, eq=False):
     """The values of a module."""
 
     module: HloModule

@@ -11,8 +11,9 @@ result to the end of the computation, a parameter from its beginning.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NewType
+
+from msgspec import Struct
 
 from hlomem.hlo.ir import HloInstruction
 
@@ -36,8 +37,7 @@ class LiveRange(NamedTuple):
     end: int
 
 
-@dataclass(slots=True, eq=False)
-class LiveRanges:
+class LiveRanges(Struct, frozen=True, eq=False):
     """The flattened schedule and the live range of every value on it."""
 
     sequence: list[HloInstruction]

@@ -7,8 +7,9 @@ incrementally, so their order depends on the order in which they were made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from hlomem.options import Options
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleOrder:
+class ModuleOrder(Struct, frozen=True, eq=False):
     """The order of a module's lists."""
 
     computations: Sequence[HloComputation]
@@ -63,36 +63,37 @@ def _sorted_incrementally(
         for callee in call_graph.callees[computation]:
             callers[callee].append(computation)
     order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort()
+    made: set[HloComputation] = set()
     for computation in created:
         order.add_node(computation)
-        for caller in _callers_at(rank[computation], computation, callers, rank):
+        made.add(computation)
+        for caller in _callers_among(made, computation, callers):
             order.add_edge(caller, computation)
         callees = call_graph.callees[computation]
         if not callees:
             continue
         for callee in sorted(callees, key=rank.__getitem__):
-            if rank[callee] < rank[computation]:
+            if callee in made:
                 order.add_edge(computation, callee)
                 for caller in callers[computation]:
-                    if rank[caller] < rank[computation] and caller not in callers[callee]:
+                    if caller in made and caller not in callers[callee]:
                         order.remove_edge(caller, callee)
     return order.reverse_order()
 
 
-def _callers_at(
-    time: int,
+def _callers_among(
+    made: set[HloComputation],
     computation: HloComputation,
     callers: dict[HloComputation, list[HloComputation]],
-    rank: dict[HloComputation, int],
 ) -> list[HloComputation]:
-    """Who called a computation when no computation younger than `time` was there."""
-    if all(rank[caller] < time for caller in callers[computation]):
+    """Who called a computation when no others than those in `made` were there."""
+    if made.issuperset(callers[computation]):
         return callers[computation]
     found: dict[HloComputation, None] = {}
     pending = list(reversed(callers[computation]))
     while pending:
         caller = pending.pop()
-        if rank[caller] < time:
+        if caller in made:
             found[caller] = None
         else:
             pending += reversed(callers[caller])

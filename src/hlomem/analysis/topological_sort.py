@@ -49,9 +49,10 @@ class OnlineTopologicalSort(Generic[Node]):
         self._edge_count += 1
         self._update_delta()
         level, index = self._level, self._index
-        if (level[source], index[source]) < (level[target], index[target]):
+        rise = level[target] - level[source]
+        if rise > 0 or (rise == 0 and index[source] < index[target]):
             return
-        if level[source] == level[target] and not self._predecessors[source]:
+        if rise == 0 and not self._predecessors[source]:
             self._move_to_front(source)  # what the search would find
             return
         before = self._search_backwards(source)

@@ -357,7 +357,8 @@ def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, int]:
             size = size_of_shape.get(shape)
             if size is None:
                 size = size_of_shape[shape] = options.backend.size_of(shape)
-            largest = max(largest, size)
+            if size > largest:
+                largest = size
         sizes[buffer] = largest
     return sizes
 

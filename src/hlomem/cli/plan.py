@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.collector import collector_off
 from hlomem.errors import EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
 from hlomem.outputs import write_files
-from hlomem.pipeline import collector_off
 from hlomem.planning import BACKENDS, plan
 from hlomem.source import visible
 
@@ -62,8 +63,11 @@ def command(
         schedule=load(schedule) if schedule else None,
         name=_stem(path),
     )
+    click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
     _write(made.dump, output, force=force, as_json=as_json)
+    for note in made.notes:
+        click.echo(f"note: {visible(note)}", err=True)
     if timings:
         written = time.process_time()
         _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
@@ -78,9 +82,24 @@ def _write(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> No
     elif output is None:
         sys.stdout.buffer.write(encode(dump.to_text()))
     else:
-        # One text at a time: they are the largest things in memory.
-        files = {part.name: encode(dump.part_text(part)) for part in dump.parts}
-        write_files(output, files, force=force)
+        write_files(output, _Files(dump), force=force)
+
+
+class _Files(Mapping[str, bytes]):
+    """The files of a dump, each made when asked for: they are the largest things in memory."""
+
+    def __init__(self, dump: Dump) -> None:
+        self._dump = dump
+        self._parts = {part.name: part for part in dump.parts}
+
+    def __getitem__(self, name: str) -> bytes:
+        return encode(self._dump.part_text(self._parts[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
 
 
 def _stem(path: str) -> str:
