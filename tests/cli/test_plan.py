@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hlomem.assign import packing
 from tests.cli.conftest import Run
 
 SCALAR = "xla/jaxlib-0.12.0.1/cpu/scalar_only"
@@ -108,3 +109,23 @@ def test_a_dump_is_not_a_module(run: Run, goldens: Path) -> None:
     result = run("plan", goldens / "seeds/000_d4bdf7378546cee1.txt")
     assert result.code == 3
     assert "`plan` wants the HLO module" in result.err
+
+
+def test_a_plan_is_verified_on_demand(run: Run, goldens: Path, tmp_path: Path) -> None:
+    result = run("plan", goldens / SCALAR / "module.hlo", "--verify", "-o", tmp_path, "--timings")
+    assert result.code == 0
+    assert "verify" in result.err
+    assert len(list(tmp_path.iterdir())) > 1
+
+
+def test_a_wrong_plan_is_not_written(
+    run: Run, goldens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_best_fit", lambda *_arguments: 0.0)
+    module = goldens / "xla/jaxlib-0.12.0.1/cpu/nested_while/module.hlo"
+    for target in ((), ("-o", str(tmp_path / "out"))):
+        result = run("plan", module, "--verify", *target)
+        assert result.code == 1
+        assert "interference/overlap" in result.err
+        assert not result.out
+    assert not (tmp_path / "out").exists()

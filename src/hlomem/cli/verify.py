@@ -16,7 +16,7 @@ from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
 from hlomem.hlo.ir import HloModule
-from hlomem.inputs import choose_module, load, load_any
+from hlomem.inputs import choose_module, list_modules, load, load_any
 from hlomem.outputs import write_files
 from hlomem.report.json import SCHEMA
 from hlomem.report.text import Line, shorten, width, write_lines
@@ -25,6 +25,7 @@ from hlomem.source import visible
 if TYPE_CHECKING:
     from hlomem.backends import Backend
     from hlomem.check.findings import Finding, Involved, Verdict
+    from hlomem.dump.dump import Dump
 
 CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
 _SUFFIX = "-buffer-assignment.txt"
@@ -33,10 +34,7 @@ _MOST_SHOWN = 5
 
 @click.command("verify")
 @click.argument("path", metavar="DUMP")
-@click.option(
-    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
-)
-@click.option("--hlo", metavar="MODULE", help="The HLO text it plans; found beside it by name.")
+@click.option("--module", metavar="MODULE", help="The HLO text it plans; else found beside it.")
 @click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred.")
 @click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
@@ -45,7 +43,6 @@ _MOST_SHOWN = 5
 def command(
     path: str,
     module: str | None,
-    hlo: str | None,
     backend: str | None,
     chip: str | None,
     as_json: bool,
@@ -54,11 +51,12 @@ def command(
 ) -> int:
     """Check that a memory plan is right, XLA's or ours.
 
-    DUMP is what `show` takes. Without the HLO module, what the dump alone can show is checked, and
-    the rest is said. The exit code is 1 when something is found.
+    DUMP is a file of it, or a folder with one dump. Without the HLO module, what the dump alone
+    can show is checked, and the rest is said. The exit code is 1 when something is found.
     """
-    dump = load(path, module=module)
-    program = _load_program(hlo) if hlo else _find_program(path, module)
+    dump_path = _choose_dump(path)
+    dump = load(dump_path)
+    program = _load_program(module) if module else _find_program(dump_path)
     verdict = verify(dump, module=program, backend=_backend(backend, chip))
     if sarif is not None:
         text = json.dumps(build_sarif(verdict, __version__), indent=1)
@@ -72,6 +70,25 @@ def command(
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
 
 
+def is_right(dump: Dump, module: HloModule, backend: Backend) -> bool:
+    """Whether a plan of ours is right; what is wrong with it is said on standard error."""
+    verdict = verify(dump, module=module, backend=backend)
+    for line in [] if verdict.is_clean else draw_verdict(verdict, width()):
+        click.echo("".join(piece for piece, _ in line).rstrip(), err=True)
+    return verdict.is_clean
+
+
+def _choose_dump(path: str) -> str:
+    """The file of the one dump in a folder; a path to a file as it is."""
+    if path == "-" or not Path(path).is_dir():
+        return path
+    dumps = list_modules(Path(path))
+    if len(dumps) > 1:
+        files = "\n".join(f"  {visible(str(each.files[0]))}" for each in dumps[:_MOST_SHOWN])
+        raise CommandError(f"{visible(path)} holds {len(dumps)} dumps; give one of them:\n{files}")
+    return str(choose_module(Path(path), None).files[0])
+
+
 def _backend(name: str | None, chip: str | None) -> Backend | None:
     if name is None:
         if chip is not None:
@@ -83,16 +100,15 @@ def _backend(name: str | None, chip: str | None) -> Backend | None:
 def _load_program(path: str) -> HloModule:
     loaded = load_any(path)
     if not isinstance(loaded, HloModule):
-        raise InputError(f"{visible(path)}: this is a dump; `--hlo` wants the HLO module")
+        raise InputError(f"{visible(path)}: this is a dump; `--module` wants the HLO module")
     return loaded
 
 
-def _find_program(path: str, module: str | None) -> HloModule | None:
+def _find_program(path: str) -> HloModule | None:
     """The module beside a dump: XLA's `X.txt` for `X-buffer-assignment.txt`, or `module.hlo`."""
     if path == "-":
         return None
-    where = Path(path)
-    first = choose_module(where, module).files[0] if where.is_dir() else where
+    first = Path(path)
     names = ["module.hlo"]
     plain = first.name.removesuffix(".gz")
     if plain.endswith(_SUFFIX):
