@@ -173,12 +173,13 @@ def _check_headers(plan: Plan, program: Program) -> Iterator[Finding]:
         there = "has no allocation" if (number, index) in wanted else "is none of the module"
         message = f"parameter {number} at {{{','.join(map(str, index))}}} {there}"
         yield Finding(rule="ownership/parameter", message=message)
-    returned = parts_of[entry.root]
+    output = parts_of[entry.root][()]
+    returned = set(parts_of[entry.root].values())
     for allocation in plan.allocations:
         held = {(each.name, each.index or ()) for each in allocation.values}
-        if not allocation.maybe_live_out and not held.isdisjoint(returned.values()):
+        if not allocation.maybe_live_out and not held.isdisjoint(returned):
             problem = "holds what is returned, but may not live out"
-        elif (allocation.output_shape is not None) != (returned[()] in held):
+        elif (allocation.output_shape is not None) != (output in held):
             problem = "is marked as the output's, but is not"
             if allocation.output_shape is None:
                 problem = "is the output's, but is not marked so"

@@ -14,6 +14,7 @@ from hlomem import __version__
 from hlomem.backends import BACKENDS, find_backend
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
+from hlomem.collector import collector_off
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import choose_module, list_modules, load, load_any
@@ -40,6 +41,7 @@ _MOST_SHOWN = 5
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
 @click.option("--sarif", metavar="FILE", type=Path, help="Also write the findings as SARIF 2.1.0.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
+@collector_off()
 def command(
     path: str,
     module: str | None,
