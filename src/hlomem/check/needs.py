@@ -106,9 +106,9 @@ class ListedNeeds:
         if placed.allocation.parameter is not None and self._is_argument(placed):
             return 0
         for position in placed.used.positions if placed.used else ():
-            text = self._plan.text_of.get(position.instruction)
-            if text is not None and text.opcode.endswith("-start") and position.index:
-                return max(moment, self._time_of.get(position.instruction, moment))
+            if position.index and self._time_of.get(position.instruction) == moment + 1:
+                text = self._plan.text_of.get(position.instruction)
+                return moment + (text is not None and text.opcode.endswith("-start"))
         return moment
 
     def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:

@@ -48,7 +48,8 @@ def _move_to_other_allocation(injector: Injector) -> Fault | None:
         return None
     if found[0].color != target.color:
         return None
-    return _moved(injector, found, target, certain=_is_wrong_move(injector, found[1], target))
+    is_wrong = _is_wrong_move(injector, found[1], target) or _holds_constants(target)
+    return _moved(injector, found, target, certain=is_wrong)
 
 
 def _is_wrong_move(injector: Injector, value: AssignedValue, target: Allocation) -> bool | None:
@@ -59,6 +60,11 @@ def _is_wrong_move(injector: Injector, value: AssignedValue, target: Allocation)
     is_argument = target.parameter is not None and not target.maybe_live_out
     is_fixed = " constant(" in text or (" parameter(" in text and not value.is_phi)
     return True if target.is_constant or is_argument or is_fixed else None
+
+
+def _holds_constants(target: Allocation) -> bool | None:
+    """What comes to lie on a constant does harm, even another constant at another time."""
+    return True if target.is_constant and target.values else None
 
 
 def _merge_allocations(injector: Injector) -> Fault | None:
@@ -77,7 +83,7 @@ def _merge_allocations(injector: Injector) -> Fault | None:
     values = changed(injector.values, total_bytes=total)
     ids = frozenset(value.id for value in source.values)
     wrong = [_is_wrong_move(injector, value, target) for value in source.values]
-    certain = True if any(wrong) else None
+    certain = True if any(wrong) else _holds_constants(target)
     return Fault("", rebuilt(dump, values=values, report=None), certain, ids)
 
 
