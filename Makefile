@@ -15,7 +15,7 @@ BENCH_READY  := $(BENCH_VENV)/.ready
 CORPUS ?= ../shared
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types pytest bench parity clean
+.PHONY: demo test lint format types pytest bench parity faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -51,6 +51,11 @@ pytest: $(READY)
 # to docs/parity.md.
 parity: $(READY)
 	$(BIN)/python -m tools.write_parity --corpus $(CORPUS)
+
+# Thousands of faults put into the plans of the corpus, for the checker to find; the figures are in
+# docs/verifier.md.
+faults: $(READY)
+	$(BIN)/python -m tools.inject_faults --corpus $(CORPUS)
 
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)

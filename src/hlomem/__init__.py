@@ -4,6 +4,7 @@
     dump.assignment.allocations[0].size
     plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
     print(plan.dump)
+    hlomem.verify(plan.dump, module=plan.stages.module).findings
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
 """
@@ -15,9 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Dump", "HlomemError", "ParseError", "Plan", "__version__", "load", "plan"]
+__all__ = [
+    "Dump",
+    "HlomemError",
+    "ParseError",
+    "Plan",
+    "Verdict",
+    "__version__",
+    "load",
+    "plan",
+    "verify",
+]
 
 if TYPE_CHECKING:
+    from hlomem.check.findings import Verdict
+    from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.inputs import load
@@ -28,8 +41,10 @@ _HOME = {
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
+    "Verdict": "hlomem.check.findings",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "verify": "hlomem.check.verify",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,9 @@ from msgspec.structs import replace
 import hlomem
 from hlomem import hlo
 from hlomem.backends import CPU, find_backend
+from hlomem.check import findings
 from hlomem.check.findings import Finding, Involved, Verdict
-from hlomem.check.sarif import MOST_RESULTS, build_sarif
+from hlomem.check.rules import RULES
 from hlomem.check.verify import MOST_FINDINGS, verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation, AllocationReport, LiveRange, Parameter, Peak, PeakBuffer
@@ -412,19 +413,6 @@ def test_a_verdict_counts_by_rule() -> None:
     assert str(Involved(id=3, name="v")) == "v (value 3)"
 
 
-def test_sarif_has_a_result_for_each_finding_up_to_a_limit() -> None:
-    findings = [Finding(rule="a/b", message="m", values=(Involved(id=1, name="v\x1b"),))]
-    verdict = Verdict(name="a b", findings=tuple(findings * (MOST_RESULTS + 2)))
-    sarif = build_sarif(verdict, "1.0")
-    (run,) = sarif["runs"]
-    assert sarif["version"] == "2.1.0"
-    assert len(run["results"]) == MOST_RESULTS
-    assert run["tool"]["driver"]["rules"] == [{"id": "a/b"}]
-    assert "\x1b" not in json.dumps(sarif, ensure_ascii=False)
-    notes = run["invocations"][0]["toolExecutionNotifications"]
-    assert notes[-1]["message"]["text"] == "2 more findings left out"
-
-
 def test_an_old_cpu_aligns_to_16() -> None:
     path = next(iter(sorted((GOLDENS / "xla" / "jaxlib-0.4.13" / "cpu").iterdir())))
     assert verify(hlomem.load(path), backend=find_backend("cpu")).is_clean
@@ -455,3 +443,13 @@ def test_a_declared_output_may_be_handed_on_and_read_later() -> None:
 def test_a_text_that_is_cut_off_is_read_as_far_as_it_goes() -> None:
     cut = V("b", (1, 2), text="f32[16]{0} negate(%a")
     assert rules(small_dump([V("a", (0, 1), uses=(("b", 0, ()),)), cut])) == []
+
+
+def test_every_rule_is_said_in_a_sentence_and_documented() -> None:
+    sources = Path(findings.__file__).parent.glob("*.py")
+    texts = [path.read_text() for path in sources if path.name != "rules.py"]
+    families = "|".join(sorted({rule.partition("/")[0] for rule in RULES}))
+    used = set(re.findall(rf'"((?:{families})/[a-z-]+)"', "".join(texts)))
+    assert used == set(RULES)
+    page = (GOLDENS.parent.parent / "docs" / "verifier.md").read_text()
+    assert [rule for rule in RULES if f"`{rule}`" not in page] == []

@@ -40,11 +40,17 @@ def _check_order(plan: Plan, program: Program) -> Iterator[Finding]:
             continue
         for operand in instruction.operands:
             if plan.time_of.get(operand.name, moment - 1) >= moment:
-                yield _out_of_order("data", f"{name} reads {operand.name}", plan, name, operand)
+                yield _out_of_order(
+                    "order/data-dependence", f"{name} reads {operand.name}", plan, name, operand
+                )
         for before in instruction.control_predecessors:
             if plan.time_of.get(before.name, moment - 1) >= moment:
                 yield _out_of_order(
-                    "control", f"{name} waits for {before.name}", plan, name, before
+                    "order/control-dependence",
+                    f"{name} waits for {before.name}",
+                    plan,
+                    name,
+                    before,
                 )
     yield from _check_missing(plan, program)
     yield from _check_nesting(plan, program)
@@ -83,9 +89,9 @@ def _check_missing(plan: Plan, program: Program) -> Iterator[Finding]:
         )
 
 
-def _out_of_order(kind: str, what: str, plan: Plan, name: str, before: HloInstruction) -> Finding:
+def _out_of_order(rule: str, what: str, plan: Plan, name: str, before: HloInstruction) -> Finding:
     return Finding(
-        rule=f"order/{kind}-dependence",
+        rule=rule,
         message=f"{what}, which runs later",
         evidence=(
             f"{name} runs at {plan.time_of[name]}",

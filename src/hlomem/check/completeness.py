@@ -152,8 +152,8 @@ def check_texts(plan: Plan, known: Container[str]) -> Iterator[Finding]:
                 wanted = (name, None, (number, *index)) if is_tuple else (name, number, index)
                 for placed in plan.values_at[operand, index]:
                     if wanted not in listed[placed.id] and not (index and text.opcode == "copy"):
-                        rule = "position-missing" if is_tuple else "use-missing"
-                        yield about(placed, f"flow/{rule}", f"is operand {number} of {name}")
+                        rule = "flow/position-missing" if is_tuple else "flow/use-missing"
+                        yield about(placed, rule, f"is operand {number} of {name}")
 
 
 def _check_shape(placed: Placed, text: Text) -> Iterator[Finding]:

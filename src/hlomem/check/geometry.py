@@ -37,7 +37,8 @@ def check_geometry(plan: Plan, platform: Platform) -> Iterator[Finding]:
 def _check_bounds(placed: Placed) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
-        yield about(placed, f"geometry/negative-{'size' if size < 0 else 'offset'}", "is negative")
+        rule = "geometry/negative-size" if size < 0 else "geometry/negative-offset"
+        yield about(placed, rule, "is negative")
     elif offset + size > room:
         problem = f"ends {offset + size - room} bytes behind its allocation of {room}"
         yield about(placed, "geometry/out-of-bounds", problem)

@@ -39,10 +39,12 @@ def _check_sizes(plan: Plan, peak: Peak) -> Iterator[Finding]:
         cumulative += buffer.size
         size = unpadded_size_of(shape_of.get((buffer.instruction, buffer.index or ()), ""))
         if size is not None and size != buffer.size:
-            yield wrong_sum("peak", f"the peak counts {buffer.size} for {buffer.instruction}", size)
+            yield wrong_sum(
+                "totals/peak", f"the peak counts {buffer.size} for {buffer.instruction}", size
+            )
         if buffer.cumulative is not None and buffer.cumulative != cumulative:
             said = f"the peak counts {buffer.cumulative} up to {buffer.instruction}"
-            yield wrong_sum("peak", said, cumulative)
+            yield wrong_sum("totals/peak", said, cumulative)
             return
 
 
@@ -83,7 +85,7 @@ def _check_moment(plan: Plan, live: LiveRanges, peak: Peak) -> Iterator[Finding]
 def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:
     """A node is as large as its own bytes and its children; what is not counted yet remains."""
     if tree.total != total:
-        yield wrong_sum("peak", f"the tree at the peak says {tree.total}", total)
+        yield wrong_sum("totals/peak", f"the tree at the peak says {tree.total}", total)
         return
     children: dict[int, int] = {}  # by depth, of the node that is yet to come
     for node in reversed(tree.nodes):
@@ -91,16 +93,16 @@ def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:
         children[node.depth] = children.get(node.depth, 0) + size
         if node.total != size:
             said = f"the tree at the peak says {node.total} for {node.name}"
-            yield wrong_sum("peak", said, size)
+            yield wrong_sum("totals/peak", said, size)
             return
     remaining = total
     for node in tree.nodes:
         remaining -= node.current
         if node.remaining != remaining:
             said = f"the tree at the peak says {node.remaining} remain after {node.name}"
-            yield wrong_sum("peak", said, remaining)
+            yield wrong_sum("totals/peak", said, remaining)
             return
         if abs(node.percent - 100.0 * node.total / max(total, 1)) > _ROUNDING:
             said = f"the tree at the peak says {node.percent}% for {node.name}"
-            yield wrong_sum("peak", said, f"{node.total} of {total}")
+            yield wrong_sum("totals/peak", said, f"{node.total} of {total}")
             return

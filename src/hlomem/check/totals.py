@@ -32,7 +32,7 @@ def check_totals(plan: Plan) -> Iterator[Finding]:
     total = sum(each.size for each in plan.allocations)
     if dump.values is not None and dump.values.total_bytes != total:
         said = dump.values.total_bytes
-        yield wrong_sum("total-bytes", f"`Total bytes used` says {said}", total)
+        yield wrong_sum("totals/total-bytes", f"`Total bytes used` says {said}", total)
     if isinstance(dump.report, AllocationReport):
         yield from _check_allocation_report(plan, dump.report, total)
     if isinstance(dump.report, SpaceReport):
@@ -41,7 +41,7 @@ def check_totals(plan: Plan) -> Iterator[Finding]:
 
 def _check_allocation_report(plan: Plan, report: AllocationReport, total: int) -> Iterator[Finding]:
     if report.total_bytes != total:
-        yield wrong_sum("report", f"the usage report says {report.total_bytes}", total)
+        yield wrong_sum("totals/report", f"the usage report says {report.total_bytes}", total)
     size_of = {each.index: each.size for each in plan.allocations}
     cumulative = 0
     for row in report.rows:
@@ -53,14 +53,14 @@ def _check_allocation_report(plan: Plan, report: AllocationReport, total: int) -
         cumulative += size_of[index]
         if row.allocation.size != human_bytes(size_of[index]):
             said = f"the usage report says {row.allocation.size} for allocation {index}"
-            yield wrong_sum("report", said, size_of[index], index)
+            yield wrong_sum("totals/report", said, size_of[index], index)
         left = human_bytes(total - cumulative)
         right = human_bytes(cumulative), _percent(cumulative, total), left
         if (row.cumulative, row.percent, row.remaining) != right:
             said = (
                 f"{row.cumulative} ({row.percent}%), {row.remaining} left, with allocation {index}"
             )
-            yield wrong_sum("report", f"the usage report counts {said}", cumulative, index)
+            yield wrong_sum("totals/report", f"the usage report counts {said}", cumulative, index)
             return
     for detail in report.details:
         if detail.table is not None:
@@ -72,7 +72,7 @@ def _check_space_report(plan: Plan, report: SpaceReport) -> Iterator[Finding]:
         total = sum(each.size for each in plan.allocations if each.color == space.color)
         if space.total_bytes != total:
             said = f"the report of color {space.color} says {space.total_bytes}"
-            yield wrong_sum("report", said, total)
+            yield wrong_sum("totals/report", said, total)
         for table in space.tables:
             yield from _check_table(table)
 
@@ -89,13 +89,13 @@ def _check_table(table: UsageTable) -> Iterator[Finding]:
         said_low, said_high = _bounds(row.cumulative)
         if said_high < least or most < said_low:
             said = f"the usage report counts {row.cumulative} with offset {row.offset}"
-            yield wrong_sum("report", said, human_bytes(int(most)))
+            yield wrong_sum("totals/report", said, human_bytes(int(most)))
             return
         if is_whole and not (
             100 * least / total_most - 1 < float(row.percent) < 100 * most / total_least + 1
         ):
             said = f"the usage report says {row.percent}% for {row.cumulative}"
-            yield wrong_sum("report", said, human_bytes(int(total_most)))
+            yield wrong_sum("totals/report", said, human_bytes(int(total_most)))
             return
 
 
@@ -116,7 +116,7 @@ def _bounds(text: str) -> tuple[float, float]:
 def wrong_sum(rule: str, said: str, total: int | str, allocation: int | None = None) -> Finding:
     """A sum that is not what the lines it counts add up to."""
     return Finding(
-        rule=f"totals/{rule}",
+        rule=rule,
         message=f"{said}, the sum is {total}",
         allocations=() if allocation is None else (allocation,),
     )

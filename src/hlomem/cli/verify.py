@@ -61,7 +61,7 @@ def command(
     program = _load_program(module) if module else _find_program(dump_path)
     verdict = verify(dump, module=program, backend=_backend(backend, chip))
     if sarif is not None:
-        text = json.dumps(build_sarif(verdict, __version__), indent=1)
+        text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
         write_files(sarif.parent, {sarif.name: text.encode()}, force=force)
     if as_json:
         # Unlike msgspec's own encoder, `json` writes integers of any size.
