@@ -31,6 +31,12 @@ def rules(dump: Dump, module: str = MODULE) -> list[str]:
     return sorted({finding.rule for finding in verdict.findings})
 
 
+def blamed(dump: Dump, module: str) -> list[tuple[str, str]]:
+    """The values that break a rule, each with the rule."""
+    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
+    return [(value.name, each.rule) for each in verdict.findings for value in each.values]
+
+
 def with_used(dump: Dump, name: str, **changes: object) -> Dump:
     """`dump` with other things listed for a value."""
     assert dump.values is not None
@@ -115,6 +121,8 @@ def test_a_step_the_module_does_not_have_is_passed_over() -> None:
     dump = planned(MODULE)
     longer = with_sequence(dump, "p", "a", "t", "g", "b", "other")
     assert "order/missing" not in rules(longer)
+    without_a_step = MODULE.replace("  a = f32[16]{0} negate(p)\n", "").replace("(a)", "(p)")
+    assert "order/missing" not in rules(dump, without_a_step)
 
 
 def test_compact_text_has_no_get_tuple_elements() -> None:
@@ -263,6 +271,17 @@ D1 = (("d", 0, (1,)),)
 def test_what_runs_asynchronously_lives_until_it_is_waited_for() -> None:
     assert rules(asynchronous(), WRAPPED) == []
     assert rules(asynchronous(v=(2, 3)), WRAPPED) == ["live/ends-early"]
+    never_done = with_sequence(asynchronous(v=(2, 3)), "a", "w", "v", "u", "s", "x")
+    assert "order/missing" in rules(never_done, WRAPPED)
+
+
+def test_an_update_is_not_the_end_of_an_asynchronous_operation() -> None:
+    update = "  t = ((f32[16]{0}), f32[16]{0}, u32[]) async-update(s)\n"
+    longer = WRAPPED.replace("  ROOT d", f"{update}  ROOT d").replace(
+        "async-done(s)", "async-done(t)"
+    )
+    dump = with_sequence(asynchronous(v=(2, 5)), "a", "w", "v", "u", "s", "t", "d")
+    assert "v" in [name for name, rule in blamed(dump, longer) if rule == "live/ends-early"]
 
 
 CONTROL = """HloModule m, is_scheduled=true

@@ -16,7 +16,20 @@ from hlomem.check.findings import Finding, Involved, Verdict
 from hlomem.check.rules import RULES
 from hlomem.check.verify import MOST_FINDINGS, verify
 from hlomem.dump.dump import Dump
-from hlomem.dump.records import Allocation, AllocationReport, LiveRange, Parameter, Peak, PeakBuffer
+from hlomem.dump.records import (
+    Allocation,
+    AllocationReport,
+    LiveRange,
+    MemorySpace,
+    Parameter,
+    Peak,
+    PeakBuffer,
+    SpaceReport,
+    StackTrace,
+    TraceNode,
+    UsageRow,
+    UsageTable,
+)
 from tests.check.faults import rebuilt
 from tests.check.small import V, small_dump
 from tests.conftest import GOLDENS
@@ -73,6 +86,10 @@ def test_what_reads_elsewhere_is_not_in_place(opcode: str) -> None:
             True,
         ),
         ("f32[16]{0} dynamic-update-slice(%z, %a, %i)", False),
+        ("f32[16]{0} scatter(%a, %i, %u)", True),
+        ("f32[16]{0} scatter(%z, %i, %a)", False),
+        ("f32[16]{0} triangular-solve(%z, %a)", True),
+        ("f32[16]{0} triangular-solve(%a, %z)", False),
         ("no instruction at all", False),
     ],
 )
@@ -163,6 +180,22 @@ def branches(**places: int) -> Dump:
 def test_values_of_exclusive_branches_may_share() -> None:
     assert rules(branches()) == []
     assert rules(branches(y=5)) == ["interference/overlap"]
+
+
+def test_a_branch_that_shows_nothing_of_the_shape_is_passed_over() -> None:
+    dump = branches()
+    assert dump.assignment is not None
+    allocations = [
+        replace(a, values=tuple(replace(v, shape="s8[64]{0}") for v in a.values if v.name in "uyz"))
+        for a in dump.assignment.allocations
+    ]
+    hidden = {v.name: v for a in allocations for v in a.values}
+    mixed = tuple(
+        replace(a, values=tuple(hidden.get(v.name, v) for v in a.values))
+        for a in dump.assignment.allocations
+    )
+    found = rules(rebuilt(dump, assignment=replace(dump.assignment, allocations=mixed)))
+    assert "live/ends-early" not in found
 
 
 def test_the_results_of_branches_are_the_result() -> None:
@@ -344,6 +377,71 @@ def test_an_old_report_names_allocations_that_exist_with_their_sizes() -> None:
         assert rules(rebuilt(dump, report=wrong)) == ["totals/report"]
 
 
+TABLE = UsageTable(
+    rows=(
+        UsageRow(cumulative="3.0KiB", percent=75, size="3.0KiB", offset=0, value_count=1),
+        UsageRow(cumulative="4.0KiB", percent=100, size="1.0KiB", offset=64, value_count=1),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "is_right"),
+    [
+        (0, {}, True),
+        (0, {"percent": 60}, False),
+        (1, {"percent": "-nan"}, False),
+        (1, {"cumulative": "5.0KiB"}, False),
+        (1, {"cumulative": "much"}, True),
+        (0, {"size": "1.0KiB"}, False),
+    ],
+)
+def test_the_sums_of_a_table_are_right(
+    number: int, changes: dict[str, object], is_right: bool
+) -> None:
+    rows = [replace(each, **changes) if n == number else each for n, each in enumerate(TABLE.rows)]
+    dump = small_dump([V("a", (0, 1))])
+    for rest in (None, 3):
+        table = replace(TABLE, rows=tuple(rows), rest=rest)
+        space = MemorySpace(name="default", color=0, total_bytes=64, tables=(table,))
+        found = rules(rebuilt(dump, report=SpaceReport(spaces=(space,))))
+        is_seen = rest is None or "percent" not in changes
+        assert found == ([] if is_right or not is_seen else ["totals/report"])
+
+
+TREE = StackTrace(
+    total=96,
+    nodes=(
+        TraceNode(name="main", depth=0, percent=100.0, total=96, current=0, remaining=96),
+        TraceNode(name="a", depth=1, percent=66.7, total=64, current=64, remaining=32),
+        TraceNode(name="b", depth=1, percent=33.3, total=32, current=32, remaining=0),
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ["", "percent", "total", "current", "remaining"])
+def test_the_tree_at_the_peak_adds_up(name: str) -> None:
+    nodes = list(TREE.nodes)
+    if name:
+        nodes[1] = replace(nodes[1], **{name: getattr(nodes[1], name) + 1})
+    buffers = (
+        PeakBuffer(instruction="a", index=(), size=64, cumulative=64),
+        PeakBuffer(instruction="b", index=(), size=32, cumulative=96),
+    )
+    peak = Peak(moment=1, buffers=buffers, stack_trace=replace(TREE, nodes=tuple(nodes)))
+    dump = small_dump([V("a", (0, 1)), V("b", (1, 2), 64, shape="f32[8]{0}", size=32)])
+    assert dump.live_ranges is not None
+    wrong = rebuilt(dump, live_ranges=replace(dump.live_ranges, peak=peak))
+    assert rules(wrong) == (["totals/peak"] if name else [])
+
+
+def test_an_unbounded_shape_has_no_peak() -> None:
+    dump = small_dump([V("a", (0, 1), shape="f32[?]{0}")])
+    assert dump.live_ranges is not None
+    peak = Peak(moment=0, buffers=(PeakBuffer(instruction="a", index=(), size=3),))
+    assert rules(rebuilt(dump, live_ranges=replace(dump.live_ranges, peak=peak))) == []
+
+
 def test_what_is_missing_is_said() -> None:
     dump = small_dump([V("a", (0, 1))])
     bare = rebuilt(dump, values=None, live_ranges=None)
@@ -357,10 +455,16 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_a_backend_that_explains_no_size_is_not_believed() -> None:
-    odd = small_dump([V(f"v{n}", (n, n + 1), 64 * n, size=60) for n in range(5)])
+    odd = small_dump([V(f"v{n}", (n, n + 1), 128 * n, size=68) for n in range(5)])
     verdict = verify(odd)
+    assert verdict.is_clean
     assert "geometry/size-not-of-shape" in {each.rules for each in verdict.not_checked}
     assert verdict.assumed == ("a plan for cpu, because its layouts are not tiled",)
+
+
+def test_no_backend_does_with_less_than_a_cpu() -> None:
+    small = small_dump([V(f"v{n}", (n, n + 1), 64 * n, size=60) for n in range(5)])
+    assert verify(small).counts() == {"geometry/size-not-of-shape": 5}
 
 
 def test_an_unknown_alignment_is_said() -> None:

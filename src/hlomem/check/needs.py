@@ -79,17 +79,25 @@ class TracedNeeds:
             yield self._time_of[user.name], f"read by {user.name}"
         if user.opcode.endswith("-start"):
             # The operand of an asynchronous operation is read until the operation is done.
-            for done in user.users:
-                if done.opcode.endswith("-done") and done.name in self._time_of:
-                    yield self._time_of[done.name], f"read by {user.name} until {done.name}"
+            for moment, done in self._dones(user):
+                yield moment, f"read by {user.name} until {done}"
 
     def _until_done(self, instruction: HloInstruction) -> Iterator[tuple[int, str]]:
         """What runs asynchronously may still be at it until it is waited for."""
         for caller in self._flow.callers_of(instruction):
             if caller.opcode.startswith("async-"):
-                for done in caller.users:
-                    if done.opcode == "async-done" and done.name in self._time_of:
-                        yield self._time_of[done.name], f"computed until {done.name}"
+                for moment, done in self._dones(caller):
+                    yield moment, f"computed until {done}"
+
+    def _dones(self, start: HloInstruction) -> Iterator[tuple[int, str]]:
+        """When an asynchronous operation is waited for, maybe after updates, and by what."""
+        pending = [start]
+        while pending:
+            for user in pending.pop().users:
+                if user.opcode == "async-update":
+                    pending.append(user)
+                elif user.opcode.endswith("-done") and user.name in self._time_of:
+                    yield self._time_of[user.name], user.name
 
 
 class ListedNeeds:
