@@ -5,6 +5,7 @@
     plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
     print(plan.dump)
     hlomem.verify(plan.dump, module=plan.stages.module).findings
+    print(hlomem.explain(plan))
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "Plan",
     "Verdict",
     "__version__",
+    "explain",
     "load",
     "plan",
     "verify",
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
+    from hlomem.explaining import explain
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
 
@@ -42,6 +45,7 @@ _HOME = {
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
     "Verdict": "hlomem.check.findings",
+    "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
     "verify": "hlomem.check.verify",

@@ -79,6 +79,8 @@ def _written(home: Path) -> dict[str, str]:
         schedule=None if is_scheduled else hlomem.load(home),
         name="module",
     )
+    backend = plan.stages.options.backend
+    assert hlomem.verify(plan.dump, module=plan.stages.module, backend=backend).findings == ()
     return sort_written(plan.dump.texts())
 
 

@@ -11,25 +11,23 @@ import click
 import msgspec
 
 from hlomem import __version__
-from hlomem.backends import BACKENDS, find_backend
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
+from hlomem.cli.subject import CHIPS, chosen_backend
 from hlomem.collector import collector_off
-from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
-from hlomem.hlo.ir import HloModule
-from hlomem.inputs import choose_module, list_modules, load, load_any
+from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.inputs import choose_module, find_program, list_modules, load, load_program
 from hlomem.outputs import write_files
 from hlomem.report.json import SCHEMA
-from hlomem.report.text import Line, shorten, width, write_lines
+from hlomem.report.text import Line, shorten, width, wrap, write_lines
 from hlomem.source import visible
 
 if TYPE_CHECKING:
     from hlomem.backends import Backend
     from hlomem.check.findings import Finding, Involved, Verdict
     from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
 
-CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
-_SUFFIX = "-buffer-assignment.txt"
 _MOST_SHOWN = 5
 
 
@@ -58,8 +56,8 @@ def command(
     """
     dump_path = _choose_dump(path)
     dump = load(dump_path)
-    program = _load_program(module) if module else _find_program(dump_path)
-    verdict = verify(dump, module=program, backend=_backend(backend, chip))
+    program = load_program(module) if module else find_program(dump_path)
+    verdict = verify(dump, module=program, backend=chosen_backend(backend, chip))
     if sarif is not None:
         text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
         write_files(sarif.parent, {sarif.name: text.encode()}, force=force)
@@ -91,37 +89,6 @@ def _choose_dump(path: str) -> str:
     return str(choose_module(Path(path), None).files[0])
 
 
-def _backend(name: str | None, chip: str | None) -> Backend | None:
-    if name is None:
-        if chip is not None:
-            raise CommandError("`--chip` is for `--backend tpu`")
-        return None
-    return find_backend(name, chip or "")
-
-
-def _load_program(path: str) -> HloModule:
-    loaded = load_any(path)
-    if not isinstance(loaded, HloModule):
-        raise InputError(f"{visible(path)}: this is a dump; `--module` wants the HLO module")
-    return loaded
-
-
-def _find_program(path: str) -> HloModule | None:
-    """The module beside a dump: XLA's `X.txt` for `X-buffer-assignment.txt`, or `module.hlo`."""
-    if path == "-":
-        return None
-    first = Path(path)
-    names = ["module.hlo"]
-    plain = first.name.removesuffix(".gz")
-    if plain.endswith(_SUFFIX):
-        names.insert(0, plain.removesuffix(_SUFFIX) + ".txt")
-    for name in names:
-        for candidate in (first.with_name(name), first.with_name(name + ".gz")):
-            if candidate.is_file():
-                return _load_program(str(candidate))
-    return None
-
-
 def draw_verdict(verdict: Verdict, columns: int) -> list[Line]:
     """A verdict in one screen."""
     count = len(verdict.findings)
@@ -142,18 +109,18 @@ def draw_verdict(verdict: Verdict, columns: int) -> list[Line]:
     notes += [f"not checked: {each.rules} ({each.reason})" for each in verdict.not_checked[:5]]
     if notes:
         lines.append([])
-    lines += [[(each, "dim")] for note in notes for each in _wrap(note, columns)]
+    lines += [[(each, "dim")] for note in notes for each in wrap(note, columns)]
     return lines
 
 
 def _draw_finding(finding: Finding, columns: int) -> list[Line]:
     style = "red" if finding.severity == "error" else "yellow"
     lines: list[Line] = [[(shorten(f"{finding.severity}: {finding.rule}", columns), style)]]
-    lines += [[(each, "")] for each in _wrap(finding.message, columns, "  ")]
+    lines += [[(each, "")] for each in wrap(finding.message, columns, "  ")]
     for value in finding.values:
-        lines += [[(each, "cyan")] for each in _wrap(_describe(value), columns, "  ")]
+        lines += [[(each, "cyan")] for each in wrap(_describe(value), columns, "  ")]
     for fact in finding.evidence:
-        lines += [[(each, "dim")] for each in _wrap(fact, columns, "  - ", "    ")]
+        lines += [[(each, "dim")] for each in wrap(fact, columns, "  - ", "    ")]
     return lines
 
 
@@ -166,16 +133,3 @@ def _draw_counts(verdict: Verdict, columns: int) -> list[Line]:
     for rule, count in verdict.counts().items():
         lines.append([(f"{count:>7}  ", "cyan"), (shorten(rule, columns - 9), "")])
     return lines
-
-
-def _wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
-    """`text` in lines of at most `columns`, names that are longer cut in the middle."""
-    rest = rest or " " * len(first)
-    lines, line = [], first
-    for word in visible(text).split(" "):
-        shown = shorten(word, columns - len(rest))
-        if len(line) + len(shown) > columns and line.strip():
-            lines.append(line.rstrip())
-            line = rest
-        line += shown + " "
-    return [*lines, line.rstrip()]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from hlomem.report.text import Line, bar, format_bytes, percent, shorten, shorten_front
+from hlomem.report.lines import bare_op_name
+from hlomem.report.text import Line, bar, format_bytes, percent, plural, shorten, shorten_front
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 _BAR = 20
 _FIGURES = 32
 """Columns of a breakdown's row beside its name and its bar."""
-_PARAMETERS = re.compile(r"\[\w+=.*\]$")
-"""What JAX up to 0.4.31 appended to an operation's name: `conv[window_strides=(1,) …]`."""
 
 
 def draw_overview(overview: Overview, width: int) -> list[Line]:
@@ -23,7 +21,7 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
     lines = [_title(overview, width), [(visible(overview.era), "dim")]]
     if overview.total is not None:
         count = overview.allocation_count
-        where = "" if count is None else f" in {_plural(count, 'allocation')}"
+        where = "" if count is None else f" in {plural(count, 'allocation')}"
         lines += [[], [("Total ", ""), (format_bytes(overview.total), "bold"), (where, "")]]
     if len(overview.spaces) > 1:
         lines += _breakdown("by memory space", overview.spaces, overview.total or 0, width)
@@ -39,10 +37,6 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
 
 def _title(overview: Overview, width: int) -> Line:
     return [(shorten(visible(overview.name), width), "bold")]
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _breakdown(title: str, shares: tuple[Share, ...], total: int, width: int) -> list[Line]:
@@ -76,7 +70,7 @@ def _peak(peak: PeakOverview, width: int) -> list[Line]:
         lines += _buffer(buffer, peak.size, width)
     if (rest := peak.buffer_count - len(peak.buffers)) > 0:
         left = peak.size - sum(buffer.size for buffer in peak.buffers)
-        others = f"in {_plural(rest, 'smaller buffer')}"
+        others = f"in {plural(rest, 'smaller buffer')}"
         lines.append(
             [(f"  {format_bytes(left):>10}  {percent(left, peak.size):>6}  ", ""), (others, "dim")]
         )
@@ -107,5 +101,5 @@ def _origin(buffer: LiveBuffer, columns: int) -> str:
     """Where a buffer comes from: its line of code and its operation, ends first."""
     place = shorten_front(visible(buffer.source or ""), columns)
     room = columns - len(place) - (2 if place else 0)
-    operation = _PARAMETERS.sub("", visible(buffer.op_name or ""))
+    operation = bare_op_name(visible(buffer.op_name or ""))
     return "  ".join(filter(None, (place, shorten_front(operation, room) if room > 8 else "")))

@@ -10,8 +10,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
+from hlomem.source import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.text import Text
 
 Line: TypeAlias = list[tuple[str, str]]
 
@@ -61,20 +65,49 @@ def shorten_front(text: str, columns: int) -> str:
     return text if len(text) <= columns else f"…{text[len(text) - columns + 1 :]}"
 
 
+def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
+    """`text`, made visible, in lines of at most `columns`; longer words lose their middle.
+
+    The first line begins with `first`, the others with `rest`, by default as many spaces.
+    """
+    rest = rest or " " * len(first)
+    lines, line = [], first
+    for word in visible(text).split(" "):
+        shown = shorten(word, columns - len(rest))
+        if len(line) + len(shown) > columns and line.strip():
+            lines.append(line.rstrip())
+            line = rest
+        line += shown + " "
+    return [*lines, line.rstrip()]
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 buffer`, `2 buffers`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def percent(part: int, whole: int) -> str:
     """A share with one decimal; nothing of nothing is nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
+def plain(lines: Iterable[Line]) -> str:
+    """Lines without their styles."""
+    return "".join("".join(piece for piece, _ in line).rstrip() + "\n" for line in lines)
+
+
+def styled(lines: Iterable[Line]) -> Text:
+    """Lines for rich to print."""
+    from rich.text import Text  # noqa: PLC0415 - costs 0.1 s, and only a terminal needs it
+
+    return Text("\n").join(Text.assemble(*line) for line in lines)
+
+
 def write_lines(lines: Iterable[Line]) -> None:
     """Prints lines to standard output."""
     if not sys.stdout.isatty():
-        text = "".join("".join(piece for piece, _ in line).rstrip() + "\n" for line in lines)
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.buffer.write(plain(lines).encode("utf-8", "replace"))
         return
-    from rich.console import Console  # noqa: PLC0415 - costs 0.1 s, and only a terminal needs it
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - as in `styled`
 
-    console = Console(highlight=False, soft_wrap=True)
-    for line in lines:
-        console.print(Text.assemble(*line))
+    Console(highlight=False, soft_wrap=True).print(styled(lines))
