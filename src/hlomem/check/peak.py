@@ -32,8 +32,16 @@ def check_peak(plan: Plan) -> Iterator[Finding]:
 
 
 def _check_sizes(plan: Plan, peak: Peak) -> Iterator[Finding]:
-    """Each buffer counts with the bytes of its shape, which add up."""
-    shape_of = {(each.value.name, each.index): each.value.shape for each in plan.placed}
+    """Each buffer counts with the bytes of its shape, which add up.
+
+    Until XLA printed the index, a value was said to weigh what its whole instruction weighs.
+    """
+    is_whole = plan.dump.eras[0].features.peak_index is False
+    shape_of = {
+        (each.value.name, each.index): text.shape if is_whole else each.value.shape
+        for each in plan.placed
+        if (text := plan.text_of.get(each.value.name)) is not None
+    }
     cumulative = 0
     for buffer in peak.buffers:
         cumulative += buffer.size
