@@ -113,7 +113,9 @@ def test_shapes_are_those_of_the_module() -> None:
 
 def test_the_order_is_that_of_the_module() -> None:
     dump = planned(MODULE)
-    assert "order/data-dependence" in rules(with_sequence(dump, "a", "p", "t", "g", "b"))
+    swapped = with_sequence(dump, "a", "p", "t", "g", "b")
+    assert "order/data-dependence" in rules(swapped)
+    assert [name for name, rule in blamed(swapped, MODULE) if "data" in rule] == ["a", "p"]
     assert "order/missing" in rules(with_sequence(dump, "p", "a", "t", "g"))
 
 
@@ -313,6 +315,19 @@ ENTRY e {
   ROOT c = f32[16]{0} conditional(s, w, w), true_computation=yes, false_computation=no
 }
 """
+
+
+def test_what_a_loop_runs_stands_directly_before_it() -> None:
+    dump = planned(CONTROL)
+    assert dump.live_ranges is not None
+    names = list(dump.live_ranges.sequence)
+    first, last = names.index("k"), names.index("w")
+    body_first = [*names[:first], "m", "n", "k", "l", *names[last:]]
+    assert "order/nesting" in rules(with_sequence(dump, *body_first), CONTROL)
+    outside = [*names[:first], *names[last:], *names[first:last]]
+    assert "order/nesting" in rules(with_sequence(dump, *outside), CONTROL)
+    without_end = [name for name in names if name != "c"]
+    assert "order/missing" in rules(with_sequence(dump, *without_end), CONTROL)
 
 
 def test_computations_that_are_not_in_the_sequence_are_missing() -> None:

@@ -1,7 +1,6 @@
-"""What only the module can tell: the order it demands, who reads what, what is donated.
+"""What a dump lists is what its module says: values, positions, uses, headers, donations.
 
-In: a plan and its program. The uses and positions a dump lists are not trusted here: reads are
-taken from the operands of the module's own instructions.
+In: a plan and its program. What is worked out from the module (`hlomem.check.flow`) is believed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.check.flow import iter_running
 from hlomem.check.plan import about, involve
 
 if TYPE_CHECKING:
@@ -19,85 +17,15 @@ if TYPE_CHECKING:
     from hlomem.check.plan import Placed, Plan
     from hlomem.check.program import Program
     from hlomem.hlo.attributes import InputOutputAlias
-    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 
 def check_against_module(plan: Plan, program: Program) -> Iterator[Finding]:
-    """Every rule that needs the module."""
-    yield from _check_order(plan, program)
+    """Every rule about what is listed and what is given."""
     yield from _check_flow(plan, program)
     yield from _check_headers(plan, program)
     for alias in program.module.input_output_alias:
         yield from _check_donation(alias, plan, program)
     yield from _check_not_donated(plan, program)
-
-
-def _check_order(plan: Plan, program: Program) -> Iterator[Finding]:
-    """The sequence runs everything once what it needs has run."""
-    for name, moment in plan.time_of.items():
-        instruction = program.instruction_by_name.get(name)
-        if instruction is None:
-            continue
-        for operand in instruction.operands:
-            if plan.time_of.get(operand.name, moment - 1) >= moment:
-                yield _out_of_order(
-                    "order/data-dependence", f"{name} reads {operand.name}", plan, name, operand
-                )
-        for before in instruction.control_predecessors:
-            if plan.time_of.get(before.name, moment - 1) >= moment:
-                yield _out_of_order(
-                    "order/control-dependence",
-                    f"{name} waits for {before.name}",
-                    plan,
-                    name,
-                    before,
-                )
-    yield from _check_missing(plan, program)
-    yield from _check_nesting(plan, program)
-
-
-def _check_nesting(plan: Plan, program: Program) -> Iterator[Finding]:
-    """What an instruction runs stands directly before it, a loop's condition before its body."""
-    nested = iter_running(program.module.entry, plan.time_of)
-    known = [name for name in plan.time_of if name in program.instruction_by_name]
-    for instruction, name in zip(nested, known, strict=True):
-        if instruction.name != name:
-            moment = plan.time_of[name]
-            message = f"{name} of {program.instruction_by_name[name].parent.name} runs at {moment}"
-            yield Finding(
-                rule="order/nesting",
-                message=f"{message}, inside or outside of what it should",
-                evidence=(f"{instruction.name} of {instruction.parent.name} should run there",),
-            )
-            return
-
-
-def _check_missing(plan: Plan, program: Program) -> Iterator[Finding]:
-    """Everything that runs is in the sequence.
-
-    XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
-    """
-    missing: dict[HloComputation, list[HloInstruction]] = {}
-    for name, instruction in program.instruction_by_name.items():
-        if name not in plan.time_of and instruction.opcode != "get-tuple-element":
-            missing.setdefault(instruction.parent, []).append(instruction)
-    for computation, instructions in missing.items():
-        yield Finding(
-            rule="order/missing",
-            message=f"{instructions[0].name} of {computation.name} is not in the sequence",
-            evidence=(f"{len(instructions)} instructions of {computation.name} are missing",),
-        )
-
-
-def _out_of_order(rule: str, what: str, plan: Plan, name: str, before: HloInstruction) -> Finding:
-    return Finding(
-        rule=rule,
-        message=f"{what}, which runs later",
-        evidence=(
-            f"{name} runs at {plan.time_of[name]}",
-            f"{before.name} runs at {plan.time_of[before.name]}",
-        ),
-    )
 
 
 def _check_flow(plan: Plan, program: Program) -> Iterator[Finding]:

@@ -291,12 +291,16 @@ def _under(place: Index, parts: Parts) -> Parts:
 
 
 def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
-    """A collective's start: its operands are element 0, one by one where they are several."""
-    operands = instruction.operands
-    if len(operands) == 1:
-        parts = parts_of[operands[0]]
-        return _under((0,), _below(parts) if operands[0].shape.is_tuple else parts)
-    return _under((0,), _elements(instruction, parts_of))
+    """A collective's start: element 0 is its operand, or a tuple of them.
+
+    One that writes into its second operand holds the first alone.
+    """
+    first, given = instruction.operands[0], instruction.shape.optional_subshape((0,))
+    if first.shape.is_tuple:
+        return _under((0,), _below(parts_of[first]))
+    if given is not None and given.is_tuple:
+        return _under((0,), _elements(instruction, parts_of))
+    return _under((0,), parts_of[first])
 
 
 def _async(instruction: HloInstruction, parts_of: PartsOf) -> Parts:

@@ -17,6 +17,7 @@ from hlomem.check.geometry import check_geometry
 from hlomem.check.interference import Interference
 from hlomem.check.liveness import Liveness
 from hlomem.check.needs import ListedNeeds, TracedNeeds
+from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
 from hlomem.check.peak import check_peak
 from hlomem.check.plan import build_plan
@@ -67,7 +68,7 @@ def verify(
         check_texts(plan, program.instruction_by_name if program is not None else ()),
     ]
     if program is not None:
-        checks.append(check_against_module(plan, program))
+        checks += [check_order(plan, program), check_against_module(plan, program)]
     findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
     return Verdict(
         name=dump.name,
