@@ -148,6 +148,9 @@ def check_texts(plan: Plan, known: Container[str]) -> Iterator[Finding]:
     for name, text in texts.items():
         is_tuple = text.opcode == "tuple"
         for number, operand in enumerate(text.operands):
+            if operand in plan.time_of and operand not in plan.indices_at:
+                message = f"{operand} is operand {number} of {name}, but no value is there"
+                yield Finding(rule="flow/no-value", message=message)
             for index in plan.indices_at.get(operand, ()):
                 wanted = (name, None, (number, *index)) if is_tuple else (name, number, index)
                 for placed in plan.values_at[operand, index]:

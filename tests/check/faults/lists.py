@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from msgspec.structs import replace as changed
@@ -170,6 +171,30 @@ def _reshape(value: AssignedValue) -> AssignedValue | None:
     return None
 
 
+def _forget(injector: Injector) -> Fault | None:
+    """A value is in none of the lists; what reads it still does."""
+    found = injector.pick()
+    used = injector.used(found[1]) if found else None
+    if found is None or used is None or not used.uses:
+        return None
+    allocation, value = found
+    rest = tuple(each for each in allocation.values if each is not value)
+    dump = injector.with_allocation(allocation, changed(allocation, values=rest))
+    values = tuple(each for each in injector.values.values if each is not used)
+    ranges = tuple(each for each in injector.live.ranges if each is not injector.range_of(value))
+    live = changed(injector.live, ranges=ranges, peak=None)
+    lists = changed(injector.values, values=values)
+    texts = [each.instruction for each in values if each.name != used.name]
+    is_named = any(f"%{used.name}" in re.split(r"[ ,()]+", text) for text in texts)
+    is_alone = value.index is None
+    return Fault(
+        "",
+        rebuilt(dump, values=lists, live_ranges=live, report=None),
+        certain=True,
+        by_module=not (is_named and is_alone) or value.name not in injector.live.sequence,
+    )
+
+
 def _drop_use(injector: Injector) -> Fault | None:
     return _change_use(injector, lambda _: ())
 
@@ -286,6 +311,7 @@ LISTS: dict[str, Maker] = {
     "live out": _live_out,
     "lose output": _lose_output,
     "other output shape": _other_output_shape,
+    "forget": _forget,
     "drop use": _drop_use,
     "other operand": _other_operand,
     "drop position": _drop_position,

@@ -139,6 +139,21 @@ def _into_thread_local(injector: Injector) -> Fault | None:
     return _moved(injector, found, injector.random.choice(targets), certain=True)
 
 
+def _onto_thread_local(injector: Injector) -> Fault | None:
+    """What is inside a reduction goes onto another such value."""
+    homes = [each for each in injector.allocations if each.is_thread_local and each.size > 0]
+    if len(homes) < 2:
+        return None
+    source, target = injector.random.sample(homes, 2)
+    value = injector.random.choice(source.values)
+    readers = {use.instruction for use in injector.used(value).uses or ()}
+    names = {each.name for each in target.values}
+    read = {use.instruction for each in target.values for use in injector.used(each).uses or ()}
+    if source.color != target.color or readers & names or value.name in read:
+        return None
+    return _moved(injector, (source, value), target, certain=True)
+
+
 def _over_argument(injector: Injector) -> Fault | None:
     """What reads an argument is written over it, which nobody donated."""
     arguments = {
@@ -247,6 +262,7 @@ PLACES: dict[str, Maker] = {
     "wrap": on_value(lambda _, __, v: changed(v, offset=HUGE), certain=True),
     "other allocation": _move_to_other_allocation,
     "into thread-local": _into_thread_local,
+    "onto thread-local": _onto_thread_local,
     "over argument": _over_argument,
     "lose donation": _lose_donation,
     "merge allocations": _merge_allocations,
