@@ -27,6 +27,7 @@ __all__ = [
     "explain",
     "load",
     "plan",
+    "replan",
     "verify",
 ]
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from hlomem.explaining import explain
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
+    from hlomem.replanning import replan
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
@@ -48,6 +50,7 @@ _HOME = {
     "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "replan": "hlomem.replanning",
     "verify": "hlomem.check.verify",
 }
 
