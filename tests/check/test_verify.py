@@ -127,6 +127,12 @@ def test_pieces_of_a_concatenation_lie_at_their_place() -> None:
     assert rules(concat(64, 128)) == ["interference/concat-piece"]
 
 
+def test_a_piece_that_is_no_operand_has_no_place() -> None:
+    text = 'f32[16]{0} custom-call(%a), custom_call_target="ConcatBitcast"'
+    values = [V("a", (0, 1), uses=(("c", 3, ()),)), V("c", (1, 2), text=text)]
+    assert "interference/concat-piece" in rules(small_dump(values))
+
+
 LOOP = [
     V("i", (0, 1), text="f32[16]{0} negate()", uses=(("w", 0, ()),)),
     V("c", (1, 3), text="f32[16]{0} parameter(0)", is_phi=True),

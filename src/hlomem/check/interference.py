@@ -145,6 +145,8 @@ class Interference:
                 pieces.append((cut.slice_starts if cut else (), number, operand))
         pieces.sort(key=lambda each: each[:2])
         order = [operand for _, _, operand in pieces]
+        if piece not in order:
+            return False  # listed as an operand the concatenation does not have
         before = order[: order.index(piece)]
         place = whole.start + sum(each.value.size for each in before)
         return piece.start == place and piece.end <= whole.end
