@@ -25,6 +25,8 @@ MAY_IMPORT = {
     "dump.build": PLANNER,
     "compact": BASE | {"dump", "hlo"},
     "planning": PLANNER | {"dump", "dump.build", "compact"},
+    "rebuild": PROGRAM | {"analysis", "dump"},
+    "replanning": PLANNER | {"dump", "dump.build", "planning", "rebuild", "check"},
     "inputs": BASE | {"dump", "hlo"},
     "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},

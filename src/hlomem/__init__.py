@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Dump", "HlomemError", "ParseError", "Plan", "__version__", "explain", "load", "plan"]
+__all__ = [
+    "Dump",
+    "HlomemError",
+    "ParseError",
+    "Plan",
+    "__version__",
+    "explain",
+    "load",
+    "plan",
+    "replan",
+]
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
     from hlomem.explaining import explain
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
+    from hlomem.replanning import replan
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
@@ -33,6 +44,7 @@ _HOME = {
     "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "replan": "hlomem.replanning",
 }
 
 

@@ -53,6 +53,15 @@ class Backend(Struct, frozen=True):
     """Color to alignment of offsets, in bytes."""
     memory_spaces: Mapping[int, str] = field(default_factory=dict)
     """Color to what that memory is called."""
+    stack_colors: frozenset[int] = frozenset()
+    """Memory that operations of another core have for themselves, one after the other."""
+    preset_color: int | None = None
+    """The memory in which a pass before buffer assignment has placed the values."""
+
+    @property
+    def platform(self) -> str:
+        """`cpu`, `gpu` or `tpu`."""
+        return self.name.partition("-")[0]
 
     def size_of(self, shape: Shape) -> int:
         """Bytes a value of this shape takes, as the value lines of a dump say.
@@ -82,7 +91,14 @@ class Backend(Struct, frozen=True):
 
 
 def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
-    """The backend of a dump: `cpu`, `gpu` or `tpu`, the chip of a TPU, the jaxlib of a CPU."""
+    """The backend of a dump: `cpu`, `gpu` or `tpu`, its chip, the jaxlib of a CPU.
+
+    All GPUs of NVIDIA are alike here; those of AMD have wider warps, and no dump of one was seen.
+    """
+    if name == "gpu" and chip.lower().startswith(_AMD):
+        raise CommandError(f"no rules for GPU `{chip}`: only those of NVIDIA are known")
+    if name == "tpu" and not chip:
+        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(CHIPS)} with --chip")
     key = f"{name}-{chip}" if name == "tpu" else name
     if key == "cpu" and jaxlib and _version(jaxlib) < _CPU_ALIGNS_TO_64_FROM:
         return CPU_ALIGNED_TO_16
@@ -111,6 +127,8 @@ def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
         packed_spaces=frozenset({2, 8, 10}),
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_TPU_MEMORY_SPACES,
+        stack_colors=frozenset({8, 10, 11, 12}),
+        preset_color=fast_color,
     )
 
 
@@ -130,6 +148,8 @@ CPU = Backend(
     memory_spaces=MappingProxyType({0: "default"}),
 )
 CPU_ALIGNED_TO_16 = replace(CPU, default_alignment=16)
+
+_AMD = ("mi", "gfx")
 
 # Alignment: `kXlaAllocatedBufferAlignBytes`. Colors: `MemorySpaceColor` of
 # gpu_memory_space_assignment.h and `Layout::kHostMemorySpace` of layout.h.
@@ -151,3 +171,6 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
     {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}
 )
 """Every backend by its name: `cpu`, `gpu`, `tpu-` and the chip."""
+
+CHIPS = tuple(name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-"))
+"""The TPU chips."""

@@ -13,26 +13,29 @@ from msgspec import Struct
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
-from hlomem.assign.packing import pack_best
+from hlomem.assign.allocation import OffsetSize
+from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.backends import find_backend
 from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
+from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release, nearest_libtpu
 from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
-from hlomem.options import Options, options_for
+from hlomem.hlo.shape import ShapeIndex
+from hlomem.options import Options, options_for, options_for_libtpu
 from hlomem.pipeline import Stages, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
+    from hlomem.backends import Backend
     from hlomem.dump.parts import Kind
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
-BACKENDS = ("cpu",)
+BACKENDS = ("cpu", "gpu", "tpu")
 """Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
 _SUFFIX: dict[Kind, str] = {
@@ -62,37 +65,44 @@ def plan(
     program: str | HloModule,
     *,
     backend: str = "cpu",
+    chip: str = "",
     era: str = "",
     like: Dump | None = None,
     schedule: Dump | None = None,
+    preset: Dump | None = None,
     pack: Pack | None = None,
     name: str = "module",
 ) -> Plan:
     """What XLA's buffer assignment does with a program.
 
-    `program` is HLO text, or a module. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by
-    default the newest; `like` takes it from a dump. `schedule` is a dump to take the instruction
-    order from, for text that carries none. `pack` replaces the heap algorithm. The files of the
+    `program` is HLO text, or a module. `chip` is that of the backend (`v5e`, `h200`). `era` is a
+    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump.
+    `schedule` is a dump to take the instruction order from, for text that carries none. `preset` is
+    a dump to take the offsets in a TPU's fast memory from, which a pass before buffer assignment
+    has fixed and the text does not show. `pack` replaces the heap algorithm. The files of the
     plan's dump begin with `name`.
     """
     release = _release(backend, era, like)
     written_as = like.era if like is not None else era_of(release)
-    watch = _Watch()
+    watch = Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
         module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
-        options = _options(backend, release)
-        stages = run_stages(module, options, order, pack or pack_best, watch.lap)
+        options = options_of(backend, chip, release)
+        placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
+        stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
     notes = _notes_on_elements(module)
-    dump = _dump(name, contents, written_as, release)
+    if preset is None:
+        notes += _notes_on_preset(stages)
+    dump = dump_of(name, contents, written_as, release)
     return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
-class _Watch:
+class Watch:
     """CPU time between laps."""
 
     def __init__(self) -> None:
@@ -115,14 +125,54 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     return find_release(era or letter, package)
 
 
-def _options(backend: str, release: Release) -> Options:
-    """How a release plans; a libtpu plans as the jaxlib of its era."""
+def options_of(backend: str, chip: str, release: Release) -> Options:
+    """How a release plans."""
     if backend not in BACKENDS:
         raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
     version = release.version
-    if release.package != "jaxlib":
-        version = find_release(era_of(release).letter).version
-    return options_for(find_backend(backend, jaxlib=".".join(map(str, version))), version)
+    found = find_backend(backend, chip, jaxlib=".".join(map(str, version)))
+    if backend == "tpu":
+        return options_for_libtpu(found, nearest_libtpu(release).version)
+    return options_for(found, version)
+
+
+def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
+    """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
+    if dump.assignment is None:
+        raise InputError(f"{dump.name}: no allocations, so nothing placed beforehand, in this dump")
+    if backend.preset_color is None:
+        raise CommandError(f"nothing is placed beforehand on `{backend.name}`: leave --preset out")
+    allocations = [
+        each
+        for each in dump.assignment.allocations
+        if each.color == backend.preset_color and each.is_preallocated_temp
+    ]
+    known = {
+        instruction.name
+        for computation in module.computations
+        if computation.is_open
+        for instruction in computation.instructions
+    }
+    for value in (value for each in allocations for value in each.values):
+        if value.name not in known:
+            problem = f"it places `{value.name}`, which module `{module.name}` does not have"
+            raise InputError(f"{dump.name}: {problem}")
+    return Preset(
+        {each.color: each.size for each in allocations},
+        {
+            (value.name, ShapeIndex(value.index or ())): OffsetSize(value.offset, value.size)
+            for each in allocations
+            for value in each.values
+        },
+    )
+
+
+def _notes_on_preset(stages: Stages) -> list[str]:
+    color = stages.options.backend.preset_color
+    if all(each.color != color or not each.slices for each in stages.assignment.allocations):
+        return []
+    problem = f"the text does not say where values lie in memory space {color}"
+    return [f"{problem}: packed anew (a dump given as preset has their places)"]
 
 
 def _notes_on_elements(module: HloModule) -> list[str]:
@@ -144,7 +194,7 @@ def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
         raise InputError(f"{dump.name}: {problem}") from error
 
 
-def _dump(name: str, contents: Contents, era: Era, release: Release) -> Dump:
+def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:
     """The files this release writes, named after `name`."""
     held: dict[Kind, Contents] = {
         "assignment": Contents(assignment=contents.assignment),

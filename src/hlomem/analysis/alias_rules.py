@@ -6,10 +6,12 @@ Mirrors `hlo/analysis/alias_info.cc` (must) and `HloDataflowAnalysis::CanShareOp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
+from hlomem.analysis.shape_tree import parts_of
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
@@ -82,6 +84,30 @@ def _declared(instruction: HloInstruction) -> list[InPlacePair]:
     return [
         InPlacePair(alias.operand_number, alias.operand_index, alias.output_index)
         for alias in instruction.output_to_operand_aliasing
+    ]
+
+
+def _async_start(instruction: HloInstruction) -> list[InPlacePair]:
+    """What is declared of the operands that are there, and of a result that is."""
+    number_of = parts_of(instruction.shape).number_of
+    return [
+        pair
+        for pair in _declared(instruction)
+        if pair.operand_number < len(instruction.operands) and pair.output_index in number_of
+    ]
+
+
+def _async_done(instruction: HloInstruction) -> list[InPlacePair]:
+    """What its start declares of the result, whichever operation of the chain has the operand."""
+    start = instruction.async_start
+    return [
+        InPlacePair(
+            0,
+            ShapeIndex((0, pair.operand_number, *pair.operand_index)),
+            ShapeIndex(pair.output_index[1:]),
+        )
+        for pair in (_declared(start) if start is not None else ())
+        if pair.output_index[:1] == (1,)
     ]
 
 
@@ -167,6 +193,9 @@ def _follow_indirections(
 
 _IN_PLACE: dict[str, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
     "all-reduce-start": _all_reduce_start,
+    "async-done": _async_done,
+    "async-start": _async_start,
+    "async-update": _declared,
     "collective-permute": _collective_permute,
     "collective-permute-start": _collective_permute,
     "custom-call": _declared,
@@ -183,9 +212,25 @@ _IN_PLACE_OR_FUSION = frozenset(_IN_PLACE) | {"fusion"}
 _LOOP_FUSION = ", kind=kLoop,"
 
 
-def may_share_with_operand(user: HloInstruction) -> bool:
+@dataclass(frozen=True, slots=True)
+class AliasRules:
+    """What a backend adds to the rules of all (`AliasInfo`); `platforms.py` holds the tables."""
+
+    may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
+    """Whether a user may overwrite an operand with a part of its result; None where the rules of
+    all backends decide (`AliasInfo::MayAlias`)."""
+    opcodes: frozenset[str] = frozenset()
+    """Opcodes that may share with it and never without."""
+
+
+DEFAULT_RULES = AliasRules()
+
+
+def may_share_with_operand(user: HloInstruction, rules: AliasRules) -> bool:
     """Whether `can_share_operand_buffer` can be true for a user at all."""
     opcode = user.opcode
+    if opcode in rules.opcodes:
+        return True
     if opcode == "custom-call":
         return _may_declare_aliasing(user)
     return opcode in _SHARING
@@ -197,6 +242,7 @@ def can_share_operand_buffer(
     operand_index: ShapeIndex,
     user: HloInstruction,
     user_index: ShapeIndex,
+    rules: AliasRules = DEFAULT_RULES,
 ) -> bool:
     """Whether a user may write its result over an operand that it is the last to read.
 
@@ -205,14 +251,15 @@ def can_share_operand_buffer(
     """
     if operand.opcode == "constant":
         return False
-    if operand.shape.subshape(operand_index) != user.shape.subshape(user_index):
+    has_same_shape = operand.shape.subshape(operand_index) == user.shape.subshape(user_index)
+    if has_same_shape and _is_in_place(dataflow, operand, operand_index, user, user_index):
+        return True
+    if rules.may_alias is not None:
+        hint = rules.may_alias(operand, user, user_index)
+        if hint is not None:
+            return hint
+    if not has_same_shape:
         return False
-    values = dataflow.value_set(operand, operand_index)
-    for pair in in_place_pairs(user, dataflow.call_graph.bodies):
-        if pair.output_index == user_index:
-            written = dataflow.value_set(user.operands[pair.operand_number], pair.operand_index)
-            if any(value in values for value in written):
-                return True
     numbers = [i for i, each in enumerate(user.operands) if each is operand]
     if user.opcode == "fusion":
         return _fusion_may_share(user, numbers[0], dataflow.call_graph.bodies)
@@ -220,6 +267,23 @@ def can_share_operand_buffer(
     if rule is not None:
         return rule(operand, user, user_index, numbers)
     return is_elementwise_on(user, numbers[0])
+
+
+def _is_in_place(
+    dataflow: Dataflow,
+    operand: HloInstruction,
+    operand_index: ShapeIndex,
+    user: HloInstruction,
+    user_index: ShapeIndex,
+) -> bool:
+    """Whether a user must write this part of its result over the operand."""
+    values = dataflow.value_set(operand, operand_index)
+    for pair in in_place_pairs(user, dataflow.call_graph.bodies):
+        if pair.output_index == user_index:
+            written = dataflow.value_set(user.operands[pair.operand_number], pair.operand_index)
+            if any(value in values for value in written):
+                return True
+    return False
 
 
 def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) -> bool:
@@ -336,6 +400,12 @@ _MAY_SHARE: dict[str, Callable[..., bool]] = {
 
 
 _SHARING = {"fusion", *_MAY_SHARE, *_IN_PLACE, *_ELEMENTWISE}
+
+
+def is_elementwise(instruction: HloInstruction) -> bool:
+    """Whether element i of the result needs only element i of every operand."""
+    opcode = instruction.opcode
+    return opcode != "dynamic-update-slice" and is_elementwise_on(instruction, 0)
 
 
 def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:

@@ -42,6 +42,7 @@ def operand_names(inner: str) -> list[str]:
 class FusedBody(NamedTuple):
     """What is known of a body from its opcodes."""
 
+    instruction_count: int
     value_count: int
     opcodes: frozenset[str]
 
@@ -88,10 +89,11 @@ class FusedBodies:
                 count = len(opcodes)
                 if not different.isdisjoint(NOTHING):
                     count -= sum(opcode in NOTHING for opcode in opcodes)
-                return FusedBody(count, different)
+                return FusedBody(len(opcodes), count, different)
         # Some results are tuples: their shapes must be read.
         outline = computation.outline()
         return FusedBody(
+            len(outline),
             sum(count_defined(shape, opcode) for shape, opcode in outline),
             frozenset(opcode for _, opcode in outline),
         )

@@ -18,6 +18,7 @@ from hlomem.assign.packing import BufferInterval
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from hlomem.analysis.alias_rules import AliasRules
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRange
@@ -48,11 +49,13 @@ class HeapSimulator:
         aliasing: Aliasing,
         range_of: Mapping[HloValue, LiveRange],
         size_of: Callable[[HloBuffer], int],
+        alias_rules: AliasRules,
     ) -> None:
         self._dataflow = dataflow
         self._buffer_of = aliasing.buffer_of
         self._range_of = range_of
         self._size_of = size_of
+        self._alias_rules = alias_rules
         self._clock = 0
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
@@ -137,7 +140,10 @@ class HeapSimulator:
     def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, None]) -> HloValue | None:
         """An operand that is read for the last time here and whose place the value may have."""
         instruction = value.instruction
-        if not dying or instruction.opcode == "copy" or not may_share_with_operand(instruction):
+        if not dying or instruction.opcode == "copy":
+            return None
+        rules = self._alias_rules
+        if not may_share_with_operand(instruction, rules):
             return None
         now = self._range_of[value].start
         for operand in instruction.operands:
@@ -154,6 +160,7 @@ class HeapSimulator:
                         candidate.index,
                         instruction,
                         value.index,
+                        rules,
                     )
                 ):
                     return candidate

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
 @click.option("--backend", type=click.Choice(BACKENDS), default=BACKENDS[0], show_default=True)
+@click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
 @click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
+@click.option("--preset", metavar="DUMP", help="Take what was placed beforehand from DUMP (TPU).")
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
 def command(
     path: str,
     backend: str,
+    chip: str,
     era: str,
     like: str | None,
     schedule: str | None,
+    preset: str | None,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -58,14 +62,16 @@ def command(
     made = plan(
         module,
         backend=backend,
+        chip=chip,
         era=era,
         like=load(like) if like else None,
         schedule=load(schedule) if schedule else None,
+        preset=load(preset) if preset else None,
         name=_stem(path),
     )
     click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
-    _write(made.dump, output, force=force, as_json=as_json)
+    write_dump(made.dump, output, force=force, as_json=as_json)
     for note in made.notes:
         click.echo(f"note: {visible(note)}", err=True)
     if timings:
@@ -74,7 +80,8 @@ def command(
     return EXIT_OK
 
 
-def _write(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:
+def write_dump(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:
+    """Write a planned dump where the options say."""
     if as_json:
         from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
 

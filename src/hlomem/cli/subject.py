@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.backends import BACKENDS, find_backend
+from hlomem.backends import CHIPS, find_backend
 from hlomem.errors import EXIT_OK, CommandError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import find_program, load_any, load_program
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hlomem.backends import Backend
     from hlomem.dump.records import Record
     from hlomem.report.text import Line
-
-CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
 
 _OPTIONS = (
     click.argument("path", metavar="DUMP|MODULE"),

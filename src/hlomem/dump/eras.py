@@ -189,6 +189,27 @@ def era_of(release: Release) -> Era:
     return older[-1] if older else firsts[0][1]
 
 
+def releases_of(era: Era, package: str) -> list[Release]:
+    """Releases that write an era's format, the newest first: all seen, or the last and the first.
+
+    Those of jaxlib where the package has none.
+    """
+    if package == "libtpu" and era.libtpu:
+        return [Release(package, _version(each)) for each in reversed(era.libtpu)]
+    assert era.jaxlib is not None
+    first, last = era.jaxlib
+    return [Release("jaxlib", _version(each)) for each in dict.fromkeys((last, first))]
+
+
+def nearest_libtpu(release: Release) -> Release:
+    """The libtpu of a release's time: the last one seen of its era, or of an era before."""
+    if release.package == "libtpu":
+        return release
+    until = ERAS.index(era_of(release)) + 1
+    seen = [era for era in ERAS[:until] if era.libtpu] or [era for era in ERAS if era.libtpu][:1]
+    return _last_release(seen[-1], "libtpu")
+
+
 def _first_version(era: Era, package: str) -> tuple[int, ...]:
     if package == "libtpu":
         return _version(era.libtpu[0]) if era.libtpu else ()

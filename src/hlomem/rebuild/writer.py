@@ -1,0 +1,193 @@
+"""Drafts and computations → HLO text, callees before callers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.opcodes import call_attributes
+from hlomem.rebuild.embedded import name_embedded
+from hlomem.rebuild.fusions import find_sharing, write_body
+from hlomem.rebuild.instructions import Shapes
+from hlomem.rebuild.listing import age, list_embedded, lists_by_id
+from hlomem.rebuild.parameters import number_parameters
+from hlomem.rebuild.roots import Roots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.options import Options
+    from hlomem.rebuild.computations import Computation
+    from hlomem.rebuild.facts import Facts, Line
+    from hlomem.rebuild.fusions import Sharing
+    from hlomem.rebuild.instructions import Draft
+
+
+_CALLS = re.compile(r", (?:calls|to_apply)=%?[\w.\-]+", re.ASCII)
+
+
+class ModuleWriter:
+    """Writes one module."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        drafts: dict[str, Draft],
+        in_flow: list[Computation],
+        embedded: list[Computation],
+    ) -> None:
+        self._facts = facts
+        self._drafts = drafts
+        self._entry = in_flow[0]
+        self._shapes = Shapes(facts, drafts)
+        self._roots = Roots(facts, drafts, self._shapes)
+        self._by_name = {each.name: each for each in in_flow}
+        self._unseen: list[str] = []  # computations without values
+        self._sharing: dict[str, list[Sharing]] = {}
+        self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
+        self._by_name.update({each.name: each for each in embedded})
+        # Whichever fusions call those, in the last one they are called late enough.
+        fusions = [name for name in facts.time_of if drafts[name].opcode == "fusion"]
+        self._last_fusion = max(fusions, key=facts.own_id.__getitem__, default="")
+        self._embedded = embedded
+        self._texts: dict[str, str] = {}
+        number_parameters(self._by_name.values(), drafts, self._shapes, facts)
+
+    def text(self, options: Options) -> str:
+        """The module; its computations as this XLA lists them."""
+        listed = [*self._embedded, self._entry]
+        if lists_by_id(options):
+            listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
+        elif options.sorts_thread_local_buffers:
+            listed = [*list_embedded(self._embedded, self._facts), self._entry]
+        for computation in listed:
+            self._write(computation)
+        header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}"
+        return "\n\n".join([header, *self._texts.values()]) + "\n"
+
+    def _rank(self, name: str) -> int:
+        """The first id in a computation, or in what it calls."""
+        computation = self._by_name.get(name)
+        if computation is None:
+            return -1
+        own_id = self._facts.own_id
+        ids = [own_id[each] for each in computation.instructions if each in own_id]
+        if ids:
+            return min(ids)
+        callees = [callee for _, callee in self._calls(computation)]
+        return max(map(self._rank, callees), default=-1)
+
+    def _aliases(self) -> str:
+        """Parameters the caller gave away, seen by a result in their place."""
+        root = self._roots.of_entry(self._entry)
+        pairs = []
+        for allocation in self._facts.assignment.allocations:
+            parameter = allocation.parameter
+            if parameter is None or not allocation.maybe_live_out:
+                continue
+            here = {value.id for value in allocation.values}
+            for index, ids in self._facts.held[root].items():
+                if not here.isdisjoint(ids):
+                    output = ", ".join(map(str, index))
+                    place = ", ".join(map(str, parameter.index))
+                    pairs.append(f"{{{output}}}: ({parameter.number}, {{{place}}}, may-alias)")
+                    break
+        return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
+
+    def notes(self) -> Iterator[str]:
+        """What the text assumes."""
+        if self._sharing:
+            seen = sum(map(bool, self._sharing.values()))
+            yield (
+                f"bodies of {len(self._sharing)} fusions are unknown: {seen} were seen to write "
+                "over an operand, the others are taken not to"
+            )
+        if self._shapes.guessed:
+            yield f"shapes of {len(self._shapes.guessed)} bitcasts are unknown"
+        if self._unseen:
+            yield f"nothing is known of {', '.join(self._unseen)}"
+
+    # Computations.
+
+    def _write(self, computation: Computation) -> None:
+        """Write a computation after what it calls, in the order in which the calls were made."""
+        if computation.name in self._texts:
+            return
+        calls = self._calls(computation)
+        for draft, callee in sorted(calls, key=lambda call: age(call[0])):
+            if callee in self._by_name:
+                self._write(self._by_name[callee])
+            elif callee not in self._texts:
+                self._write_hidden(draft, callee)
+        root = self._root_of(computation)
+        lines = [
+            f"  {'ROOT ' if name == root else ''}{self._line(self._drafts[name])}"
+            for name in computation.instructions
+        ]
+        head = f"{'ENTRY ' if computation is self._entry else ''}%{computation.name} {{"
+        self._texts[computation.name] = "\n".join([head, *lines, "}"])
+
+    def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
+        """The instructions that call, and what, in XLA's order."""
+        calls = []
+        for name in computation.instructions:
+            draft = self._drafts[name]
+            if draft.line is None or draft.is_async_start:
+                calls += [(draft, callee) for callee in draft.callees]
+                continue
+            callees = draft.line.callees
+            for attribute, _ in call_attributes(draft.opcode):
+                calls += [(draft, callee) for callee in callees.get(attribute, ())]
+        return calls
+
+    def _root_of(self, computation: Computation) -> str:
+        if computation is self._entry:
+            return self._roots.of_entry(computation)
+        if computation.caller:
+            return self._roots.of_called(computation)
+        return self._roots.of_embedded(computation)
+
+    def _write_hidden(self, draft: Draft, callee: str) -> None:
+        """Write a computation of which the dump shows nothing."""
+        if draft.line is None or draft.is_async_start:
+            return
+        if draft.opcode != "fusion":
+            self._unseen.append(callee)
+            self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
+            return
+        called = self._in_fusions if draft.name == self._last_fusion else []
+        self._sharing[draft.name] = find_sharing(draft.name, self._facts)
+        for computation in called:
+            self._write(computation)
+        self._texts[callee] = write_body(
+            callee,
+            draft.line.text,
+            draft.line.shape,
+            [self._shapes[operand] for operand in draft.operands],
+            self._sharing[draft.name],
+            [computation.name for computation in called],
+        )
+
+    # Instructions.
+
+    def _line(self, draft: Draft) -> str:
+        if draft.line is not None:
+            return self._printed_line(draft, draft.line)
+        operands = ", ".join(f"%{name}" for name in draft.operands)
+        inner = draft.attributes if draft.opcode == "parameter" else operands
+        attributes = "" if draft.opcode == "parameter" else draft.attributes
+        if draft.opcode == "call":
+            attributes = f", to_apply=%{draft.callees[0]}{attributes}"
+        shape = self._shapes[draft.name]
+        return f"%{draft.name} = {shape.text} {draft.opcode}({inner}){attributes}"
+
+    def _printed_line(self, draft: Draft, line: Line) -> str:
+        """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
+        if draft.opcode.endswith("-done") and self._drafts[draft.operands[0]].is_async_start:
+            return line.text.replace(f" {draft.opcode}(", " async-done(", 1)
+        if not draft.is_async_start or draft.callees[0] not in self._by_name:
+            return line.text
+        operands = ", ".join(f"%{name}" for name in draft.operands)
+        # What the wrapped instruction calls is said there.
+        attributes = f", calls=%{draft.callees[0]}{_CALLS.sub('', line.tail)}"
+        return f"%{draft.name} = {line.shape.text} async-start({operands}){attributes}"
