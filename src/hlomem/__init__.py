@@ -4,6 +4,7 @@
     dump.assignment.allocations[0].size
     plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
     print(plan.dump)
+    hlomem.verify(plan.dump, module=plan.stages.module).findings
     print(hlomem.explain(plan))
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
@@ -21,14 +22,18 @@ __all__ = [
     "HlomemError",
     "ParseError",
     "Plan",
+    "Verdict",
     "__version__",
     "explain",
     "load",
     "plan",
     "replan",
+    "verify",
 ]
 
 if TYPE_CHECKING:
+    from hlomem.check.findings import Verdict
+    from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.explaining import explain
@@ -41,10 +46,12 @@ _HOME = {
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
+    "Verdict": "hlomem.check.findings",
     "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
     "replan": "hlomem.replanning",
+    "verify": "hlomem.check.verify",
 }
 
 
