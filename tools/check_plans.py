@@ -17,8 +17,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import hlomem
+from hlomem.backends import PLATFORMS
 from hlomem.errors import HlomemError
-from hlomem.planning import BACKENDS
 from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     entries = [
         path.parent
         for path in sorted(options.corpus.glob("*/*/*/meta.json"))
-        if json.loads(path.read_text())["backend"] in BACKENDS
+        if json.loads(path.read_text())["backend"] in PLATFORMS
     ]
     table: dict[str, dict[str, Counter[str]]] = {}
     for group, verdicts in check_all(check_entry, entries):

@@ -45,8 +45,9 @@ def check_entry(job: tuple[Path, int]) -> tuple[Counter[str], list[str]]:
     if dump.values is None or len(dump.values.values) > MOST_VALUES:
         return counts, wrong
     module = hlo.parse((entry / "module.hlo").read_text(encoding="utf-8"))
-    jaxlib = meta["versions"].get("jaxlib", "")
-    backend = find_backend(meta["backend"], meta.get("chip") or "", jaxlib)
+    jaxlib = meta["versions"].get("jaxlib", "").split(".")
+    version = tuple(int(part) for part in jaxlib if part.isdecimal())
+    backend = find_backend(meta["backend"], meta.get("chip") or "", version)
     injector = Injector(dump, module, backend, seed=crc32(str(entry).encode()))
     for kind, maker in KINDS.items():
         for number in range(rounds):

@@ -15,7 +15,7 @@ from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.preset import NO_PRESET, Preset
-from hlomem.backends import find_backend
+from hlomem.backends import PLATFORMS, find_backend
 from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
-BACKENDS = ("cpu", "gpu", "tpu")
-"""Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
 
 
@@ -151,10 +149,10 @@ def unknown_era(dump: Dump) -> ParseError:
 
 def options_of(backend: str, chip: str, release: Release) -> Options:
     """How a release plans."""
-    if backend not in BACKENDS:
-        raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
+    if backend not in PLATFORMS:
+        raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(PLATFORMS)}")
     version = release.version
-    found = find_backend(backend, chip, jaxlib=".".join(map(str, version)))
+    found = find_backend(backend, chip, jaxlib=version)
     if backend == "tpu":
         return options_for_libtpu(found, nearest_libtpu(release).version)
     return options_for(found, version)

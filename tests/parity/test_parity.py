@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 import hlomem
-from hlomem.planning import BACKENDS
+from hlomem.backends import PLATFORMS
 from tests.parity.dumps import (
     STAGES,
     first_difference,
@@ -34,7 +34,7 @@ from tests.parity.dumps import (
 
 GOLDENS = Path(__file__).parent.parent / "goldens" / "xla"
 HOMES = sorted(path.parent for path in GOLDENS.glob("*/*/*/origin.json"))
-PLANNED = [home for home in HOMES if home.parent.name.startswith(BACKENDS)]
+PLANNED = [home for home in HOMES if home.parent.name.startswith(PLATFORMS)]
 OTHERS = [home for home in HOMES if home not in PLANNED]
 
 KNOWN_LINE_ORDER = frozenset(
