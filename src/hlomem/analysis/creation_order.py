@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.names import CLONE, PARTITIONED, split_number
 from hlomem.hlo.ir import HloComputation
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,6 @@ _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_
 _CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
-_WALKED = frozenset({"async-start", "call", "conditional", "while"})
 
 
 def creation_order(
@@ -141,7 +141,7 @@ def wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
             if item not in walked:
                 walked.add(item)
                 pending += reversed(call_graph.post_order(item))
-        elif item.opcode in _WALKED:
+        elif item.opcode in RUN_IN_PLACE:
             pending += reversed(item.called_computations)
         elif item.opcode == "fusion":
             body = item.called_computations[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.errors import InputError
 from hlomem.hlo.attributes import nested_brackets
-from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES
 from hlomem.hlo.shape_parser import INDEX_COMMENT, parse_shape_text
 from hlomem.source import visible
 
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
 _LINE = re.compile(rf"%?(?P<name>\S++) = (?P<shape>{_SHAPE}) (?P<opcode>[a-z][\w\-]*+)\(", re.ASCII)
 _OPERAND = re.compile(rf"(?:(?P<shape>{_SHAPE}) )?%(?P<name>[\w.\-]++)", re.ASCII)
-_CALL = re.compile(
-    rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
-)
-_NAME = re.compile(r"[\w.\-]+", re.ASCII)
 _BRACKET = re.compile(r"[()]")
 
 
@@ -62,8 +58,8 @@ class Line(NamedTuple):
     def callees(self) -> dict[str, list[str]]:
         """The computations it calls, by attribute."""
         return {
-            attribute: _NAME.findall(names or name)
-            for attribute, names, name in _CALL.findall(self.tail)
+            attribute: NAME_IN_TEXT.findall(names or name)
+            for attribute, names, name in CALL_IN_TEXT.findall(self.tail)
         }
 
 
