@@ -24,7 +24,7 @@ from hlomem import hlo
 from hlomem.backends import find_backend
 from hlomem.check.verify import verify
 from tests.check.faults import KINDS, Injector, judge
-from tools.corpus import BESIDE, check_all, write_counts
+from tools.corpus import BESIDE, check_all, entries_in, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the counts to this file")
     options = parser.parse_args(arguments)
-    entries = [path.parent for path in sorted(options.corpus.glob("*/*/*/meta.json"))]
+    entries = entries_in(options.corpus)
     counts, wrong = Counter[str](), list[str]()
     jobs = [(entry, options.rounds) for entry in entries[:: options.every]]
     for some, problems in check_all(check_entry, jobs):
