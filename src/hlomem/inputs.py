@@ -118,6 +118,32 @@ def load_module(module: Module) -> Dump:
     return join(module.name, [parse_part(read_source(path)) for path in module.files])
 
 
+def load_program(path: str | Path) -> HloModule:
+    """The HLO module in a file."""
+    loaded = load_any(path)
+    if isinstance(loaded, Dump):
+        raise InputError(f"{visible(str(path))}: this is a dump; the HLO module is wanted here")
+    return loaded
+
+
+def find_program(path: str, module: str | None = None) -> HloModule | None:
+    """The module beside a dump: XLA's `X.txt` for `X-buffer-assignment.txt`, or `module.hlo`."""
+    if path == "-":
+        return None
+    where = Path(path)
+    first = choose_module(where, module).files[0] if where.is_dir() else where
+    names = ["module.hlo"]
+    plain = first.name.removesuffix(".gz")
+    suffix = _SUFFIXES[0][0]
+    if plain.endswith(suffix):
+        names.insert(0, plain.removesuffix(suffix) + ".txt")
+    for name in names:
+        for candidate in (first.with_name(name), first.with_name(name + ".gz")):
+            if candidate.is_file():
+                return load_program(candidate)
+    return None
+
+
 def files_of(path: Path) -> tuple[Path, ...]:
     """A dump's file and the others of the same dump beside it, in XLA's order."""
     plain = path.name.removesuffix(".gz")

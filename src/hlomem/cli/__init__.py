@@ -27,9 +27,16 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 COMMANDS = {
+    "copies": "Show copies that cost memory, and why each is made.",
+    "donate": "Show which arguments give their memory to results, and which could.",
+    "explain": "Explain one buffer: why it exists, its size, its life, its place.",
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
+    "holes": "Show memory that is reserved for temporaries but never filled.",
+    "padding": "Show which arrays are larger in memory than their elements.",
+    "peak": "Show who is alive when the program needs most memory.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
     "show": "Show a memory dump, or an HLO module, in one screen.",
+    "summary": "Show in one screen what a program's memory is for.",
     "verify": "Check that a memory plan is right, XLA's or ours.",
 }
 """Every command with its one-line help, which is also the first line of its own."""

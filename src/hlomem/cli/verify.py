@@ -11,23 +11,19 @@ import click
 import msgspec
 
 from hlomem import __version__
-from hlomem.backends import BACKENDS, find_backend
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
-from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
-from hlomem.hlo.ir import HloModule
-from hlomem.inputs import choose_module, load, load_any
+from hlomem.cli.subject import CHIPS, chosen_backend
+from hlomem.errors import EXIT_FINDING, EXIT_OK
+from hlomem.inputs import find_program, load, load_program
 from hlomem.outputs import write_files
 from hlomem.report.json import SCHEMA
-from hlomem.report.text import Line, shorten, width, write_lines
+from hlomem.report.text import Line, shorten, width, wrap, write_lines
 from hlomem.source import visible
 
 if TYPE_CHECKING:
-    from hlomem.backends import Backend
     from hlomem.check.findings import Finding, Involved, Verdict
 
-CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
-_SUFFIX = "-buffer-assignment.txt"
 _MOST_SHOWN = 5
 
 
@@ -58,8 +54,8 @@ def command(
     the rest is said. The exit code is 1 when something is found.
     """
     dump = load(path, module=module)
-    program = _load_program(hlo) if hlo else _find_program(path, module)
-    verdict = verify(dump, module=program, backend=_backend(backend, chip))
+    program = load_program(hlo) if hlo else find_program(path, module)
+    verdict = verify(dump, module=program, backend=chosen_backend(backend, chip))
     if sarif is not None:
         text = json.dumps(build_sarif(verdict, __version__), indent=1)
         write_files(sarif.parent, {sarif.name: text.encode()}, force=force)
@@ -70,38 +66,6 @@ def command(
     else:
         write_lines(draw_verdict(verdict, width()))
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
-
-
-def _backend(name: str | None, chip: str | None) -> Backend | None:
-    if name is None:
-        if chip is not None:
-            raise CommandError("`--chip` is for `--backend tpu`")
-        return None
-    return find_backend(name, chip or "")
-
-
-def _load_program(path: str) -> HloModule:
-    loaded = load_any(path)
-    if not isinstance(loaded, HloModule):
-        raise InputError(f"{visible(path)}: this is a dump; `--hlo` wants the HLO module")
-    return loaded
-
-
-def _find_program(path: str, module: str | None) -> HloModule | None:
-    """The module beside a dump: XLA's `X.txt` for `X-buffer-assignment.txt`, or `module.hlo`."""
-    if path == "-":
-        return None
-    where = Path(path)
-    first = choose_module(where, module).files[0] if where.is_dir() else where
-    names = ["module.hlo"]
-    plain = first.name.removesuffix(".gz")
-    if plain.endswith(_SUFFIX):
-        names.insert(0, plain.removesuffix(_SUFFIX) + ".txt")
-    for name in names:
-        for candidate in (first.with_name(name), first.with_name(name + ".gz")):
-            if candidate.is_file():
-                return _load_program(str(candidate))
-    return None
 
 
 def draw_verdict(verdict: Verdict, columns: int) -> list[Line]:
@@ -124,18 +88,18 @@ def draw_verdict(verdict: Verdict, columns: int) -> list[Line]:
     notes += [f"not checked: {each.rules} ({each.reason})" for each in verdict.not_checked[:5]]
     if notes:
         lines.append([])
-    lines += [[(each, "dim")] for note in notes for each in _wrap(note, columns)]
+    lines += [[(each, "dim")] for note in notes for each in wrap(note, columns)]
     return lines
 
 
 def _draw_finding(finding: Finding, columns: int) -> list[Line]:
     style = "red" if finding.severity == "error" else "yellow"
     lines: list[Line] = [[(shorten(f"{finding.severity}: {finding.rule}", columns), style)]]
-    lines += [[(each, "")] for each in _wrap(finding.message, columns, "  ")]
+    lines += [[(each, "")] for each in wrap(finding.message, columns, "  ")]
     for value in finding.values:
-        lines += [[(each, "cyan")] for each in _wrap(_describe(value), columns, "  ")]
+        lines += [[(each, "cyan")] for each in wrap(_describe(value), columns, "  ")]
     for fact in finding.evidence:
-        lines += [[(each, "dim")] for each in _wrap(fact, columns, "  - ", "    ")]
+        lines += [[(each, "dim")] for each in wrap(fact, columns, "  - ", "    ")]
     return lines
 
 
@@ -148,16 +112,3 @@ def _draw_counts(verdict: Verdict, columns: int) -> list[Line]:
     for rule, count in verdict.counts().items():
         lines.append([(f"{count:>7}  ", "cyan"), (shorten(rule, columns - 9), "")])
     return lines
-
-
-def _wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
-    """`text` in lines of at most `columns`, names that are longer cut in the middle."""
-    rest = rest or " " * len(first)
-    lines, line = [], first
-    for word in visible(text).split(" "):
-        shown = shorten(word, columns - len(rest))
-        if len(line) + len(shown) > columns and line.strip():
-            lines.append(line.rstrip())
-            line = rest
-        line += shown + " "
-    return [*lines, line.rstrip()]

@@ -5,6 +5,7 @@ Sizes are integers of bytes. Bytes of the input that are not UTF-8 appear as `\\
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -51,7 +52,9 @@ def encode(content: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(content)
     except UnicodeEncodeError:  # a lone surrogate: a byte of the input that was not UTF-8
-        return msgspec.json.encode(_decodable(msgspec.to_builtins(content)))
+        return json.dumps(_decodable(msgspec.to_builtins(content))).encode()
+    except OverflowError:  # an integer of more than 64 bits
+        return json.dumps(msgspec.to_builtins(content)).encode()
 
 
 def _decodable(value: Any) -> Any:

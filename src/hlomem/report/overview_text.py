@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.report.text import Line, bar, format_bytes, percent, shorten, shorten_front
+from hlomem.report.text import Line, bar, format_bytes, percent, plural, shorten, shorten_front
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
     lines = [_title(overview, width), [(visible(overview.era), "dim")]]
     if overview.total is not None:
         count = overview.allocation_count
-        where = "" if count is None else f" in {_plural(count, 'allocation')}"
+        where = "" if count is None else f" in {plural(count, 'allocation')}"
         lines += [[], [("Total ", ""), (format_bytes(overview.total), "bold"), (where, "")]]
     if len(overview.spaces) > 1:
         lines += _breakdown("by memory space", overview.spaces, overview.total or 0, width)
@@ -39,10 +39,6 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
 
 def _title(overview: Overview, width: int) -> Line:
     return [(shorten(visible(overview.name), width), "bold")]
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _breakdown(title: str, shares: tuple[Share, ...], total: int, width: int) -> list[Line]:
@@ -76,7 +72,7 @@ def _peak(peak: PeakOverview, width: int) -> list[Line]:
         lines += _buffer(buffer, peak.size, width)
     if (rest := peak.buffer_count - len(peak.buffers)) > 0:
         left = peak.size - sum(buffer.size for buffer in peak.buffers)
-        others = f"in {_plural(rest, 'smaller buffer')}"
+        others = f"in {plural(rest, 'smaller buffer')}"
         lines.append(
             [(f"  {format_bytes(left):>10}  {percent(left, peak.size):>6}  ", ""), (others, "dim")]
         )

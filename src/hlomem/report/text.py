@@ -10,6 +10,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
+from hlomem.source import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -59,6 +61,27 @@ def shorten(text: str, columns: int) -> str:
 def shorten_front(text: str, columns: int) -> str:
     """`text` in at most `columns` cells, its beginning left out: of a path the end tells most."""
     return text if len(text) <= columns else f"…{text[len(text) - columns + 1 :]}"
+
+
+def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
+    """`text`, made visible, in lines of at most `columns`; longer words lose their middle.
+
+    The first line begins with `first`, the others with `rest`, by default as many spaces.
+    """
+    rest = rest or " " * len(first)
+    lines, line = [], first
+    for word in visible(text).split(" "):
+        shown = shorten(word, columns - len(rest))
+        if len(line) + len(shown) > columns and line.strip():
+            lines.append(line.rstrip())
+            line = rest
+        line += shown + " "
+    return [*lines, line.rstrip()]
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 buffer`, `2 buffers`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(part: int, whole: int) -> str:

@@ -1,0 +1,25 @@
+"""`hlomem copies`: what is there twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.cli.subject import about_memory, write
+from hlomem.report.copies import build_copies
+from hlomem.report.copies_text import draw_copies
+
+if TYPE_CHECKING:
+    from hlomem.report.memory import Memory, Space
+
+
+@click.command("copies")
+@about_memory
+def command(memory: Memory, space: Space, as_json: bool) -> int:
+    """Show copies that cost memory, and why each is made.
+
+    XLA copies to change a layout, to move a value to another memory space, and to keep a value
+    that something else would overwrite.
+    """
+    return write("copies", build_copies(memory, space), draw_copies, as_json)

@@ -1,0 +1,25 @@
+"""`hlomem holes`: what packing lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.cli.subject import about_memory, write
+from hlomem.report.holes import build_holes
+from hlomem.report.holes_text import draw_holes
+
+if TYPE_CHECKING:
+    from hlomem.report.memory import Memory, Space
+
+
+@click.command("holes")
+@about_memory
+def command(memory: Memory, space: Space, as_json: bool) -> int:
+    """Show memory that is reserved for temporaries but never filled.
+
+    An allocation is larger than the most that is alive in it at once when a buffer that stays lies
+    above bytes that are free. Each such hole is shown with the buffer above it.
+    """
+    return write("holes", build_holes(memory, space), draw_holes, as_json)

@@ -1,0 +1,30 @@
+"""`hlomem peak`: who is alive when most is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.cli.subject import about_memory, write
+from hlomem.report.peak import KEYS, build_alive
+from hlomem.report.peak_text import draw_alive
+
+if TYPE_CHECKING:
+    from hlomem.report.memory import Memory, Space
+    from hlomem.report.peak import Key
+
+
+@click.command("peak")
+@about_memory
+@click.option("--at", metavar="STEP|OP", help="Another step, or when this instruction runs.")
+@click.option("--by", type=click.Choice(KEYS), default="buffer", show_default=True)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N")
+def command(memory: Memory, space: Space, as_json: bool, at: str | None, by: Key, top: int) -> int:
+    """Show who is alive when the program needs most memory.
+
+    DUMP is what `show` takes; an HLO MODULE is planned first. The peak is replayed from live
+    ranges: bytes that several values share count once. Where XLA prints another number, the
+    difference is explained.
+    """
+    return write("peak", build_alive(memory, space, at, by, top), draw_alive, as_json)

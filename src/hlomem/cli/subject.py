@@ -1,0 +1,112 @@
+"""What a command is about: a dump, or an HLO module that is planned first.
+
+`about_memory` gives a command the arguments they all take, and hands it a `Memory` and a `Space`.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlomem.backends import BACKENDS, find_backend
+from hlomem.errors import EXIT_OK, CommandError
+from hlomem.hlo.ir import HloModule
+from hlomem.inputs import find_program, load_any, load_program
+from hlomem.report.json import encode
+from hlomem.report.memory import Memory, build_memory
+from hlomem.report.text import width, write_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hlomem.backends import Backend
+    from hlomem.dump.records import Record
+    from hlomem.report.text import Line
+
+CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
+
+_OPTIONS = (
+    click.argument("path", metavar="DUMP|MODULE"),
+    click.option(
+        "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
+    ),
+    click.option("--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."),
+    click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred."),
+    click.option("--chip", type=click.Choice(CHIPS), help="Which TPU."),
+    click.option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …"),
+    click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color."),
+    click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1)."),
+)
+
+
+def about_memory(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the common arguments; `command` gets `memory`, `space` and `as_json` for them."""
+
+    @wraps(command)
+    def run(
+        path: str,
+        module: str | None,
+        hlo: str | None,
+        backend: str | None,
+        chip: str | None,
+        era: str | None,
+        space: str | None,
+        **others: Any,
+    ) -> int:
+        memory = open_memory(path, module, hlo, backend, chip, era)
+        return command(memory=memory, space=memory.find_space(space), **others)
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run
+
+
+def open_memory(
+    path: str,
+    module: str | None = None,
+    hlo: str | None = None,
+    backend: str | None = None,
+    chip: str | None = None,
+    era: str | None = None,
+) -> Memory:
+    """The memory of a dump, or of a module as XLA would plan it."""
+    loaded = load_any(path, module=module)
+    if isinstance(loaded, HloModule):
+        return _planned(loaded, path, backend or "cpu", era or "")
+    if era is not None:
+        raise CommandError("`--era` is for an HLO module; a dump has its own")
+    program = load_program(hlo) if hlo else find_program(path, module)
+    return build_memory(loaded, program, chosen_backend(backend, chip))
+
+
+def _planned(program: HloModule, path: str, backend: str, era: str) -> Memory:
+    from hlomem.planning import plan  # noqa: PLC0415 - dumps are read without the planner
+
+    name = "module" if path == "-" else Path(path).name
+    return build_memory(plan(program, backend=backend, era=era, name=name).dump, program)
+
+
+def chosen_backend(name: str | None, chip: str | None) -> Backend | None:
+    """The backend of `--backend` and `--chip`; None where none is given."""
+    if name is None:
+        if chip is not None:
+            raise CommandError("`--chip` is for `--backend tpu`")
+        return None
+    return find_backend(name, chip or "")
+
+
+def write(kind: str, data: Record, draw: Callable[[Any, int], list[Line]], as_json: bool) -> int:
+    """Prints a report, drawn for people or as JSON for programs."""
+    if as_json:
+        sys.stdout.buffer.write(encode({"kind": kind, **_fields(data)}) + b"\n")
+    else:
+        write_lines(draw(data, width()))
+    return EXIT_OK
+
+
+def _fields(data: Record) -> dict[str, Any]:
+    return {field: getattr(data, field) for field in data.__struct_fields__}

@@ -1,0 +1,187 @@
+"""Which arguments give their memory to the result, and which could.
+
+In: a `Memory` and a space. Out: a row per argument: whether its memory is taken over (donated and
+used), whether a result could take it, and what stands in the way. A result needs the same bytes in
+the same memory space with the same layout, and nobody may read the argument once it is written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from hlomem.dump.records import Record
+from hlomem.report import roles
+
+if TYPE_CHECKING:
+    from hlomem.dump.records import Allocation
+    from hlomem.report.memory import Buffer, Memory, Space
+
+State: TypeAlias = Literal["used", "lost", "possible", "no match"]
+
+
+class Argument(Record, frozen=True, kw_only=True):
+    """An argument of the program and what becomes of its memory."""
+
+    name: str
+    """JAX's, or its number."""
+    number: int
+    size: int
+    shape: str
+    state: State
+    """`used`: donated, a result takes it. `lost`: donated, but no result does. `possible`: not
+    donated, though a result could take it. `no match`: no result could."""
+    result: str | None
+    """The result that takes it, or could."""
+    why: str
+
+
+class Donation(Record, frozen=True, kw_only=True):
+    """Every argument in a memory space."""
+
+    name: str
+    space: str
+    used_size: int
+    possible_size: int
+    """What donating the arguments that are `possible` or `lost` with a result would save."""
+    is_declared_known: bool
+    """Whether the module is at hand, which says what was donated in vain."""
+    rows: tuple[Argument, ...]
+
+
+class _Matcher:
+    """Finds results that could take an argument's memory, each for one argument."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        live_out = [each for each in memory.plan.allocations if each.maybe_live_out]
+        self._results = [
+            # What the caller gets is what is in the allocation last.
+            max(values, key=_last)
+            for each in live_out
+            if (values := [v for v in memory.buffers_in(each.index) if v.shape[0] != "("])
+        ]
+        donated = {each.index for each in live_out if each.parameter is not None}
+        self._taken = {each.id for each in self._results if each.allocation in donated}
+
+    def match(self, argument: Buffer) -> tuple[Buffer | None, str]:
+        """A result that could take an argument's memory, or why none can."""
+        elements = argument.shape.partition("{")[0]
+        same = [each for each in self._results if each.shape.partition("{")[0] == elements]
+        if not same:
+            return None, "no result has its shape"
+        if not (free := [each for each in same if each.id not in self._taken]):
+            return None, "the results of its shape take the memory of other arguments"
+        if not (here := [each for each in free if each.color == argument.color]):
+            return None, f"{free[0].name} has its shape, in memory space {free[0].color}"
+        if not (laid_out := [each for each in here if each.shape == argument.shape]):
+            return None, f"{here[0].name} has its shape, but layout {_layout(here[0])}"
+        last_read = self._last_read(argument)
+        after = [each for each in laid_out if each.start is None or each.start >= last_read]
+        result = (after or laid_out)[0]
+        self._taken.add(result.id)
+        if after:
+            return (
+                result,
+                f"{result.name} has its shape and layout, and is written when nobody reads it any more",
+            )
+        return result, (
+            f"{result.name} has its shape and layout, but is written at step {result.start}, and "
+            f"the argument read until {last_read}: XLA would have to copy one of them"
+        )
+
+    def _last_read(self, argument: Buffer) -> int:
+        """The last step at which an argument is read, in a loop the loop's own step."""
+        placed = self._memory.placed_by_id[argument.id]
+        times = self._memory.plan.time_of
+        uses = (placed.used.uses if placed.used else None) or ()
+        return max((times.get(use.instruction, 0) for use in uses), default=0)
+
+
+def build_donation(memory: Memory, space: Space) -> Donation:
+    """Every argument in a space, those with something to win first."""
+    matcher = _Matcher(memory)
+    declared = _declared(memory)
+    arguments = [
+        (allocation, buffer)
+        for allocation in memory.plan.allocations
+        if allocation.color == space.color and allocation.parameter is not None
+        for buffer in [_held(memory, allocation)]
+        if buffer is not None
+    ]
+    arguments.sort(key=lambda each: (-each[1].size, each[0].index))
+    rows = [_row(matcher, memory, *each, declared) for each in arguments]
+    order = ("lost", "possible", "used", "no match")
+    rows.sort(key=lambda row: (order.index(row.state), -row.size, row.number))
+    return Donation(
+        name=memory.dump.name,
+        space=space.name,
+        used_size=sum(row.size for row in rows if row.state == "used"),
+        possible_size=sum(
+            row.size for row in rows if row.state in {"possible", "lost"} and row.result
+        ),
+        is_declared_known=memory.module is not None,
+        rows=tuple(rows),
+    )
+
+
+def _declared(memory: Memory) -> frozenset[tuple[int, tuple[int, ...]]]:
+    """The arguments the module says may be overwritten."""
+    if memory.module is None:
+        return frozenset()
+    aliased = {(e.parameter_number, e.parameter_index) for e in memory.module.input_output_alias}
+    donated = {(e.parameter_number, e.parameter_index) for e in memory.module.buffer_donor}
+    return frozenset(aliased | donated)
+
+
+def _held(memory: Memory, allocation: Allocation) -> Buffer | None:
+    """The argument itself among the values of its allocation."""
+    values = memory.buffers_in(allocation.index)
+    parameters = [each for each in values if each.opcode == "parameter"]
+    return min(parameters or values, key=lambda each: each.id, default=None)
+
+
+def _row(
+    matcher: _Matcher,
+    memory: Memory,
+    allocation: Allocation,
+    argument: Buffer,
+    declared: frozenset[tuple[int, tuple[int, ...]]],
+) -> Argument:
+    assert allocation.parameter is not None
+    number = allocation.parameter.number
+    state, result, why = _fate(matcher, memory, allocation, argument, declared)
+    return Argument(
+        name=argument.parameter or f"parameter {number}",
+        number=number,
+        size=allocation.size,
+        shape=argument.shape,
+        state=state,
+        result=result.name if result else None,
+        why=why,
+    )
+
+
+def _fate(
+    matcher: _Matcher,
+    memory: Memory,
+    allocation: Allocation,
+    argument: Buffer,
+    declared: frozenset[tuple[int, tuple[int, ...]]],
+) -> tuple[State, Buffer | None, str]:
+    assert allocation.parameter is not None
+    if allocation.maybe_live_out:
+        values = memory.buffers_in(allocation.index)
+        taker = max(values, key=_last)
+        return "used", taker, "its memory is the result's"
+    result, why = matcher.match(argument)
+    if (allocation.parameter.number, allocation.parameter.index) in declared:
+        return "lost", result, why
+    return ("possible" if result else "no match"), result, why
+
+
+def _last(buffer: Buffer) -> tuple[int, int, int]:
+    return (buffer.end or 0, buffer.start or 0, buffer.id)
+
+
+def _layout(buffer: Buffer) -> str:
+    return "{" + buffer.shape.partition("{")[2] if "{" in buffer.shape else "none"

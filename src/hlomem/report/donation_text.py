@@ -1,0 +1,67 @@
+"""Draws a `Donation`: what becomes of each argument's memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.report.text import Line, format_bytes, plural, shorten, shorten_front, wrap
+from hlomem.source import visible
+
+if TYPE_CHECKING:
+    from hlomem.report.donation import Argument, Donation
+
+_MOST = 12
+_WORDS = {
+    "lost": "donated, but no result takes it",
+    "possible": "not donated, though a result could take it",
+    "used": "donated, a result takes it",
+    "no match": "not donated, and no result could take it",
+}
+_STYLE = {"lost": "red", "possible": "yellow", "used": "green", "no match": "dim"}
+
+
+def draw_donation(donation: Donation, width: int) -> list[Line]:
+    """The lines of the screen."""
+    lines: list[Line] = [[(shorten(visible(donation.name), width), "bold")]]
+    if not donation.rows:
+        return [*lines, [(f"no argument lies in {visible(donation.space)} memory", "")]]
+    lines.append(
+        [
+            ("Donated ", ""),
+            (format_bytes(donation.used_size), "bold"),
+            (" of arguments to results; ", ""),
+            (format_bytes(donation.possible_size), "bold"),
+            (" more could be", ""),
+        ]
+    )
+    if not donation.is_declared_known:
+        lines.append([("  without the HLO module, what was donated in vain is unknown", "dim")])
+    for state in _WORDS:
+        rows = [row for row in donation.rows if row.state == state]
+        if rows:
+            lines += [[], *_draw_state(state, rows, width)]
+    return lines
+
+
+def _draw_state(state: str, rows: list[Argument], width: int) -> list[Line]:
+    total = format_bytes(sum(row.size for row in rows))
+    lines: list[Line] = [
+        [(f"  {total:>10}  ", "bold"), (f"{_WORDS[state]}: {len(rows)}", _STYLE[state])]
+    ]
+    for row in rows[:_MOST]:
+        lines += _draw_row(row, width)
+    if rest := rows[_MOST:]:
+        size = format_bytes(sum(row.size for row in rest))
+        lines.append([(f"  {size:>10}    {plural(len(rest), 'smaller one')}", "dim")])
+    return lines
+
+
+def _draw_row(row: Argument, width: int) -> list[Line]:
+    head = f"  {format_bytes(row.size):>10}    "
+    cells = width - len(head)
+    shape = shorten(visible(row.shape), cells // 2)
+    name = shorten_front(visible(row.name), cells - len(shape) - 2)
+    first: Line = [(head, ""), (name, "bold"), (f"  {shape}", "cyan")]
+    if row.state == "used":
+        return [first]
+    return [first, *([(each, "dim")] for each in wrap(row.why, width, " " * len(head)))]

@@ -1,0 +1,89 @@
+"""From an instruction's metadata to the line of the program its author wrote.
+
+In: the text of an instruction and, where at hand, the module's stack frame tables. Out: the frames,
+innermost first, and the one to show: XLA names whatever called the primitive, which is often a
+line of flax or optax, so the innermost frame outside installed libraries is taken, else the
+innermost outside the frameworks below, else the innermost.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.attributes import unescape
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloModule
+
+_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
+_SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
+_FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
+_FRAMEWORK = re.compile(
+    r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
+    r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping|lib[/\\]python\d[^/\\]*)[/\\]|^<frozen "
+)
+
+
+class Frame(NamedTuple):
+    """One call on the way to an operation."""
+
+    file: str
+    line: int
+    """0 where only the file is known."""
+    function: str = ""
+
+    @property
+    def place(self) -> str:
+        """`file:line`."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Lines:
+    """Where instructions come from, by their metadata."""
+
+    def __init__(self, module: HloModule | None) -> None:
+        self._tables = module.stack_frame_tables if module else None
+        self._cache: dict[int, tuple[Frame, ...]] = {}
+
+    def frames(self, instruction: str) -> tuple[Frame, ...]:
+        """The calls that led to an instruction, innermost first; empty where nothing is said."""
+        number = _FRAME_ID.search(instruction)
+        if number is not None and (frames := self._frames_of_id(int(number[1]))):
+            return frames
+        place = _SOURCE.search(instruction)
+        return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
+
+    def line(self, instruction: str) -> str | None:
+        """`file:line` of the code its author wrote; None where nothing is said."""
+        frame = users_frame(self.frames(instruction))
+        return frame.place if frame else None
+
+    def _frames_of_id(self, number: int) -> tuple[Frame, ...]:
+        if self._tables is not None and number not in self._cache:
+            self._cache[number] = tuple(
+                Frame(each.file_name, each.line, each.function_name)
+                for each in self._tables.frames(number)
+            )
+        return self._cache.get(number, ())
+
+
+def op_name(instruction: str) -> str | None:
+    """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
+    found = _OP_NAME.search(instruction)
+    return unescape(found[1]) if found and found[1] else None
+
+
+def needs_tables(instruction: str) -> bool:
+    """Whether the line is said by a number that only the module's tables explain."""
+    return "stack_frame_id=" in instruction and "source_file=" not in instruction
+
+
+def users_frame(frames: tuple[Frame, ...]) -> Frame | None:
+    """The frame to show."""
+    for foreign in (_INSTALLED, _FRAMEWORK):
+        for frame in frames:
+            if not foreign.search(frame.file):
+                return frame
+    return frames[0] if frames else None

@@ -1,0 +1,450 @@
+"""One dump, seen by memory space, by moment, by role and by line: what every report looks at.
+
+In: a dump and, where at hand, its HLO module, whose tables name source lines. Out: `Memory`. Its
+numbers are exact: the bytes alive at a step are those that belong to a value alive then, each
+counted once; the roles of a memory space add up to the sum of its allocations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.check.aliases import find_families
+from hlomem.check.plan import build_plan, display_name
+from hlomem.check.platform import choose_platform, parse_shape_or_none
+from hlomem.check.structure import find_structure
+from hlomem.dump.records import Record, SpaceReport
+from hlomem.errors import CommandError, HlomemError, InputError
+from hlomem.hlo.padding import round_up, unpadded_size
+from hlomem.report import roles
+from hlomem.report.lines import Lines, op_name
+from hlomem.report.overview import DEFAULT_SPACE
+from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time
+from hlomem.source import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hlomem.backends import Backend
+    from hlomem.check.plan import Placed, Plan, Text
+    from hlomem.dump.dump import Dump
+    from hlomem.dump.records import Allocation
+    from hlomem.hlo.ir import HloModule
+    from hlomem.report.lines import Frame
+
+
+class Buffer(Record, frozen=True, kw_only=True):
+    """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
+
+    id: int
+    """XLA's number of the value."""
+    name: str
+    """As XLA prints it: `while.5{1}`."""
+    size: int
+    padding: int
+    """Bytes of it that hold no element."""
+    shape: str
+    allocation: int
+    offset: int
+    color: int
+    """The memory space it lies in."""
+    start: int | None
+    end: int | None
+    """The last step it is alive at; None, as `start`, where the dump does not say."""
+    role: str
+    opcode: str | None
+    op_name: str | None
+    source: str | None
+    """`file:line` of the code its author wrote."""
+    parameter: str | None
+    """Which argument of the program it is, by JAX's name or by its number."""
+
+    def is_live_at(self, step: int) -> bool:
+        """Whether it is alive at a step."""
+        return self.start is not None and self.end is not None and self.start <= step <= self.end
+
+
+class Owned(NamedTuple):
+    """A buffer and how many bytes at a moment are its own, not another's that shares them."""
+
+    buffer: Buffer
+    size: int
+
+
+class RoleShare(Record, frozen=True, kw_only=True):
+    """The bytes of a memory space that are for one thing."""
+
+    role: str
+    size: int
+    count: int
+    """How many buffers; 0 for what is no buffer."""
+
+
+class Space(Record, frozen=True, kw_only=True):
+    """A memory space of a dump."""
+
+    color: int
+    name: str
+    size: int
+    """The sum of its allocations: what XLA reserves."""
+    allocation_count: int
+
+
+def build_memory(
+    dump: Dump, module: HloModule | None = None, backend: Backend | None = None
+) -> Memory:
+    """What there is to say about a dump; without allocations there is nothing."""
+    if dump.assignment is None:
+        where = visible(dump.name)
+        raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
+    return Memory(dump, module, backend)
+
+
+class Memory:
+    """A dump's memory; everything is computed when first asked for."""
+
+    def __init__(self, dump: Dump, module: HloModule | None, backend: Backend | None) -> None:
+        self.dump = dump
+        self.module = module
+        self.lines = Lines(module)
+        self.plan: Plan = build_plan(dump)
+        self._given_backend = backend
+        self._timelines: dict[int, Timeline | None] = {}
+
+    @cached_property
+    def backend(self) -> Backend:
+        """The machine the dump is of: given, or what its layouts look like."""
+        return choose_platform(self.plan, self._given_backend).backend
+
+    @cached_property
+    def spaces(self) -> tuple[Space, ...]:
+        """The memory spaces, by color."""
+        report = self.dump.report
+        names = dict(self.backend.memory_spaces)
+        if isinstance(report, SpaceReport):
+            names |= {space.color: space.name for space in report.spaces if space.name}
+        sizes: dict[int, list[int]] = {}
+        for allocation in self.plan.allocations:
+            sizes.setdefault(allocation.color, []).append(allocation.size)
+        default = {0: DEFAULT_SPACE} | names
+        return tuple(
+            Space(
+                color=color,
+                name=default.get(color, f"color {color}"),
+                size=sum(all_),
+                allocation_count=len(all_),
+            )
+            for color, all_ in sorted(sizes.items())
+        )
+
+    def find_space(self, wanted: str | None = None) -> Space:
+        """The space of a name or color; by default the first that holds anything."""
+        if wanted is None:
+            held = [space for space in self.spaces if space.size] or list(self.spaces)
+            if not held:
+                raise InputError(f"{visible(self.dump.name)}: no allocation in this dump")
+            return held[0]
+        for space in self.spaces:
+            if wanted in {space.name, str(space.color)}:
+                return space
+        if wanted == "hbm" and self.spaces and self.spaces[0].color == 0:
+            return self.spaces[0]  # what XLA calls default is that on every TPU
+        known = ", ".join(f"{space.name} ({space.color})" for space in self.spaces)
+        raise CommandError(f"no memory space `{visible(wanted)}` in this dump; there are: {known}")
+
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Every value in its place, in the order of the dump."""
+        return tuple(map(self._buffer, self.plan.placed))
+
+    def find_buffer(self, wanted: str) -> Buffer:
+        """The buffer of a name as XLA prints it, or of an instruction that defines one."""
+        for buffer in self.buffers:
+            if wanted in {buffer.name, f"<{buffer.id}>"}:
+                return buffer
+        parts = [each for each in self.buffers if each.name.partition("{")[0] == wanted]
+        if parts:
+            return max(parts, key=lambda each: each.size)
+        raise CommandError(self._unknown("buffer", wanted, (each.name for each in self.buffers)))
+
+    def find_step(self, wanted: str) -> int:
+        """A step by its number, or by the name of the instruction that runs then."""
+        if wanted.isdecimal() and int(wanted) <= self.steps:
+            return int(wanted)
+        if wanted in self.plan.time_of:
+            return self.plan.time_of[wanted]
+        if wanted.isdecimal():
+            raise CommandError(f"no step {wanted}: the last is {self.steps}")
+        raise CommandError(self._unknown("instruction", wanted, self.plan.sequence))
+
+    def _unknown(self, what: str, wanted: str, known: Iterable[str]) -> str:
+        near = get_close_matches(wanted, known, n=5, cutoff=0.5)
+        hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""
+        return f"no {what} `{visible(wanted)}` in {visible(self.dump.name)}{hint}"
+
+    @cached_property
+    def steps(self) -> int:
+        """How many instructions the schedule has; step `steps` is after the last."""
+        return len(self.plan.sequence)
+
+    @cached_property
+    def _buffers_by_allocation(self) -> dict[int, list[Buffer]]:
+        found: dict[int, list[Buffer]] = {}
+        for buffer in self.buffers:
+            found.setdefault(buffer.allocation, []).append(buffer)
+        return found
+
+    def buffers_in(self, allocation: int) -> list[Buffer]:
+        """The buffers of an allocation."""
+        return self._buffers_by_allocation.get(allocation, [])
+
+    def timeline(self, color: int) -> Timeline | None:
+        """The bytes alive at each step; None where the dump has no live ranges."""
+        if color not in self._timelines:
+            sizes = self._bytes_over_time(
+                each.index for each in self.plan.allocations if each.color == color
+            )
+            made = build_timeline(color, sizes, self.plan.sequence) if sizes else None
+            self._timelines[color] = made
+        return self._timelines[color]
+
+    def fullest_step(self, color: int) -> int | None:
+        """The step at which the temporaries of a space need most; it decides their allocation.
+
+        It need not be the peak, at which parameters and outputs count too.
+        """
+        return self.fullest_step_of(each.index for each in self.temporary_allocations(color))
+
+    def fullest_step_of(self, allocations: Iterable[int]) -> int | None:
+        """The first step at which most of these allocations is in use."""
+        sizes = self._bytes_over_time(allocations)
+        return sizes.index(max(sizes)) if sizes else None
+
+    def alive(self, color: int, step: int) -> list[Owned]:
+        """Who is alive at a step, largest first; the sizes add up to the bytes alive then."""
+        owned = [
+            each
+            for allocation in self.plan.allocations
+            if allocation.color == color
+            for each in self.share_out(allocation, step)[0]
+        ]
+        return sorted(owned, key=lambda each: (-each.size, each.buffer.id))
+
+    def roles(self, color: int) -> tuple[RoleShare, ...]:
+        """What the bytes of a space are for, largest first; they add up to its size.
+
+        Temporaries share memory over time: theirs are the roles at the step they need most.
+        """
+        shares: dict[str, list[int]] = {}
+        step = self.fullest_step(color)
+        for allocation in self.plan.allocations:
+            if allocation.color == color:
+                for role, size in self._roles_of(allocation, step):
+                    shares.setdefault(role, []).append(size)
+        no_buffers = {roles.PADDING, roles.ALIGNMENT, roles.HOLES}
+        made = [
+            RoleShare(role=role, size=sum(all_), count=0 if role in no_buffers else len(all_))
+            for role, all_ in shares.items()
+            if sum(all_) or role not in no_buffers
+        ]
+        return tuple(sorted(made, key=lambda each: (-each.size, each.role)))
+
+    def _roles_of(self, allocation: Allocation, step: int | None) -> Iterator[tuple[str, int]]:
+        values = self.buffers_in(allocation.index)
+        role = self._role_of_allocation.get(allocation.index)
+        if role is not None or step is None:
+            # The largest value is the one the allocation was made for.
+            padding = max(values, key=lambda each: each.size).padding if values else 0
+            padding = min(padding, allocation.size)
+            yield role or roles.TEMPORARIES, allocation.size - padding
+            yield roles.PADDING, padding
+            return
+        owned, taken = self.share_out(allocation, step)
+        for buffer, size in owned:
+            padding = size * buffer.padding // buffer.size if buffer.size else 0
+            yield buffer.role, size - padding
+            yield roles.PADDING, padding
+        alignment = sum(self._alignment_gaps(allocation, taken))
+        yield roles.ALIGNMENT, alignment
+        in_use = sum(end - start for start, end in taken)
+        yield roles.HOLES, allocation.size - in_use - alignment
+
+    def _alignment_gaps(
+        self, allocation: Allocation, taken: list[tuple[int, int]]
+    ) -> Iterator[int]:
+        """Bytes from the end of each taken range to the next offset a buffer may have."""
+        alignment = self.backend.alignment(allocation.color) or 1
+        for (_, end), (limit, _) in pairwise([*taken, (allocation.size, allocation.size)]):
+            yield max(0, min(round_up(end, alignment), limit) - end)
+
+    def share_out(
+        self, allocation: Allocation, step: int
+    ) -> tuple[list[Owned], list[tuple[int, int]]]:
+        """Whose each byte of an allocation is at a step, and the byte ranges taken in all."""
+        alive = [each for each in self.buffers_in(allocation.index) if each.is_live_at(step)]
+        alive.sort(key=_claim)
+        taken: list[tuple[int, int]] = []
+        owned = [Owned(each, _take(taken, each.offset, each.offset + each.size)) for each in alive]
+        return [each for each in owned if each.size or not each.buffer.size], taken
+
+    def _bytes_over_time(self, indices: Iterable[int]) -> list[int]:
+        if self.dump.live_ranges is None:
+            return []
+        by_allocation: dict[int, list[Placed]] = {index: [] for index in indices}
+        for placed in self.plan.placed:
+            values = by_allocation.get(placed.allocation.index)
+            if values is not None and self._has_life(placed):
+                values.append(placed)
+        return bytes_over_time(by_allocation.values(), self.steps + 1)
+
+    def _has_life(self, placed: Placed) -> bool:
+        life = placed.life
+        return life is not None and 0 <= life.start <= life.end <= self.steps
+
+    def temporary_allocations(self, color: int) -> list[Allocation]:
+        """The allocations of a space whose bytes different values use one after another."""
+        return [
+            each
+            for each in self.plan.allocations
+            if each.color == color and self._role_of_allocation.get(each.index) is None
+        ]
+
+    @cached_property
+    def _role_of_allocation(self) -> dict[int, str | None]:
+        return {
+            each.index: roles.role_of_allocation(each, self._parameter_names.get(each.index))
+            for each in self.plan.allocations
+        }
+
+    @cached_property
+    def _parameter_names(self) -> dict[int, str]:
+        """The argument each parameter's allocation holds."""
+        names: dict[int, str] = {}
+        for placed in self.plan.placed:
+            allocation = placed.allocation
+            if allocation.parameter is None or allocation.index in names:
+                continue
+            text = self.plan.text_of.get(placed.value.name)
+            if text is not None and text.opcode == "parameter":
+                names[allocation.index] = op_name(text.tail) or _parameter_number(allocation)
+        return names
+
+    @cached_property
+    def _families(self) -> dict[Placed, list[Placed]]:
+        """The values each value must share its storage with, itself among them."""
+        families = find_families(self.plan, find_structure(self.plan))
+        members = families.members(self.plan.placed).values()
+        return {placed: family for family in members for placed in family}
+
+    @cached_property
+    def _loop_roles(self) -> dict[Placed, str]:
+        return roles.loop_roles(self.plan, self._families)
+
+    def _told_by(self, placed: Placed) -> str:
+        """The instruction that tells where a value comes from.
+
+        A loop's version of a value says nothing; whoever computes it does.
+        """
+        family = self._families.get(placed, []) if placed.value.is_phi else []
+        texts = [each.used.instruction for each in family if each.used and not each.value.is_phi]
+        named = [text for text in texts if op_name(text)]
+        own = placed.used.instruction if placed.used else ""
+        return (named or texts or [own])[0]
+
+    def _buffer(self, placed: Placed) -> Buffer:
+        value, allocation = placed.value, placed.allocation
+        instruction = self._told_by(placed)
+        text = self.plan.text_of.get(value.name)
+        operation = op_name(instruction)
+        life = placed.life if self._has_life(placed) else None
+        return Buffer(
+            id=value.id,
+            name=display_name(value),
+            size=value.size,
+            padding=_padding(value.shape, value.size),
+            shape=value.shape,
+            allocation=allocation.index,
+            offset=value.offset,
+            color=allocation.color,
+            start=life.start if life else None,
+            end=life.end if life else None,
+            role=self._role(placed, text, operation),
+            opcode=text.opcode if text else None,
+            op_name=operation,
+            source=self.lines.line(instruction),
+            parameter=self._parameter_names.get(allocation.index),
+        )
+
+    def _role(self, placed: Placed, text: Text | None, operation: str | None) -> str:
+        role = self._role_of_allocation.get(placed.allocation.index)
+        role = role or self._loop_roles.get(placed)
+        return role or roles.role_of_temporary(placed, text, operation)
+
+    @cached_property
+    def placed_by_id(self) -> dict[int, Placed]:
+        """What the dump's files say about each value, by its number."""
+        return {placed.id: placed for placed in self.plan.placed}
+
+    @cached_property
+    def buffer_by_id(self) -> dict[int, Buffer]:
+        """The buffers by XLA's number of their value."""
+        return {buffer.id: buffer for buffer in self.buffers}
+
+    def operands(self, buffer: Buffer) -> list[Buffer]:
+        """The buffers the instruction that defines one reads, in the order of its operands."""
+        name = self.placed_by_id[buffer.id].value.name
+        text = self.plan.text_of.get(name)
+        count = len(text.operands) if text else 0
+        return [
+            self.buffer_by_id[placed.id]
+            for number in range(count)
+            for _, placed in self.plan.read_by.get((name, number), ())
+        ]
+
+    def frames(self, buffer: Buffer) -> tuple[Frame, ...]:
+        """The calls that led to a buffer, innermost first."""
+        return self.lines.frames(self._told_by(self.placed_by_id[buffer.id]))
+
+
+def _claim(buffer: Buffer) -> tuple[int, bool, bool, int]:
+    """Of buffers that share bytes the first of this order is said to hold them."""
+    is_handed_on = buffer.opcode in {"while", "conditional"} or (
+        buffer.opcode == "parameter" and buffer.parameter is None
+    )
+    return (roles.rank(buffer.role), buffer.op_name is None, is_handed_on, buffer.id)
+
+
+def _take(taken: list[tuple[int, int]], start: int, end: int) -> int:
+    """Adds [start, end) to sorted, disjoint ranges, and says how many bytes of it are new."""
+    low = bisect_left(taken, start, key=lambda each: each[1])
+    high = low
+    covered = 0
+    first, last = start, end
+    while high < len(taken) and taken[high][0] <= end:
+        covered += max(0, min(end, taken[high][1]) - max(start, taken[high][0]))
+        first, last = min(first, taken[high][0]), max(last, taken[high][1])
+        high += 1
+    if end > start:
+        taken[low:high] = [(first, last)]
+    return end - start - covered
+
+
+def _padding(shape_text: str, size: int) -> int:
+    """Bytes of an array that hold no element; 0 where the shape does not say."""
+    shape = parse_shape_or_none(shape_text)
+    if shape is None or not shape.is_array or shape.dynamic:
+        return 0
+    try:
+        return max(0, size - unpadded_size(shape))
+    except HlomemError:
+        return 0
+
+
+def _parameter_number(allocation: Allocation) -> str:
+    assert allocation.parameter is not None
+    number, index = allocation.parameter.number, allocation.parameter.index
+    return f"parameter {number}" + (f" {{{','.join(map(str, index))}}}" if index else "")
