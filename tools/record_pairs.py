@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,9 +151,7 @@ def record(name: str) -> None:
 
 
 def _jaxlib_version() -> str:
-    import jaxlib  # noqa: PLC0415 - only whoever records has it
-
-    return str(jaxlib.__version__)
+    return str(import_module("jaxlib").__version__)
 
 
 def _keep(scratch: Path, target: Path) -> None:
@@ -167,9 +166,7 @@ def _keep(scratch: Path, target: Path) -> None:
 def main(arguments: list[str]) -> None:
     """One side of a pair, or all pairs, or those named."""
     if arguments[1:] and arguments[1] in SIDES:
-        import jax  # noqa: PLC0415 - only whoever records has it
-
-        PROGRAMS[arguments[0]](jax, changed=arguments[1] == "after")
+        PROGRAMS[arguments[0]](import_module("jax"), changed=arguments[1] == "after")
         return
     for name in arguments or PROGRAMS:
         record(name)

@@ -12,13 +12,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from hlomem.dump.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _UNITS = "BKMGTPE"
-_SIZE = r"-?\d+(?:\.\d+)?\s?(?:[KMGTPE]i?B?|B|bytes)?(?![\w.])"
+_SIZE = r"-?\d+(?:\.\d+)?\s?(?:[KMGTPE]i?B?|B|bytes)?(?!\w|\.\d)"
 
 
 def parse_size(text: str) -> int:
@@ -61,6 +63,8 @@ class Part(Record, frozen=True, kw_only=True):
 
     name: str
     size: int
+    unpadded: int | None = None
+    """Bytes of it that hold elements, where that is said."""
 
 
 class Breakdown(Record, frozen=True, kw_only=True):
@@ -118,7 +122,9 @@ class _Line(NamedTuple):
     text: str
 
 
-_LOG_PREFIX = re.compile(r"^(?:.*?\b[\w/.+-]+\.(?:cc|h):\d+\] |.*?\(\w+ pid=\d+[^)]*\)(?:\x1b\[0m)? ?)")
+_LOG_PREFIX = re.compile(
+    r"^(?:.*?\b[\w/.+-]+\.(?:cc|h):\d+\] |.*?\(\w+ pid=\d+[^)]*\)(?:\x1b\[0m)? ?)"
+)
 _ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -139,75 +145,93 @@ def read_oom(text: str, name: str = "<string>") -> OomLog:
 
 # Failures
 
-_TPU = {"platform": "tpu", "moment": "compile"}
-_FAILURES: tuple[tuple[str, dict[str, str]], ...] = (
-    (
-        rf"Ran out of memory in memory space (?P<space>\w+)\. "
+
+class _Message(NamedTuple):
+    pattern: re.Pattern[str]
+    known: dict[str, str]
+    """What it says without words."""
+
+
+def _message(platform: str, moment: str, *pattern: str, space: str = "") -> _Message:
+    known = {"platform": platform, "moment": moment, "space": space}
+    return _Message(re.compile("".join(pattern)), known)
+
+
+_MESSAGES = (
+    _message(
+        "tpu",
+        "compile",
+        r"Ran out of memory in memory space (?P<space>\w+)\. ",
         rf"Used (?P<needed>{_SIZE}) of (?P<available>{_SIZE})",
-        _TPU,
     ),
-    (
-        r"Ran out of memory in memory space (?P<space>\w+) while allocating on stack for "
-        rf"(?P<subject>.*?)(?:\. Scoped allocation with size (?P<needed>{_SIZE}) and limit "
+    _message(
+        "tpu",
+        "compile",
+        r"Ran out of memory in memory space (?P<space>\w+) while allocating on stack for ",
+        rf"(?P<subject>.*?)(?:\. Scoped allocation with size (?P<needed>{_SIZE}) and limit ",
         rf"(?P<available>{_SIZE}).*)?$",
-        _TPU,
     ),
-    (
-        rf"Ran out of memory on (?P<space>\w+), the total memory required for HLO temporaries "
-        rf"\((?P<needed>{_SIZE})\) exceeds available \w+ \((?P<available>{_SIZE})\)"
+    _message(
+        "tpu",
+        "compile",
+        r"Ran out of memory on (?P<space>\w+), the total memory required for HLO temporaries ",
+        rf"\((?P<needed>{_SIZE})\) exceeds available \w+ \((?P<available>{_SIZE})\)",
         r"(?:\. HLO module: (?P<module>[^\s.]+))?",
-        _TPU,
     ),
-    (
-        r"Allocation \(size=(?P<needed>\d+)\) would exceed memory \(size=(?P<available>\d+)\)"
-        r"(?: :: #allocation\d+ \[shape = '(?P<shape>[^']*)', space=(?P<space>\w+)"
+    _message(
+        "tpu",
+        "compile",
+        r"Allocation \(size=(?P<needed>\d+)\) would exceed memory \(size=(?P<available>\d+)\)",
+        r"(?: :: #allocation\d+ \[shape = '(?P<shape>[^']*)', space=(?P<space>\w+)",
         r"(?:.*?tag = '(?P<subject>[^']*)')?)?",
-        _TPU,
     ),
-    (
-        rf"TensorCore Hbm usage: (?P<needed>{_SIZE}), SparseCore Hbm usage:? (?P<more>{_SIZE}), "
-        rf"exceeding available bytes: (?P<available>{_SIZE})",
-        _TPU | {"space": "hbm"},
+    _message(
+        "tpu",
+        "compile",
+        rf"TensorCore Hbm usage: (?P<needed>{_SIZE}), SparseCore Hbm usage:? ",
+        rf"(?P<more>{_SIZE}), exceeding available bytes: (?P<available>{_SIZE})",
+        space="hbm",
     ),
-    (
-        rf"Attempting to (?:allocate|reserve) (?P<needed>{_SIZE})(?: at the bottom of memory)?\. "
-        rf"That was not possible\. There are (?P<available>{_SIZE}) free"
-        r"(?:.*?\(\w+_(?P<space>HBM)\d*\))?",
-        {"platform": "tpu", "moment": "run", "space": "hbm"},
+    _message(
+        "tpu",
+        "run",
+        rf"Attempting to (?:allocate|reserve) (?P<needed>{_SIZE})",
+        r"(?: at the bottom of memory)?\. That was not possible\. ",
+        rf"There are (?P<available>{_SIZE}) free",
+        space="hbm",
     ),
-    (
-        rf"Out of memory while trying to allocate (?P<needed>{_SIZE})"
+    _message(
+        "gpu",
+        "run",
+        rf"Out of memory while trying to allocate (?P<needed>{_SIZE})",
         r"(?: with allocator (?P<space>\w+))?(?:.*?\[executable_name='(?P<module>[^']*)'\])?",
-        {"platform": "gpu", "moment": "run"},
     ),
-    (
+    _message(
+        "gpu",
+        "run",
         rf"Failed to allocate request for {_SIZE} \((?P<needed>\d+B)\) on device ordinal",
-        {"platform": "gpu", "moment": "run"},
     ),
-    (
-        rf"Allocator \((?P<space>\w+)\) ran out of memory trying to allocate (?P<needed>{_SIZE})"
-        r"(?!.*The caller indicates that this is not a failure)",
-        {"platform": "gpu", "moment": "run"},
+    _message(
+        "gpu",
+        "run",
+        r"Allocator \((?P<space>\w+)\) ran out of memory trying to allocate ",
+        rf"(?P<needed>{_SIZE})(?!.*The caller indicates that this is not a failure)",
     ),
-    (
-        r"Out of memory allocating (?P<needed>\d+) bytes",
-        {"platform": "cpu", "moment": "run"},
-    ),
-    (
-        r"Can't reduce memory use below [^(]*\((?P<available>\d+ bytes)\) by rematerialization; "
-        r"only reduced to [^(]*\((?P<needed>\d+ bytes)\)"
+    _message("cpu", "run", r"Out of memory allocating (?P<needed>\d+) bytes"),
+    _message(
+        "",
+        "rematerialization",
+        r"Can't reduce memory use below [^(]*\((?P<available>\d+ bytes)\) by ",
+        r"rematerialization; only reduced to [^(]*\((?P<needed>\d+ bytes)\)",
         r"(?:, down from [^(]*\((?P<original>\d+ bytes)\))?",
-        {"platform": "", "moment": "rematerialization"},
     ),
 )
-"""Every message, and what it says without words."""
-_PATTERNS = [(re.compile(pattern), known) for pattern, known in _FAILURES]
 _SIZES = ("needed", "available", "original")
 
 
 def _failures(lines: list[_Line]) -> Iterator[Failure]:
     for number, text in lines:
-        for pattern, known in _PATTERNS:
+        for pattern, known in _MESSAGES:
             if (found := pattern.search(text)) is not None:
                 said = {key: value for key, value in found.groupdict().items() if value}
                 yield _failure(number, known | said)
@@ -218,24 +242,20 @@ def _failure(line: int, said: dict[str, str]) -> Failure:
     sizes = {key: parse_size(said.pop(key)) for key in _SIZES if key in said}
     if "more" in said:  # two cores share one memory
         sizes["needed"] += parse_size(said.pop("more"))
-    said["space"] = said.get("space", "").replace("HBM", "hbm")
-    if "shape" in said and re.match(r"\d+$", said["shape"]):
-        del said["shape"]
+    said["space"] = said["space"].replace("HBM", "hbm")
     return Failure(**said, **sizes, line=line)  # type: ignore[arg-type]
 
 
 def _merge(failures: Iterator[Failure]) -> Iterator[Failure]:
     """Each message once, with how often it came: threads and devices repeat it."""
-    import msgspec  # noqa: PLC0415
-
     first: dict[Failure, Failure] = {}
     counts: dict[Failure, int] = {}
     for failure in failures:
-        key = msgspec.structs.replace(failure, line=0)
+        key = replace(failure, line=0)
         first.setdefault(key, failure)
         counts[key] = counts.get(key, 0) + 1
     for key, failure in first.items():
-        yield msgspec.structs.replace(failure, count=counts[key])
+        yield replace(failure, count=counts[key])
 
 
 # Breakdowns
@@ -245,8 +265,8 @@ _HEADS = (
     (re.compile(rf"Program (\w+) requirement ({_SIZE}):"), "the program's {}"),
     (re.compile(r"(BufferAssignment) stats:()"), "the program"),
 )
-_PART = re.compile(rf"\s+([A-Za-z][\w /()-]*?):?\s+({_SIZE})(.*)$")
-_PADDED = re.compile(rf"Unpadded \(({_SIZE})\) Padded \(({_SIZE})\)")
+_PART = re.compile(rf"\s+([A-Za-z][\w /()-]*?):?\s+({_SIZE}|unknown size)(.*)$")
+_UNPADDED = re.compile(rf"Unpadded \(({_SIZE})\)")
 _TOTALS = frozenset({"total allocation", "total fragmentation", "preallocated temp fragmentation"})
 
 
@@ -275,7 +295,13 @@ def _parts(lines: list[_Line]) -> Iterator[Part]:
         found = _PART.match(text)
         if found is None:
             return
-        yield Part(name=found[1], size=parse_size(found[2]))
+        unpadded = _UNPADDED.search(found[3])
+        if found[2] != "unknown size":
+            yield Part(
+                name=found[1],
+                size=parse_size(found[2]),
+                unpadded=parse_size(unpadded[1]) if unpadded else None,
+            )
 
 
 # Buffers
