@@ -47,7 +47,12 @@ def parse_shape_or_none(text: str) -> Shape | None:
 
 def size_on(backend: Backend, placed: Placed) -> int | None:
     """The bytes a value's shape takes; None where the shape does not say."""
-    shape = parse_shape_or_none(placed.value.shape)
+    return _size_of_text(backend, placed.value.shape)
+
+
+@lru_cache(maxsize=4096)
+def _size_of_text(backend: Backend, text: str) -> int | None:
+    shape = parse_shape_or_none(text)
     if shape is None:
         return None
     try:

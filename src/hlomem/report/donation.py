@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
-from hlomem.report import roles
 
 if TYPE_CHECKING:
     from hlomem.dump.records import Allocation
@@ -80,10 +79,7 @@ class _Matcher:
         result = (after or laid_out)[0]
         self._taken.add(result.id)
         if after:
-            return (
-                result,
-                f"{result.name} has its shape and layout, and is written when nobody reads it any more",
-            )
+            return result, f"{result.name} has its shape and layout, and is written after its use"
         return result, (
             f"{result.name} has its shape and layout, but is written at step {result.start}, and "
             f"the argument read until {last_read}: XLA would have to copy one of them"

@@ -81,10 +81,14 @@ def build_holes(memory: Memory, space: Space) -> Holes:
 def _allocation(memory: Memory, allocation: Allocation, step: int) -> HoledAllocation:
     owned, taken = memory.share_out(allocation, step)
     sequence = memory.plan.sequence
-    values = memory.buffers_in(allocation.index)
+    values = [each for each in memory.buffers_in(allocation.index) if each.start is not None]
+    alive = [each for each in values if each.is_live_at(step)]
+    others = [each for each in values if not each.is_live_at(step)]
     bounds = [(0, 0), *taken, (allocation.size, allocation.size)]
     holes = [
-        _hole(values, step, low, high) for (_, low), (high, _) in pairwise(bounds) if low < high
+        _hole(alive, others, step, low, high)
+        for (_, low), (high, _) in pairwise(bounds)
+        if low < high
     ]
     return HoledAllocation(
         index=allocation.index,
@@ -96,13 +100,9 @@ def _allocation(memory: Memory, allocation: Allocation, step: int) -> HoledAlloc
     )
 
 
-def _hole(values: list[Buffer], step: int, low: int, high: int) -> Hole:
-    above = [each for each in values if each.is_live_at(step) and each.offset == high]
-    inside = [
-        each
-        for each in values
-        if each.start is not None and each.offset < high and low < each.offset + each.size
-    ]
+def _hole(alive: list[Buffer], others: list[Buffer], step: int, low: int, high: int) -> Hole:
+    above = [each for each in alive if each.offset == high]
+    inside = [each for each in others if each.offset < high and low < each.offset + each.size]
     before = [each for each in inside if each.end is not None and each.end < step]
     after = [each for each in inside if each.start is not None and each.start > step]
     last = max(before, key=lambda each: (each.end or 0, each.size, -each.id), default=None)

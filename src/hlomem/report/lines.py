@@ -16,8 +16,11 @@ from hlomem.hlo.attributes import unescape
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
+_METADATA = "metadata={"
 _OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
 _SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
+_PARAMETERS = re.compile(r"\[\w+=.*\]$")
+"""As in `conv[window_strides=(1,) …]`."""
 _FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = re.compile(
@@ -49,10 +52,13 @@ class Lines:
 
     def frames(self, instruction: str) -> tuple[Frame, ...]:
         """The calls that led to an instruction, innermost first; empty where nothing is said."""
-        number = _FRAME_ID.search(instruction)
+        start = instruction.find(_METADATA)
+        if start < 0:
+            return ()
+        number = _FRAME_ID.search(instruction, start)
         if number is not None and (frames := self._frames_of_id(int(number[1]))):
             return frames
-        place = _SOURCE.search(instruction)
+        place = _SOURCE.search(instruction, start)
         return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
 
     def line(self, instruction: str) -> str | None:
@@ -71,13 +77,14 @@ class Lines:
 
 def op_name(instruction: str) -> str | None:
     """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
-    found = _OP_NAME.search(instruction)
+    start = instruction.find(_METADATA)
+    found = _OP_NAME.search(instruction, start) if start >= 0 else None
     return unescape(found[1]) if found and found[1] else None
 
 
-def needs_tables(instruction: str) -> bool:
-    """Whether the line is said by a number that only the module's tables explain."""
-    return "stack_frame_id=" in instruction and "source_file=" not in instruction
+def bare_op_name(name: str) -> str:
+    """An operation's name without the parameters JAX up to 0.4.31 appended to it."""
+    return _PARAMETERS.sub("", name)
 
 
 def users_frame(frames: tuple[Frame, ...]) -> Frame | None:

@@ -23,7 +23,7 @@ from hlomem.hlo.padding import round_up, unpadded_size
 from hlomem.report import roles
 from hlomem.report.lines import Lines, op_name
 from hlomem.report.overview import DEFAULT_SPACE
-from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time
+from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time, use_changes
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -119,6 +119,11 @@ class Memory:
     def backend(self) -> Backend:
         """The machine the dump is of: given, or what its layouts look like."""
         return choose_platform(self.plan, self._given_backend).backend
+
+    @property
+    def backend_name(self) -> str:
+        """What to call the machine: a TPU's chip only where it was given, a dump does not tell."""
+        return self.backend.name if self._given_backend else self.backend.name.partition("-")[0]
 
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
@@ -294,12 +299,17 @@ class Memory:
     def _bytes_over_time(self, indices: Iterable[int]) -> list[int]:
         if self.dump.live_ranges is None:
             return []
-        by_allocation: dict[int, list[Placed]] = {index: [] for index in indices}
+        changes = [change for index in indices for change in self._use_changes.get(index, ())]
+        return bytes_over_time(changes, self.steps + 1)
+
+    @cached_property
+    def _use_changes(self) -> dict[int, list[tuple[int, int]]]:
+        """How the use of each allocation changes over time."""
+        values: dict[int, list[Placed]] = {}
         for placed in self.plan.placed:
-            values = by_allocation.get(placed.allocation.index)
-            if values is not None and self._has_life(placed):
-                values.append(placed)
-        return bytes_over_time(by_allocation.values(), self.steps + 1)
+            if self._has_life(placed):
+                values.setdefault(placed.allocation.index, []).append(placed)
+        return {index: use_changes(all_) for index, all_ in values.items()}
 
     def _has_life(self, placed: Placed) -> bool:
         life = placed.life
@@ -340,6 +350,10 @@ class Memory:
         members = families.members(self.plan.placed).values()
         return {placed: family for family in members for placed in family}
 
+    def family(self, placed: Placed) -> list[Placed]:
+        """The values that must share the storage of one, itself among them."""
+        return self._families.get(placed, [placed])
+
     @cached_property
     def _loop_roles(self) -> dict[Placed, str]:
         return roles.loop_roles(self.plan, self._families)
@@ -349,7 +363,7 @@ class Memory:
 
         A loop's version of a value says nothing; whoever computes it does.
         """
-        family = self._families.get(placed, []) if placed.value.is_phi else []
+        family = self.family(placed) if placed.value.is_phi else []
         texts = [each.used.instruction for each in family if each.used and not each.value.is_phi]
         named = [text for text in texts if op_name(text)]
         own = placed.used.instruction if placed.used else ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from hlomem.report.lines import bare_op_name
 from hlomem.report.text import Line, bar, format_bytes, percent, plural, shorten, shorten_front
 from hlomem.source import visible
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 _BAR = 20
 _FIGURES = 32
 """Columns of a breakdown's row beside its name and its bar."""
-_PARAMETERS = re.compile(r"\[\w+=.*\]$")
-"""What JAX up to 0.4.31 appended to an operation's name: `conv[window_strides=(1,) …]`."""
 
 
 def draw_overview(overview: Overview, width: int) -> list[Line]:
@@ -103,5 +101,5 @@ def _origin(buffer: LiveBuffer, columns: int) -> str:
     """Where a buffer comes from: its line of code and its operation, ends first."""
     place = shorten_front(visible(buffer.source or ""), columns)
     room = columns - len(place) - (2 if place else 0)
-    operation = _PARAMETERS.sub("", visible(buffer.op_name or ""))
+    operation = bare_op_name(visible(buffer.op_name or ""))
     return "  ".join(filter(None, (place, shorten_front(operation, room) if room > 8 else "")))

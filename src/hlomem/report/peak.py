@@ -14,6 +14,7 @@ from hlomem.dump.records import Record
 from hlomem.errors import HlomemError, InputError
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report import roles
+from hlomem.report.lines import bare_op_name
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = Literal["buffer", "line", "op", "scope", "role", "shape", "arg"]
 KEYS: tuple[Key, ...] = get_args(Key)
 NOWHERE = "(no source line)"
+ARGUMENTS = "(arguments)"
 UNNAMED = "(no name)"
 NO_ARGUMENT = "(not an argument)"
 
@@ -142,11 +144,11 @@ def group(owned: Sequence[Owned], by: Key) -> list[Row]:
 def key_of(buffer: Buffer, by: Key) -> str:
     """The group a buffer belongs to."""
     if by == "line":
-        return buffer.source or NOWHERE
+        return buffer.source or (ARGUMENTS if buffer.parameter else NOWHERE)
     if by == "op":
-        return buffer.op_name or UNNAMED
+        return bare_op_name(buffer.op_name or UNNAMED)
     if by == "scope":
-        return (buffer.op_name or UNNAMED).rpartition("/")[0] or UNNAMED
+        return bare_op_name(buffer.op_name or "").rpartition("/")[0] or UNNAMED
     if by == "role":
         return buffer.role
     if by == "shape":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.report.lines import bare_op_name
 from hlomem.report.text import (
     Line,
     bar,
@@ -113,7 +114,7 @@ def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
 def _origin(row: Row, columns: int) -> str:
     """A buffer's role, line of code and operation."""
     words = row.role
-    for text in (row.source, row.op_name):
+    for text in (row.source, bare_op_name(row.op_name or "")):
         room = columns - len(words) - 2
         if text and room > 8:
             words += "  " + shorten_front(visible(text), room)

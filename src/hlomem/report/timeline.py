@@ -90,23 +90,28 @@ def find_summits(sizes: Sequence[int]) -> list[int]:
     return sorted(near, key=lambda step: (-sizes[step], step))
 
 
-def bytes_over_time(allocations: Iterable[Iterable[Placed]], length: int) -> list[int]:
-    """The bytes in use at each of `length` steps, given the values of each allocation.
+def use_changes(values: Iterable[Placed]) -> list[tuple[int, int]]:
+    """By how many bytes the use of one allocation grows or shrinks, and at which steps.
 
-    Every value has a life within these steps.
+    Every value has a life.
     """
-    changes = [0] * (length + 1)
-    for values in allocations:
-        runs = _merge_lives(values)
-        for run in runs:
-            assert run.life is not None
-            changes[run.life.start] += run.value.size
-            changes[run.life.end + 1] -= run.value.size
-        for group in _groups(iter_sharing(runs)):
-            for start, stop, excess in _counted_twice(group):
-                changes[start] -= excess
-                changes[stop] += excess
-    return list(accumulate(changes[:-1]))
+    changes: list[tuple[int, int]] = []
+    runs = _merge_lives(values)
+    for run in runs:
+        assert run.life is not None
+        changes += [(run.life.start, run.value.size), (run.life.end + 1, -run.value.size)]
+    for group in _groups(iter_sharing(runs)):
+        for start, stop, excess in _counted_twice(group):
+            changes += [(start, -excess), (stop, excess)]
+    return changes
+
+
+def bytes_over_time(changes: Iterable[tuple[int, int]], length: int) -> list[int]:
+    """The bytes in use at each of `length` steps, which all changes are within or right after."""
+    at_step = [0] * (length + 1)
+    for step, size in changes:
+        at_step[step] += size
+    return list(accumulate(at_step[:-1]))
 
 
 def occupied(values: Iterable[Placed]) -> int:

@@ -1,0 +1,35 @@
+"""`hlomem explain`: the story of one buffer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.cli.subject import about_memory, write
+from hlomem.report.explain import explain
+from hlomem.report.explain_text import draw_explanation
+
+if TYPE_CHECKING:
+    from hlomem.report.memory import Memory, Space
+
+
+@click.command("explain")
+@about_memory
+@click.argument("buffer")
+@click.option(
+    "--frames",
+    type=click.Choice(["user", "all"]),
+    default="user",
+    help="The line you wrote, or every call that led to it.",
+)
+def command(memory: Memory, space: Space, as_json: bool, buffer: str, frames: str) -> int:  # noqa: ARG001 - a buffer knows its space
+    """Explain one buffer: why it exists, its size, its life, its place.
+
+    DUMP is what `show` takes; an HLO MODULE is planned first. BUFFER is a name as XLA prints it,
+    `copy.3` or `while.5{1}`; of an instruction with several the largest is taken.
+    """
+    told = explain(memory, memory.find_buffer(buffer))
+    draw = partial(draw_explanation, all_frames=frames == "all")
+    return write("explanation", told, draw, as_json)

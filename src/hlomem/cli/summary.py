@@ -1,0 +1,28 @@
+"""`hlomem summary`: what the memory is for, in one screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.cli.subject import about_memory, write
+from hlomem.report.capacity import parse_capacity
+from hlomem.report.summary import build_summary
+from hlomem.report.summary_text import draw_summary
+
+if TYPE_CHECKING:
+    from hlomem.report.memory import Memory, Space
+
+
+@click.command("summary")
+@about_memory
+@click.option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …")
+def command(memory: Memory, space: Space, as_json: bool, capacity: str | None) -> int:
+    """Show in one screen what a program's memory is for.
+
+    DUMP is what `show` takes; an HLO MODULE is planned first. The roles add up to what XLA
+    reserves; the peak is replayed from live ranges.
+    """
+    size = parse_capacity(capacity) if capacity else None
+    return write("summary", build_summary(memory, space, size), draw_summary, as_json)
