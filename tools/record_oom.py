@@ -56,7 +56,8 @@ def padded_convolution(jax: Any, array: Callable[..., Any]) -> Any:
 
     def convolve(x: Any, kernel: Any) -> Any:
         axes = ("NDHWC", "DHWIO", "NDHWC")
-        return jax.lax.conv_general_dilated(x, kernel, (1, 1, 1), "SAME", dimension_numbers=axes)
+        result = jax.lax.conv_general_dilated(x, kernel, (1, 1, 1), "SAME", dimension_numbers=axes)
+        return result.sum(), jax.numpy.cumsum(x, axis=1)
 
     return jax.jit(convolve), array(1, 64, 4096, 1024, 2), array(3, 3, 1, 2, 2)
 

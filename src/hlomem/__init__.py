@@ -15,21 +15,35 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Dump", "HlomemError", "ParseError", "Plan", "__version__", "load", "plan"]
+__all__ = [
+    "Dump",
+    "HlomemError",
+    "ParseError",
+    "Plan",
+    "__version__",
+    "diff",
+    "load",
+    "plan",
+    "read_oom",
+]
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
+    from hlomem.report.diff import diff
+    from hlomem.report.oom_log import read_oom
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
+    "diff": "hlomem.report.diff",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "read_oom": "hlomem.report.oom_log",
 }
 
 

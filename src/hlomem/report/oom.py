@@ -199,6 +199,8 @@ def _about_large(failure: Failure, groups: tuple[BufferGroup, ...]) -> Iterator[
     if failure.shape and failure.needed and failure.space == "hbm":
         what = f" ({failure.subject})" if failure.subject else ""
         yield f"one buffer alone does not fit: {failure.shape}{what}"
+        if grown := ", ".join(_grown_dimensions(failure.shape)):
+            yield f"padding makes it larger: {grown}"
         return
     for group in groups[:1]:
         each = group.size // group.count

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _UNITS = "BKMGTPE"
-_SIZE = r"-?\d+(?:\.\d+)?\s?(?:[KMGTPE]i?B?|B|bytes)?(?!\w|\.\d)"
+_NUMBER = r"-?\d{1,20}(?:\.\d{1,9})?"
+_SIZE = rf"{_NUMBER}\s?(?:[KMGTPE]i?B?|B|bytes)?(?!\w|\.\d)"
 
 
 def parse_size(text: str) -> int:
     """The bytes a size stands for: `1.50G`, `6.00MiB`, `512B`, `4096 bytes`, `4096`."""
-    number = re.match(r"-?[\d.]+", text)
+    number = re.match(_NUMBER, text)
     if number is None:
         raise ValueError(f"no size: {text}")
     unit = text[number.end() :].strip()[:1].upper()
@@ -84,7 +85,7 @@ class NamedBuffer(Record, frozen=True, kw_only=True):
     label: str | None = None
     """XLA's instruction, or its opcode."""
     metadata: str = ""
-    """`op_name="…" source_file="…"`, as XLA prints it."""
+    """`metadata={op_name="…" source_file="…"}`, as in an instruction."""
     kind: str | None = None
     """What the message calls it: `HLO temp`, `scoped`, `parameter`."""
 
@@ -308,8 +309,8 @@ def _parts(lines: list[_Line]) -> Iterator[Part]:
 
 _STARTS = re.compile(rf"^\s*(?:\d+\. Size: ({_SIZE})|Buffer \d+:)\s*$")
 _FIELD = re.compile(
-    r"^\s*(Size|Operator|Shape|Unpadded size|XLA [Ll]abel|Allocation type|Entry Parameter Subshape)"
-    r": (.*)$"
+    rf"^\s*(?:(Size|Unpadded size): ({_SIZE})|"
+    r"(Operator|Shape|XLA [Ll]abel|Allocation type|Entry Parameter Subshape): (.*?))\s*$"
 )
 
 
@@ -317,16 +318,17 @@ def _buffers(lines: list[_Line]) -> Iterator[NamedBuffer]:
     """The first list of buffers; further ones are of other devices, or of another try."""
     said: dict[str, str] | None = None
     seen = 0
-    for _, text in lines:
-        if (start := _STARTS.match(text)) is not None:
-            number = int(re.findall(r"\d+", text)[0])
+    for _, line in lines:
+        if (start := _STARTS.match(line)) is not None:
+            number = int(re.findall(r"\d+", line)[0])
             if number <= seen:
                 return
             seen = number
             said = {"Size": start[1]} if start[1] else {}
-        elif said is not None and (field := _FIELD.match(text)) is not None:
-            said[field[1].lower() if field[1].startswith("XLA") else field[1]] = field[2].strip()
-        elif said is not None and "=====" in text:
+        elif said is not None and (field := _FIELD.match(line)) is not None:
+            name, text = field[1] or field[3], field[2] or field[4]
+            said[name.replace("XLA L", "XLA l")] = text
+        elif said is not None and "=====" in line:
             if "Size" in said:
                 yield _buffer(said)
             said = None
@@ -339,8 +341,8 @@ def _buffer(said: dict[str, str]) -> NamedBuffer:
         size=parse_size(said["Size"]),
         shape=parameter or said.get("Shape"),
         unpadded=None if unpadded is None else parse_size(unpadded),
-        label=said.get("xla label"),
-        metadata=said.get("Operator", ""),
+        label=said.get("XLA label"),
+        metadata=f"metadata={{{said['Operator']}}}" if "Operator" in said else "",
         kind="parameter" if parameter else said.get("Allocation type"),
     )
 
