@@ -173,8 +173,8 @@ _NOT_POSSIBLE = "That was not possible. There are"
         ),
         (
             (
-                "TPU TensorCore Hbm usage: 30.00G, SparseCore Hbm usage 170.00G, exceeding available "
-                "bytes: 95.00G"
+                "TPU TensorCore Hbm usage: 30.00G, SparseCore Hbm usage 170.00G, "
+                "exceeding available bytes: 95.00G"
             ),
             ("tpu", "compile", "hbm", "200.00G", "95.00G"),
         ),
@@ -184,7 +184,7 @@ _NOT_POSSIBLE = "That was not possible. There are"
         ),
         (
             (
-                "W tsl/framework/bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying "
+                "W bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying "
                 "to allocate 27.50GiB (rounded to 29527900160)requested by op"
             ),
             ("gpu", "run", "GPU_1_bfc", "27.50G", None),
