@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from hlomem.pipeline import start_stages
 GOLDENS = Path(__file__).parent / "goldens" / "xla"
 MODULES = sorted(GOLDENS.glob("*/cpu/*/module.hlo"))
 SCHEDULED = [path for path in MODULES if "is_scheduled=true" in path.read_text()]
+NUMBERED = re.compile(r"%([\w\-]+(?:\.[\w\-]+)*?)\.(\d+)\b")
+WITH_NUMBERS = [path for path in SCHEDULED if NUMBERED.search(path.read_text())]
 
 
 def _text(path: Path) -> str:
@@ -45,6 +48,25 @@ def test_live_values_never_share_bytes_unless_one_buffer_holds_both(path: Path) 
 @pytest.mark.parametrize("path", SCHEDULED, ids=lambda p: "/".join(p.parts[-4:-1]))
 def test_the_same_text_gives_the_same_bytes(path: Path) -> None:
     assert str(hlomem.plan(_text(path))) == str(hlomem.plan(_text(path)))
+
+
+@pytest.mark.parametrize("path", WITH_NUMBERS, ids=lambda p: "/".join(p.parts[-4:-1]))
+def test_renumbering_the_instructions_changes_names_alone(path: Path) -> None:
+    """Names tell in which order XLA made the instructions, so their order stays; no more does."""
+    text = _text(path)
+    renumbered = NUMBERED.sub(_add_a_thousand, text)
+    plan, other = (hlomem.plan(each, era=path.parts[-4]).dump for each in (text, renumbered))
+    assert plan.assignment is not None
+    assert other.assignment is not None
+    for one, two in zip(plan.assignment.allocations, other.assignment.allocations, strict=True):
+        assert (one.index, one.size) == (two.index, two.size)
+        assert [(v.id, v.offset, v.size) for v in one.values] == [
+            (v.id, v.offset, v.size) for v in two.values
+        ]
+
+
+def _add_a_thousand(name: re.Match[str]) -> str:
+    return f"%{name[1]}.{int(name[2]) + 1000}"
 
 
 def test_a_backend_whose_rules_are_not_known_is_refused() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "load",
     "plan",
     "read_oom",
+    "replan",
 ]
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from hlomem.errors import HlomemError, ParseError
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
+    from hlomem.replanning import replan
     from hlomem.report.diff import diff
     from hlomem.report.oom_log import read_oom
 
@@ -44,6 +46,7 @@ _HOME = {
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
     "read_oom": "hlomem.report.oom_log",
+    "replan": "hlomem.replanning",
 }
 
 

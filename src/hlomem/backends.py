@@ -52,6 +52,8 @@ class Backend:
     """Color to alignment of offsets, in bytes."""
     memory_spaces: Mapping[int, str] = field(default_factory=dict, hash=False)
     """Color to what that memory is called."""
+    preset_color: int | None = None
+    """The memory in which a pass before buffer assignment has placed the values."""
 
     def size_of(self, shape: Shape) -> int:
         """Bytes a value of this shape takes, as the value lines of a dump say.
@@ -110,6 +112,7 @@ def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
         packed_spaces=frozenset({2, 8, 10}),
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_TPU_MEMORY_SPACES,
+        preset_color=fast_color,
     )
 
 
@@ -150,3 +153,6 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
     {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}
 )
 """Every backend by its name: `cpu`, `gpu`, `tpu-` and the chip."""
+
+CHIPS = tuple(name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-"))
+"""The TPU chips."""

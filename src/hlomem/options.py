@@ -22,6 +22,9 @@ class Options:
     sorts_computations_incrementally: bool = True
     """Whether XLA keeps its computations sorted as they are made (`online_topsort.h`, since jaxlib
     0.5.1) instead of sorting them when asked. Decides the order of value ids."""
+    sorts_computations_by_content: bool = False
+    """Whether values are numbered from small computations to large ones
+    (`content_aware_computation_sorting`; TPU until January 2025)."""
     rewrites_reductions_last: bool = False
     """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
     0.8.3). Decides the order of value ids."""
@@ -34,6 +37,11 @@ class Options:
     calls_use_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
     it calls does (`HloLiveRange::GetLastUsageTime`)."""
+    merges_fast: bool = False
+    """Whether buffers are assigned in the order in which they begin to live (`FAST_MERGE`; TPU
+    since libtpu 0.0.51), or large ones first."""
+    packs_by_time: frozenset[int] = frozenset()
+    """The colors whose heaps are packed in that order, too."""
 
 
 def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
@@ -46,3 +54,20 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_use_operands=jaxlib < (0, 4, 24),
     )
+
+
+def options_for_libtpu(backend: Backend, libtpu: tuple[int, ...]) -> Options:
+    """How the XLA in a libtpu of some version plans; docs/tpu-rules.md has the evidence."""
+    merges_fast = libtpu >= (0, 0, 51)
+    return Options(
+        backend=backend,
+        sorts_computations_incrementally=libtpu >= (0, 0, 9),
+        sorts_computations_by_content=libtpu < (0, 0, 9),
+        shares_at_any_position=libtpu >= (0, 0, 51),
+        sorts_thread_local_buffers=libtpu < (0, 0, 51),
+        merges_fast=merges_fast,
+        packs_by_time=_SIZED_SPACES if merges_fast else frozenset(),
+    )
+
+
+_SIZED_SPACES = frozenset({0, 6})

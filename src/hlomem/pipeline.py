@@ -20,7 +20,7 @@ from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
 from hlomem.analysis.module_order import ModuleOrder, infer_order
 from hlomem.assign.assigner import assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
-from hlomem.assign.packing import pack_best
+from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.options import Options
@@ -52,7 +52,9 @@ class Stages:
     module: HloModule
     schedule: Schedule
     options: Options
-    pack: Pack
+    pack: Pack | None = None
+    """Instead of XLA's heap algorithm."""
+    preset: Preset = NO_PRESET
 
     @cached_property
     def call_graph(self) -> CallGraph:
@@ -88,7 +90,13 @@ class Stages:
     def assignment(self) -> BufferAssignment:
         """Where everything lies."""
         return assign_buffers(
-            self.dataflow, self.aliasing, self.live_ranges, self.color_of, self.options, self.pack
+            self.dataflow,
+            self.aliasing,
+            self.live_ranges,
+            self.color_of,
+            self.options,
+            self.pack,
+            self.preset,
         )
 
 
@@ -96,22 +104,24 @@ def start_stages(
     module: HloModule,
     options: Options | None = None,
     schedule: Schedule | None = None,
-    pack: Pack = pack_best,
+    pack: Pack | None = None,
+    preset: Preset = NO_PRESET,
 ) -> Stages:
     """The stages of a plan, none computed yet; `schedule` is for a text that carries none."""
     schedule = schedule or schedule_of(module) or _refuse_unscheduled(module)
-    return Stages(module, schedule, options or Options(), pack)
+    return Stages(module, schedule, options or Options(), pack, preset)
 
 
 def run_stages(
     module: HloModule,
     options: Options | None = None,
     schedule: Schedule | None = None,
-    pack: Pack = pack_best,
+    pack: Pack | None = None,
+    preset: Preset = NO_PRESET,
     after_stage: Callable[[str], None] = lambda _: None,
 ) -> Stages:
     """Assign buffers to a module as XLA does; `after_stage` hears the name of each stage done."""
-    stages = start_stages(module, options, schedule, pack)
+    stages = start_stages(module, options, schedule, pack, preset)
     with collector_off():
         for name in STAGES:
             getattr(stages, name)

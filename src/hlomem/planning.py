@@ -12,24 +12,28 @@ from typing import TYPE_CHECKING
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
-from hlomem.assign.packing import pack_best
+from hlomem.assign.allocation import OffsetSize
+from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.backends import find_backend
+from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
 from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
-from hlomem.options import Options, options_for
+from hlomem.hlo.shape import ShapeIndex
+from hlomem.options import Options, options_for, options_for_libtpu
 from hlomem.pipeline import Stages, collector_off, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
+    from hlomem.backends import Backend
     from hlomem.dump.parts import Kind
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
-BACKENDS = ("cpu",)
+BACKENDS = ("cpu", "tpu")
 """Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
 _SUFFIX: dict[Kind, str] = {
@@ -49,6 +53,8 @@ class Plan:
     dump: Dump
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
+    notes: tuple[str, ...] = ()
+    """What the text did not say and the plan had to choose."""
 
     def __str__(self) -> str:
         return str(self.dump)
@@ -58,9 +64,11 @@ def plan(
     program: str | HloModule,
     *,
     backend: str = "cpu",
+    chip: str = "",
     era: str = "",
     like: Dump | None = None,
     schedule: Dump | None = None,
+    preset: Dump | None = None,
     pack: Pack | None = None,
     name: str = "module",
 ) -> Plan:
@@ -73,19 +81,23 @@ def plan(
     """
     release = _release(backend, era, like)
     written_as = like.era if like is not None else era_of(release)
-    watch = _Watch()
+    watch = Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
+        module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
-        options = _options(backend, release)
-        stages = run_stages(module, options, order, pack or pack_best, watch.lap)
+        options = options_of(backend, chip, release)
+        placed = NO_PRESET if preset is None else preset_of(preset, options.backend)
+        stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
-    return Plan(stages, _dump(name, contents, written_as, release), watch.seconds)
+    notes = _notes_on_elements(module)
+    dump = dump_of(name, contents, written_as, release)
+    return Plan(stages, dump, watch.seconds, tuple(notes))
 
 
-class _Watch:
+class Watch:
     """CPU time between laps."""
 
     def __init__(self) -> None:
@@ -108,14 +120,42 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     return find_release(era or letter, package)
 
 
-def _options(backend: str, release: Release) -> Options:
-    """How a release plans; a libtpu plans as the jaxlib of its era."""
+def options_of(backend: str, chip: str, release: Release) -> Options:
+    """How a release plans."""
     if backend not in BACKENDS:
         raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
     version = release.version
-    if release.package != "jaxlib":
-        version = find_release(era_of(release).letter).version
-    return options_for(find_backend(backend, jaxlib=".".join(map(str, version))), version)
+    found = find_backend(backend, chip, jaxlib=".".join(map(str, version)))
+    if release.package == "libtpu":
+        return options_for_libtpu(found, version)
+    return options_for(found, version)
+
+
+def preset_of(dump: Dump, backend: Backend) -> Preset:
+    """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
+    if dump.assignment is None:
+        raise InputError(f"{dump.name}: no allocations, so no preset placements, in this dump")
+    allocations = [
+        each
+        for each in dump.assignment.allocations
+        if each.color == backend.preset_color and each.is_preallocated_temp
+    ]
+    return Preset(
+        {each.color: each.size for each in allocations},
+        {
+            (value.name, ShapeIndex(value.index or ())): OffsetSize(value.offset, value.size)
+            for each in allocations
+            for value in each.values
+        },
+    )
+
+
+def _notes_on_elements(module: HloModule) -> list[str]:
+    count = len(unnamed_elements(module))
+    if not count:
+        return []
+    problem = f"the text does not name its {count} get-tuple-elements"
+    return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
@@ -129,7 +169,7 @@ def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
         raise InputError(f"{dump.name}: {problem}") from error
 
 
-def _dump(name: str, contents: Contents, era: Era, release: Release) -> Dump:
+def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:
     """The files this release writes, named after `name`."""
     held: dict[Kind, Contents] = {
         "assignment": Contents(assignment=contents.assignment),

@@ -123,3 +123,36 @@ ENTRY %main (a: f32[8], b: f32[8]) -> f32[8] {{
     from_text = row_feeds_only_elementwise(rows, str(number))
     assert from_text == feeds_only_elementwise(body.parameters[number])
     assert FusedBodies(module).rows(body) is None, "it has been read meanwhile"
+
+
+def test_an_async_operation_writes_where_it_says_and_so_does_what_ends_it() -> None:
+    text = """\
+HloModule reduce, is_scheduled=true
+
+%add (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %sum = f32[] add(%x, %y)
+}
+
+%wrapped (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %all = f32[8]{0} all-reduce(%p), replica_groups={}, to_apply=%add
+}
+
+ENTRY %main (a: f32[8]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  %n = f32[8]{0} negate(%a)
+  %start = ((f32[8]{0}), f32[8]{0}) async-start(%n), output_to_operand_aliasing={{1}: (0, {})}, \
+calls=%wrapped
+  ROOT %done = f32[8]{0} async-done(%start)
+}
+"""
+    stages = run_stages(parse(text))
+    start, done = stages.module.entry.instructions[2:]
+    bodies = stages.call_graph.bodies
+    assert [tuple(pair) for pair in in_place_pairs(start, bodies)] == [(0, (), (1,))]
+    assert [tuple(pair) for pair in in_place_pairs(done, bodies)] == [(0, (0, 0), ())]
+    (result,) = stages.dataflow.value_set(done, ROOT_INDEX)
+    together = stages.aliasing.buffer_of[result].values
+    assert [each.instruction.name for each in together] == ["all", "n"]

@@ -57,6 +57,39 @@ def test_control_predecessors_come_first_in_the_numbering() -> None:
     assert _values(DONATE_SWAP) == dict(enumerate(names))
 
 
+ASYNC_SLICE = """\
+HloModule async, is_scheduled=true
+
+%wrapped (p: f32[8]) -> f32[4] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %s = f32[4]{0} slice(%p), slice={[0:4]}
+}
+
+ENTRY %main (a: f32[8]) -> f32[4] {
+  %a = f32[8]{0} parameter(0)
+  %start = ((f32[8]{0}), f32[4]{0}, s32[]) async-start(%a), calls=%wrapped
+  %done = f32[4]{0} async-done(%start)
+  ROOT %n = f32[4]{0} negate(%done)
+}
+"""
+
+LATE_OPERAND = """\
+HloModule late, is_scheduled=true
+
+%wrapped (p: f32[8]) -> f32[4] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %s = f32[4]{0} slice(%p), slice={[0:4]}
+}
+
+ENTRY %main (a: f32[8]) -> f32[4] {
+  %start = ((), (), s32[]) async-start(), calls=%wrapped
+  %a = f32[8]{0} parameter(0)
+  %update = ((f32[8]{0}), f32[4]{0}, s32[]) async-update(%start, %a)
+  ROOT %done = f32[4]{0} async-done(%update)
+}
+"""
+
+
 def test_a_carry_that_changes_is_a_phi_and_one_that_does_not_is_none() -> None:
     names = set(_values(LOOP).values())
     assert {"p{0} phi", "q{0} phi", "loop{0} phi"} <= names
@@ -79,24 +112,38 @@ def test_a_value_appears_wherever_it_is_handed_on() -> None:
 
 
 def test_a_construct_that_is_not_modelled_is_named_with_its_place() -> None:
-    text = """\
-HloModule async, is_scheduled=true
-
-%wrapped (p: f32[8]) -> f32[8] {
-  %p = f32[8]{0} parameter(0)
-  ROOT %n = f32[8]{0} negate(%p)
-}
-
-ENTRY %main (a: f32[8]) -> f32[8] {
-  %a = f32[8]{0} parameter(0)
-  %start = ((f32[8]{0}), f32[8]{0}, s32[]) async-start(%a), calls=%wrapped
-  ROOT %done = f32[8]{0} async-done(%start)
-}
-"""
+    text = ASYNC_SLICE.replace("((f32[8]{0}), f32[4]{0}, s32[])", "(f32[8]{0}, f32[4]{0}, s32[])")
     with pytest.raises(UnsupportedError) as caught:
         run_stages(parse(text))
     assert "async-start" in caught.value.problem
     assert caught.value.line == 10
+
+
+def _positions(text: str) -> dict[str, set[str]]:
+    return {
+        f"{value.instruction.name}{value.index or ''}": {
+            f"{instruction.name}{index or ''}" for instruction, index in value.positions
+        }
+        for value in run_stages(parse(text)).dataflow.values
+    }
+
+
+def test_an_async_operation_hands_on_its_operands_and_what_it_wraps_returns() -> None:
+    positions = _positions(ASYNC_SLICE)
+    assert positions["a"] == {"a", "p", "start{0,0}"}
+    assert positions["s"] == {"s", "start{1}", "done"}
+
+
+def test_an_async_operation_defines_its_tables_and_contexts() -> None:
+    defined = set(_positions(ASYNC_SLICE))
+    assert defined == {"a", "s", "start", "start{0}", "start{2}", "n"}
+
+
+def test_an_update_may_bring_the_operands() -> None:
+    positions = _positions(LATE_OPERAND)
+    assert positions["a"] == {"a", "p", "update{0,0}"}
+    assert positions["s"] == {"s", "update{1}", "done"}
+    assert {"start{0}", "start{1}", "update{0}", "update{2}"} <= set(positions)
 
 
 def test_a_module_without_a_schedule_is_refused() -> None:

@@ -6,7 +6,7 @@ from hlomem.assign.stats import peak_moment
 from hlomem.hlo.parser import parse
 from hlomem.pipeline import run_stages
 from tests.analysis.programs import DONATE_SWAP
-from tests.analysis.test_dataflow import LOOP
+from tests.analysis.test_dataflow import ASYNC_SLICE, LATE_OPERAND, LOOP
 
 
 def _ranges(text: str) -> dict[str, tuple[int, int]]:
@@ -41,3 +41,23 @@ def test_a_loop_reads_its_initial_value_when_the_body_begins() -> None:
 def test_the_peak_is_the_first_moment_with_most_bytes() -> None:
     # XLA counts what ends at one time still at the next.
     assert peak_moment(run_stages(parse(DONATE_SWAP)).live_ranges) == 3
+
+
+def test_what_an_async_operation_runs_stands_before_it_and_lives_until_it_is_done() -> None:
+    sequence = [each.name for each in run_stages(parse(ASYNC_SLICE)).live_ranges.sequence]
+    assert sequence == ["a", "p", "s", "start", "done", "n"]
+    ranges = _ranges(ASYNC_SLICE.replace("negate(%done)", "copy(%done)"))
+    assert ranges["s"] == (2, 5)
+    assert ranges["start{0}"] == (3, 4)
+
+
+def test_a_value_inside_an_async_operation_lives_until_it_is_done() -> None:
+    inner = """%m = f32[8]{0} negate(%p)
+  ROOT %s = f32[4]{0} slice(%m)"""
+    text = ASYNC_SLICE.replace("ROOT %s = f32[4]{0} slice(%p)", inner)
+    assert _ranges(text)["m"] == (2, 5)
+
+
+def test_what_is_wrapped_runs_when_all_operands_are_there() -> None:
+    sequence = [each.name for each in run_stages(parse(LATE_OPERAND)).live_ranges.sequence]
+    assert sequence == ["start", "a", "p", "s", "update", "done"]

@@ -40,6 +40,8 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.12.0.1/cpu/cond_in_loop",
         "jaxlib-0.12.0.1/cpu/dynamic",
         "jaxlib-0.12.0.1/cpu/forty_params",
+        "jaxlib-0.12.0.1/cpu/g_cholesky_solve",
+        "jaxlib-0.12.0.1/cpu/m_overlap",
         "jaxlib-0.12.0.1/cpu/passthrough_and_dup",
         "jaxlib-0.12.0.1/cpu/qr_loop",
         "jaxlib-0.12.0.1/cpu/twin_users_one",

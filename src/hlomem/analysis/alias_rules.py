@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
+from hlomem.analysis.shape_tree import parts_of
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
@@ -82,6 +83,30 @@ def _declared(instruction: HloInstruction) -> list[InPlacePair]:
     return [
         InPlacePair(alias.operand_number, alias.operand_index, alias.output_index)
         for alias in instruction.output_to_operand_aliasing
+    ]
+
+
+def _async_start(instruction: HloInstruction) -> list[InPlacePair]:
+    """What is declared of the operands that are there, and of a result that is."""
+    number_of = parts_of(instruction.shape).number_of
+    return [
+        pair
+        for pair in _declared(instruction)
+        if pair.operand_number < len(instruction.operands) and pair.output_index in number_of
+    ]
+
+
+def _async_done(instruction: HloInstruction) -> list[InPlacePair]:
+    """What its start declares of the result, whichever operation of the chain has the operand."""
+    start = instruction.async_start
+    return [
+        InPlacePair(
+            0,
+            ShapeIndex((0, pair.operand_number, *pair.operand_index)),
+            ShapeIndex(pair.output_index[1:]),
+        )
+        for pair in (_declared(start) if start is not None else ())
+        if pair.output_index[:1] == (1,)
     ]
 
 
@@ -167,6 +192,9 @@ def _follow_indirections(
 
 _IN_PLACE: dict[str, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
     "all-reduce-start": _all_reduce_start,
+    "async-done": _async_done,
+    "async-start": _async_start,
+    "async-update": _declared,
     "collective-permute": _collective_permute,
     "collective-permute-start": _collective_permute,
     "custom-call": _declared,
@@ -181,6 +209,9 @@ _IN_PLACE_OR_FUSION = frozenset(_IN_PLACE) | {"fusion"}
 # May.
 
 _LOOP_FUSION = ", kind=kLoop,"
+_COLORED_LATE = 6
+"""On TPU, where scalars lie. Copies into it are there before buffers are assigned, everything else
+is put there by the colouring, so that shapes which agree in the text differ until then."""
 
 
 def may_share_with_operand(user: HloInstruction) -> bool:
@@ -206,6 +237,8 @@ def can_share_operand_buffer(
     if operand.opcode == "constant":
         return False
     if operand.shape.subshape(operand_index) != user.shape.subshape(user_index):
+        return False
+    if operand.opcode == "copy" and operand.shape.memory_space == _COLORED_LATE:
         return False
     values = dataflow.value_set(operand, operand_index)
     for pair in in_place_pairs(user, dataflow.call_graph.bodies):

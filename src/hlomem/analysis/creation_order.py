@@ -60,7 +60,7 @@ def creation_order(
             partitioned.append(computation)
         else:
             own.append(computation)
-    own.sort(key=_number)
+    own.sort(key=_place_in_program)
     fused.sort(key=_number)
     partitioned = _in_order_of_parameters(
         partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph
@@ -78,6 +78,13 @@ def split_number(name: str) -> tuple[str, int]:
 
 def _number(computation: HloComputation) -> int:
     return split_number(computation.name.removesuffix(_PARTITIONED))[1]
+
+
+def _place_in_program(computation: HloComputation) -> tuple[int, int]:
+    """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
+    base, number = split_number(computation.name.removesuffix(_PARTITIONED))
+    region = base.removeprefix("region_")
+    return number, int(region) if region.isdecimal() else -1
 
 
 def _first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
@@ -172,10 +179,12 @@ def _derivation_priorities(
     """When passes made computations as far as names do not tell: by pass, then by first call.
 
     Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
-    convert; the rewriters of reductions, and others that clone; expanders, which make loops; the
+    convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
+    reductions, and others that clone; expanders, which make loops; the
     rewriter of top-k, whose clones custom calls call. The rewriters of windows and of reductions
     once came last, in this order.
     """
+    by_name = call_graph.module.computation_by_name
     encounter = _first_calls(call_graph)
     opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
@@ -192,7 +201,8 @@ def _derivation_priorities(
             return 3
         is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
         converts = any(each.opcode == "convert" for each in computation.instructions)
-        return 1 if is_first_clone and converts else 2
+        was_cloned = f"{computation.name}.clone" in by_name
+        return 1 if is_first_clone and (converts or was_cloned) else 2
 
     return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
 

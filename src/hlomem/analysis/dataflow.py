@@ -16,6 +16,12 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.async_chain import (
+    async_chain,
+    bound_operands,
+    is_modelled,
+    wrapped_computation,
+)
 from hlomem.analysis.definitions import NOTHING, SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
 from hlomem.analysis.phi import PhiGraph
@@ -106,8 +112,8 @@ class _Analysis:
                 self._next_id += 1
                 self.sets[instruction] = [(value,)]
             return
-        if opcode in ASYNC_OPCODES:
-            problem = f"the values of `{opcode}` are not modelled"
+        if opcode in ASYNC_OPCODES and not is_modelled(instruction):
+            problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
             raise UnsupportedError(self.module.source, instruction.span, problem)
         value_set: InstructionValueSet = [()] * parts_of(shape).count
         for number in defined_parts(instruction):
@@ -204,8 +210,12 @@ class _Analysis:
                 branch = site.called_computations.index(computation)
                 inputs.append(site.operands[branch + 1])
                 merges = True
-            elif site.opcode in ("call", "async-start"):
+            elif site.opcode == "call":
                 inputs.append(site.operands[parameter.parameter_number])
+            elif site.opcode == "async-start":
+                operands = bound_operands(async_chain(site)[-1])
+                if parameter.parameter_number < len(operands):
+                    inputs.append(operands[parameter.parameter_number])
         if merges:
             return self._merge(parameter, inputs)
         return bool(inputs) and self._store(parameter, self._union(inputs))
@@ -274,6 +284,8 @@ class _Analysis:
                 ):
                     if operand is instruction:
                         yield branch.parameters[0]
+            elif user.opcode in ASYNC_OPCODES:
+                yield from wrapped_computation(user).parameters
             elif user.opcode in _FLATTENED:
                 for callee in user.called_computations:
                     for number, operand in enumerate(user.operands):
@@ -286,6 +298,8 @@ class _Analysis:
             if site.opcode == "while":
                 for callee in site.called_computations:
                     yield callee.parameters[0]
+            elif site.opcode == "async-start":
+                yield from async_chain(site)
 
     # Step 3: what is left.
 

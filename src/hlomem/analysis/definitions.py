@@ -70,7 +70,7 @@ def _tuples_and(first: Callable[[int], bool]) -> Callable[[HloInstruction], list
         return [
             number
             for number, index in enumerate(shape_parts.indices)
-            if shape_parts.shapes[number].is_tuple or first(index[0])
+            if shape_parts.shapes[number].is_tuple or (index and first(index[0]))
         ]
 
     return parts

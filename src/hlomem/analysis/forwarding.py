@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
 from hlomem.analysis.definitions import is_in_place_permute
 from hlomem.analysis.shape_tree import parts_of
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.shape import Shape
 
     ValueSets = Mapping[HloInstruction, InstructionValueSet]
     Forward = Callable[[HloInstruction, ValueSets], InstructionValueSet]
@@ -107,11 +109,42 @@ def _collective_permute_start(instruction: HloInstruction, sets: ValueSets) -> I
     return result
 
 
+def _leaves_into(
+    result: InstructionValueSet, shape: Shape, path: tuple[int, ...], source: InstructionValueSet
+) -> None:
+    """Put a value set into a result of some shape from `path` on; its tables stay what they are."""
+    parts = parts_of(shape)
+    begin = parts.number_of[path]
+    for number, part in enumerate(source, begin):
+        if not parts.shapes[number].is_tuple:
+            result[number] = part
+
+
+def _async_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    """A start or update: operands into element 0, what the wrapped computation returns into 1."""
+    result = sets[instruction][:]
+    for i, operand in enumerate(bound_operands(instruction)):
+        _leaves_into(result, instruction.shape, (0, i), sets[operand])
+    if has_output(instruction):
+        root = wrapped_computation(instruction).root
+        _leaves_into(result, instruction.shape, (1,), sets[root])
+    return result
+
+
+def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    result = sets[instruction][:]
+    _leaves_into(result, instruction.shape, (), sets[wrapped_computation(instruction).root])
+    return result
+
+
 FORWARD: dict[str, Forward] = {
     "add-dependency": _whole_operand,
     "all-gather-done": _second_element,
     "all-gather-start": _all_gather_start,
     "all-reduce-done": _whole_operand,
+    "async-done": _async_done,
+    "async-start": _async_start,
+    "async-update": _async_start,
     "bitcast": _whole_operand,
     "call": _call,
     "collective-permute-done": _second_element,

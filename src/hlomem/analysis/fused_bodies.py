@@ -49,6 +49,7 @@ class Body(NamedTuple):
 class FusedBody(NamedTuple):
     """What is known of a body from its opcodes."""
 
+    instruction_count: int
     value_count: int
     opcodes: frozenset[str]
 
@@ -111,10 +112,11 @@ class FusedBodies:
                 count = len(opcodes)
                 if not different.isdisjoint(NOTHING):
                     count -= sum(opcode in NOTHING for opcode in opcodes)
-                return FusedBody(count, different)
+                return FusedBody(len(opcodes), count, different)
         # Some results are tuples: their shapes must be read.
         outline = computation.outline()
         return FusedBody(
+            len(outline),
             sum(count_defined(shape, opcode) for shape, opcode in outline),
             frozenset(opcode for _, opcode in outline),
         )

@@ -5,7 +5,9 @@ times per value. Mirrors `hlo/utils/hlo_live_range.cc` for a module that is sche
 
 The schedule is flattened: a called computation's instructions stand before the call, a loop's
 condition before its body. A value lives from its definition to its last use; a computation's
-result to the end of the computation, a parameter from its beginning.
+result to the end of the computation, a parameter from its beginning. What an asynchronous operation
+runs stands before its start, or before the update that has all operands, and what is defined there
+lives until it is done.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
+from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
 from hlomem.hlo.ir import HloInstruction
+from hlomem.hlo.opcodes import ASYNC_OPCODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +51,8 @@ class LiveRanges:
 
     span_of: dict[HloComputation, tuple[int, int]]
     """The times of each computation, the second one past its last."""
+    done_time: dict[HloComputation, int]
+    """When the operation is done that runs a computation asynchronously."""
 
     @property
     def end(self) -> int:
@@ -55,7 +61,9 @@ class LiveRanges:
 
     def end_position(self, value: HloValue) -> HloPosition:
         """Where a value appears last, the first of equals (`ComputeValueLiveRangeEnd`)."""
-        return max(value.positions, key=lambda position: self._time_at(position.instruction))
+        last = max(value.positions, key=lambda position: self._time_at(position.instruction))
+        done = self.done_time.get(value.instruction.parent, -1)
+        return last if self._time_at(last.instruction) > done else value.positions[0]
 
     def _time_at(self, instruction: HloInstruction) -> int:
         if instruction.is_root:
@@ -74,7 +82,9 @@ def analyze_live_ranges(
         if value.instruction in flattened.time_of
     }
     range_of.update(_normalized(aliasing, range_of))
-    return LiveRanges(flattened.sequence, flattened.time_of, range_of, flattened.span_of)
+    return LiveRanges(
+        flattened.sequence, flattened.time_of, range_of, flattened.span_of, flattened.done_time
+    )
 
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
@@ -105,6 +115,7 @@ class _FlattenedSchedule:
         self.time_of: dict[HloInstruction, int] = {}
         self.span_of: dict[HloComputation, tuple[int, int]] = {}
         self._flatten(self._entry)
+        self.done_time = self._done_times()
         self._root_end = {each.root: end for each, (_, end) in self.span_of.items()}
         self._use_time = self._use_times()
 
@@ -131,9 +142,29 @@ class _FlattenedSchedule:
                 pending.append(None)
                 for instruction in reversed(self._schedule.sequence(item)):
                     pending.append(instruction)
-                    callees = instruction.called_computations
-                    if callees and instruction.opcode in _FLATTENED:
-                        pending += callees if instruction.opcode == "while" else callees[::-1]
+                    opcode = instruction.opcode
+                    if opcode in ASYNC_OPCODES:
+                        if runs_here(instruction):
+                            pending.append(wrapped_computation(instruction))
+                    elif opcode in _FLATTENED:
+                        callees = instruction.called_computations
+                        pending += callees if opcode == "while" else callees[::-1]
+
+    def _done_times(self) -> dict[HloComputation, int]:
+        """When each asynchronous operation is done, for all computations it runs."""
+        done_time: dict[HloComputation, int] = {}
+        for start in self.sequence:
+            if start.opcode != "async-start":
+                continue
+            time = self.time_of[async_chain(start)[-1]]
+            pending = list(start.called_computations)
+            while pending:
+                computation = pending.pop()
+                if computation in self.span_of:
+                    done_time[computation] = max(time, done_time.get(computation, -1))
+                    for instruction in self._schedule.sequence(computation):
+                        pending += instruction.called_computations
+        return done_time
 
     def live_range(self, value: HloValue) -> LiveRange:
         """When a value is alive, aliases not considered (`CalculateBufferStartEndMap`)."""
@@ -153,7 +184,7 @@ class _FlattenedSchedule:
 
     def _last_position(self, value: HloValue) -> int:
         """The last time the value appears; in a result, to the end of the computation."""
-        last = -1
+        last = self.done_time.get(value.instruction.parent, -1)
         root_end, time_of = self._root_end, self.time_of
         for instruction, _ in value.positions:
             time = root_end.get(instruction)
@@ -210,4 +241,4 @@ def _normalized(
         yield values[-1], LiveRange(start, end)
 
 
-_FLATTENED = frozenset({"call", "conditional", "while", "async-start"})
+_FLATTENED = frozenset({"call", "conditional", "while"})

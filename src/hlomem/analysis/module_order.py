@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 from hlomem.analysis.topological_sort import OnlineTopologicalSort
+from hlomem.analysis.tpu_creation_order import tpu_creation_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,11 +37,18 @@ class ModuleOrder:
 
 def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     """The order XLA had, as far as text and names tell."""
-    created = creation_order(call_graph, rewrites_reductions_last=options.rewrites_reductions_last)
+    if options.backend.name.startswith("tpu"):
+        created = tpu_creation_order(call_graph)
+    else:
+        created = creation_order(
+            call_graph, rewrites_reductions_last=options.rewrites_reductions_last
+        )
     if options.sorts_computations_incrementally:
         computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph)
     else:
         computations = call_graph.module.computations
+    if options.sorts_computations_by_content:
+        computations = sorted(computations, key=lambda each: _instruction_count(each, call_graph))
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in created:
@@ -48,6 +56,12 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
             instructions += instructions_by_age(computation, call_graph)
             users.update(reordered_users(computation, call_graph))
     return ModuleOrder(computations, instructions, users)
+
+
+def _instruction_count(computation: HloComputation, call_graph: CallGraph) -> int:
+    if call_graph.is_fused(computation):
+        return call_graph.bodies[computation].instruction_count
+    return len(computation.instructions)
 
 
 def _sorted_incrementally(

@@ -3,6 +3,7 @@
 In: the analyses and the options. Out: every allocation with the slices of its values. Mirrors
 `BufferAssigner` of `service/buffer_assignment.cc`:
 
+0. buffers that an earlier pass has placed go where it said, one allocation per memory space,
 1. buffers of the program's own flow, large ones first: constants, parameters and tuple tables get
    allocations of their own; results reuse one that is idle or get a new one; temporaries reuse one
    that is idle or wait,
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
+from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 from hlomem.assign.simulator import HeapSimulator
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.analysis.values import HloPosition, HloValue
     from hlomem.assign.colors import ColorOf
+    from hlomem.assign.preset import Preset
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
@@ -40,10 +43,12 @@ def assign_buffers(
     live_ranges: LiveRanges,
     color_of: ColorOf,
     options: Options,
-    pack: Pack,
+    pack: Pack | None,
+    preset: Preset,
 ) -> BufferAssignment:
-    """Give every value a slice of an allocation; `pack` places what goes onto a heap."""
+    """Give every value a slice of an allocation; `pack` places what goes onto heaps."""
     assigner = _Assigner(dataflow, aliasing, live_ranges, color_of, options)
+    assigner.assign_preset_buffers(preset)
     waiting = assigner.assign_global_buffers()
     assigner.assign_heaps(waiting, pack)
     assigner.assign_thread_local_buffers()
@@ -79,6 +84,26 @@ class _Assigner:
         self._idle = IdleAllocations(live_ranges.end)
         self._reusable: list[BufferAllocation] = []
         self._number_of: dict[BufferAllocation, int] = {}
+        self._is_preset: set[HloBuffer] = set()
+
+    # Step 0.
+
+    def assign_preset_buffers(self, preset: Preset) -> None:
+        """Take over what an earlier pass has placed (`AssignPresetBuffers`)."""
+        allocation_of = {}
+        for color, size in preset.size_of_color.items():
+            allocation_of[color] = BufferAllocation(len(self.allocations), size, color)
+            self.allocations.append(allocation_of[color])
+        if not allocation_of:
+            return
+        for buffer in self._aliasing.buffers:
+            for value in buffer.values:
+                place = preset.place_of.get((value.instruction.name, value.index))
+                if place is not None:
+                    self._is_preset.add(buffer)
+                    for member in buffer.values:
+                        allocation_of[self._color_of[member]].slices[member] = place
+                    break
 
     # Step 1.
 
@@ -94,24 +119,31 @@ class _Assigner:
         return waiting
 
     def _in_order(self, is_wanted: Callable[[HloComputation], bool]) -> list[HloBuffer]:
-        """Buffers of some computations: large, then live-out, then early ones first."""
+        """Buffers of some computations: large, then live-out, then early ones first.
+
+        Where they are merged fast, those that begin to live first come first of all.
+        """
         position = self._post_order_positions(is_wanted)
         live_out, size_of = self._aliasing.live_out, self._size_of_buffer
         keyed = [
             (
+                self._first_start(buffer) if self._options.merges_fast else 0,
                 -size_of[buffer],
                 buffer not in live_out,
-                min(position[value.instruction] for value in buffer.values)
-                if len(buffer.values) > 1
-                else position[buffer.values[0].instruction],
+                0
+                if self._options.merges_fast
+                else min(position[value.instruction] for value in buffer.values),
                 buffer.id,
                 buffer,
             )
             for buffer in self._aliasing.buffers
-            if buffer.values[0].instruction in position
+            if buffer.values[0].instruction in position and buffer not in self._is_preset
         ]
         keyed.sort()
         return [entry[-1] for entry in keyed]
+
+    def _first_start(self, buffer: HloBuffer) -> int:
+        return min(self._range_of[v].start if v in self._range_of else 0 for v in buffer.values)
 
     def _post_order_positions(
         self, is_wanted: Callable[[HloComputation], bool]
@@ -169,6 +201,8 @@ class _Assigner:
                 found = [allocation_of[each] for each in sets[operand][0] if each in allocation_of]
                 if found:
                     yield from sorted(set(found), key=lambda each: each.index)
+        if self._options.merges_fast:
+            return
         half_steps = [self._exclusive_half_steps(value) for value in buffer.values]
         for number in self._idle.idle(half_steps):
             yield self._reusable[number]
@@ -235,7 +269,7 @@ class _Assigner:
 
     # Step 2.
 
-    def assign_heaps(self, waiting: list[HloValue], pack: Pack) -> None:
+    def assign_heaps(self, waiting: list[HloValue], pack: Pack | None) -> None:
         """Pack temporaries, one heap per memory space."""
         by_color: dict[int, list[HloValue]] = {}
         for value in waiting:
@@ -244,11 +278,17 @@ class _Assigner:
             simulator = HeapSimulator(
                 self._dataflow, self._aliasing, self._range_of, self._size_of_buffer.__getitem__
             )
-            heap = simulator.run(by_color[color], self._alignment(color), pack)
+            heap = simulator.run(
+                by_color[color], self._alignment(color), pack or self._own_pack(color)
+            )
             allocation = BufferAllocation(len(self.allocations), heap.heap_size, color)
             self.allocations.append(allocation)
             for value, offset in heap.offset_of.items():
                 allocation.slices[value] = OffsetSize(offset, heap.size_of[value])
+
+    def _own_pack(self, color: int) -> Pack:
+        """XLA's algorithm: only a memory whose size it knows is packed fast."""
+        return pack_by_time if color in self._options.packs_by_time else pack_best
 
     # Step 3.
 

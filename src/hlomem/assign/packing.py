@@ -15,9 +15,10 @@ smaller heap, the first of equals.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,10 +55,7 @@ def spatial_key(buffer: BufferInterval) -> tuple[int, int, int]:
 
 def temporal_key(buffer: BufferInterval) -> tuple[int, int, int]:
     """Long-lived first, colocations counted in, then large first (`GetTemporal...Compare`)."""
-    start, end = buffer.start, buffer.end
-    for other_start, other_end in buffer.colocations:
-        start = min(start, other_start)
-        end = max(end, other_end)
+    start, end = _whole_life(buffer)
     return start - end, -buffer.size, buffer.id
 
 
@@ -101,6 +99,65 @@ def pack(
         for first, last in lives:
             add(first, last, begin, begin + padded)
     return Packing(offset_by_id, heap_size)
+
+
+def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
+    """Place buffers as they begin to live, each into the smallest gap there is at that time.
+
+    `FinishFastMerge` of heap_simulator.cc with `FreeChunksManager`. All colocations of a buffer
+    count as one life without pauses; what ends as another begins makes room for it.
+    """
+    gaps = [(0, _ENDLESS)]  # by offset; no two touch
+    taken: list[tuple[int, int, int]] = []  # a heap of: when it ends, begin, end
+    offset_by_id: dict[int, int] = {}
+    heap_size = 0
+    lives = [(*_whole_life(buffer), buffer) for buffer in buffers]
+    for start, last, buffer in sorted(lives, key=lambda e: (e[0], -e[2].size, e[2].id)):
+        if buffer.size == 0:
+            offset_by_id[buffer.id] = 0
+            continue
+        while taken and taken[0][0] <= start:
+            _, begin, end = heappop(taken)
+            _free(gaps, begin, end)
+        fitting = [
+            (gap_end - _align(gap_begin, alignment), gap_begin, gap_end)
+            for gap_begin, gap_end in gaps
+            if gap_end - _align(gap_begin, alignment) >= buffer.size
+        ]
+        _, begin, gap_end = min(fitting)
+        offset = offset_by_id[buffer.id] = _align(begin, alignment)
+        end = offset + buffer.size
+        place = gaps.index((begin, gap_end))
+        gaps[place : place + 1] = [(end, gap_end)] if end < gap_end else []
+        heappush(taken, (last, begin, end))
+        heap_size = max(heap_size, end)
+    return Packing(offset_by_id, heap_size)
+
+
+_ENDLESS = 1 << 62
+
+
+def _align(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
+
+
+def _whole_life(buffer: BufferInterval) -> tuple[int, int]:
+    """From when the first value at a place begins to when the last one ends."""
+    times = ((buffer.start, buffer.end), *buffer.colocations)
+    return min(start for start, _ in times), max(end for _, end in times)
+
+
+def _free(gaps: list[tuple[int, int]], begin: int, end: int) -> None:
+    """Add a gap, joined with those it touches."""
+    place = bisect_left(gaps, (begin, end))
+    first = place
+    if place < len(gaps) and gaps[place][0] == end:
+        end = gaps[place][1]
+        place += 1
+    if first and gaps[first - 1][1] == begin:
+        first -= 1
+        begin = gaps[first][0]
+    gaps[first:place] = [(begin, end)]
 
 
 def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:

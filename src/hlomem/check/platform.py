@@ -90,9 +90,8 @@ def _is_old(plan: Plan) -> bool:
 
 
 def _chip_score(plan: Plan, chip: Backend) -> tuple[float, int]:
-    """How many sizes fit, then how many values lie in the chip's fast memory."""
-    fast = 3 if chip.name == "tpu-v4" else 1
-    in_fast = sum(placed.value.color == fast for placed in plan.placed)
+    """How many sizes fit, then how many allocations, be they empty, lie in its fast memory."""
+    in_fast = sum(each.color == chip.preset_color for each in plan.allocations)
     return (_share_explained(plan, chip), in_fast)
 
 

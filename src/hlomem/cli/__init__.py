@@ -37,6 +37,7 @@ COMMANDS = {
     "padding": "Show which arrays are larger in memory than their elements.",
     "peak": "Show who is alive when the program needs most memory.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
+    "replan": "Plan a dump's program anew, without its HLO module.",
     "show": "Show a memory dump, or an HLO module, in one screen.",
     "summary": "Show in one screen what a program's memory is for.",
     "verify": "Check that a memory plan is right, XLA's or ours.",

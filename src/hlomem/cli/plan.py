@@ -63,14 +63,17 @@ def command(
         name=_stem(path),
     )
     planned = time.process_time()
-    _write(made.dump, output, force=force, as_json=as_json)
+    write_dump(made.dump, output, force=force, as_json=as_json)
+    for note in made.notes:
+        click.echo(f"note: {visible(note)}", err=True)
     if timings:
         written = time.process_time()
         _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
     return EXIT_OK
 
 
-def _write(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:
+def write_dump(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:
+    """Write a planned dump where the options say."""
     if as_json:
         from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
 

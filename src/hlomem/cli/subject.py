@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.backends import BACKENDS, find_backend
+from hlomem.backends import CHIPS, find_backend
 from hlomem.errors import EXIT_OK, CommandError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import find_program, load_any, load_program
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hlomem.backends import Backend
     from hlomem.dump.records import Record
     from hlomem.report.text import Line
-
-CHIPS = [name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-")]
 
 _OPTIONS = (
     click.argument("path", metavar="DUMP|MODULE"),
@@ -76,18 +74,18 @@ def open_memory(
     """The memory of a dump, or of a module as XLA would plan it."""
     loaded = load_any(path, module=module)
     if isinstance(loaded, HloModule):
-        return _planned(loaded, path, backend or "cpu", era or "")
+        return _planned(loaded, path, backend or "cpu", chip or "", era or "")
     if era is not None:
         raise CommandError("`--era` is for an HLO module; a dump has its own")
     program = load_program(hlo) if hlo else find_program(path, module)
     return build_memory(loaded, program, chosen_backend(backend, chip))
 
 
-def _planned(program: HloModule, path: str, backend: str, era: str) -> Memory:
+def _planned(program: HloModule, path: str, backend: str, chip: str, era: str) -> Memory:
     from hlomem.planning import plan  # noqa: PLC0415 - dumps are read without the planner
 
     name = "module" if path == "-" else Path(path).name
-    return build_memory(plan(program, backend=backend, era=era, name=name).dump, program)
+    return build_memory(plan(program, backend=backend, chip=chip, era=era, name=name).dump, program)
 
 
 def chosen_backend(name: str | None, chip: str | None) -> Backend | None:

@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from hlomem import __version__
+from hlomem.backends import CHIPS
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
-from hlomem.cli.subject import CHIPS, chosen_backend
+from hlomem.cli.subject import chosen_backend
 from hlomem.errors import EXIT_FINDING, EXIT_OK
 from hlomem.inputs import find_program, load, load_program
 from hlomem.outputs import write_files

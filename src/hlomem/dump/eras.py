@@ -188,6 +188,18 @@ def era_of(release: Release) -> Era:
     return older[-1] if older else firsts[0][1]
 
 
+def releases_of(era: Era, package: str) -> list[Release]:
+    """Releases that write an era's format, the newest first: all seen, or the last and the first.
+
+    Those of jaxlib where the package has none.
+    """
+    if package == "libtpu" and era.libtpu:
+        return [Release(package, _version(each)) for each in reversed(era.libtpu)]
+    assert era.jaxlib is not None
+    first, last = era.jaxlib
+    return [Release("jaxlib", _version(each)) for each in dict.fromkeys((last, first))]
+
+
 def _first_version(era: Era, package: str) -> tuple[int, ...]:
     if package == "libtpu":
         return _version(era.libtpu[0]) if era.libtpu else ()

@@ -22,23 +22,25 @@ SCHEMA = "hlomem/1"
 
 def encode_dump(dump: Dump) -> bytes:
     """Everything a dump says, and its overview."""
-    return encode(
-        {
-            "kind": "dump",
-            "name": dump.name,
-            "eras": [era.letter for era in dump.eras],
-            "files": [
-                {"name": part.name, "kind": part.kind, "wrapping": part.wrapping}
-                for part in dump.parts
-            ],
-            "notes": dump.notes,
-            "overview": build_overview(dump),
-            "assignment": dump.assignment,
-            "values": dump.values,
-            "live_ranges": dump.live_ranges,
-            "report": dump.report,
-        }
-    )
+    return encode(dump_content(dump))
+
+
+def dump_content(dump: Dump) -> dict[str, Any]:
+    """What `encode_dump` encodes."""
+    return {
+        "kind": "dump",
+        "name": dump.name,
+        "eras": [era.letter for era in dump.eras],
+        "files": [
+            {"name": part.name, "kind": part.kind, "wrapping": part.wrapping} for part in dump.parts
+        ],
+        "notes": dump.notes,
+        "overview": build_overview(dump),
+        "assignment": dump.assignment,
+        "values": dump.values,
+        "live_ranges": dump.live_ranges,
+        "report": dump.report,
+    }
 
 
 def encode_program(program: Program) -> bytes:

@@ -1,0 +1,29 @@
+"""What was placed before buffer assignment: the answer of memory-space assignment.
+
+On TPU a pass moves values into fast memory and fixes their offsets there; buffer assignment takes
+them over (`PresetAssignments` of `service/memory_space_assignment/memory_space_assignment.h`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.assign.allocation import OffsetSize
+    from hlomem.hlo.shape import ShapeIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Offsets that are given."""
+
+    size_of_color: Mapping[int, int]
+    """Bytes of the allocation of each color that has one."""
+    place_of: Mapping[tuple[str, ShapeIndex], OffsetSize]
+    """Where values lie in the allocation of their color, by instruction and part."""
+
+
+NO_PRESET = Preset({}, {})

@@ -1,0 +1,130 @@
+"""`hlomem replan`: from a dump alone to the plan of its program, made anew."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.backends import CHIPS
+from hlomem.cli.plan import write_dump
+from hlomem.dump.compare import find_differences
+from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.inputs import load
+from hlomem.pipeline import collector_off
+from hlomem.planning import BACKENDS
+from hlomem.replanning import replan
+from hlomem.report.text import format_bytes, shorten, width, write_lines
+from hlomem.source import visible
+
+if TYPE_CHECKING:
+    from hlomem.dump.compare import Difference
+    from hlomem.dump.dump import Dump
+    from hlomem.planning import Plan
+    from hlomem.report.text import Line
+
+
+@click.command("replan")
+@click.argument("path", metavar="DUMP")
+@click.option(
+    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
+)
+@click.option("--check", is_flag=True, help="Say whether the plan is the dump's, byte for byte.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="Else inferred.")
+@click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
+@click.option("--era", default="", metavar="ERA", help="Plan as this XLA: K, jaxlib-0.7.2, …")
+@click.option("--like", metavar="DUMP", help="Plan as the XLA that wrote DUMP.")
+@click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
+@click.option("--force", is_flag=True, help="Overwrite files in DIR.")
+@click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
+@collector_off()
+def command(
+    path: str,
+    module: str | None,
+    check: bool,
+    backend: str | None,
+    chip: str | None,
+    era: str,
+    like: str | None,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Plan a dump's program anew, without its HLO module.
+
+    DUMP is what `show` takes. The program is rebuilt from it and planned as XLA does; what the dump
+    does not tell is said on standard error. With --check, the first difference of every stage is
+    shown, and the exit code is 1 if there is one.
+    """
+    if chip is not None and backend != "tpu":
+        raise CommandError("`--chip` is for `--backend tpu`")
+    dump = load(path, module=module)
+    made = replan(
+        dump,
+        backend=backend or "",
+        chip=chip or "",
+        era=era,
+        like=load(like) if like else None,
+        name=_stem(dump),
+    )
+    differences = find_differences(dump, made.dump) if check else []
+    if output is not None or not (check or as_json):
+        write_dump(made.dump, output, force=force, as_json=False)
+    if as_json:
+        sys.stdout.buffer.write(_encode(made, differences if check else None) + b"\n")
+    elif check:
+        write_lines(draw_check(dump, differences, width()))
+    for note in made.notes:
+        click.echo(f"note: {visible(note)}", err=True)
+    return EXIT_FINDING if differences else EXIT_OK
+
+
+def _stem(dump: Dump) -> str:
+    """What the files are called: as those of the dump."""
+    name = Path(dump.name).name.removesuffix(".gz").removesuffix(".txt")
+    return name.removesuffix("-buffer-assignment") or "module"
+
+
+def _encode(made: Plan, differences: list[Difference] | None) -> bytes:
+    from hlomem.report.json import dump_content, encode  # noqa: PLC0415 - few ask for it
+
+    content = {**dump_content(made.dump), "kind": "replan", "notes": made.notes}
+    if differences is not None:
+        content["differences"] = differences
+    return encode(content)
+
+
+def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[Line]:
+    """Whether a plan is the dump's, and where it is not."""
+    assert dump.values is not None
+    assert dump.assignment is not None
+    count = len(dump.assignment.allocations)
+    lines: list[Line] = [
+        [(shorten(visible(dump.name), columns), "bold")],
+        [
+            ("different" if differences else "same", "bold red" if differences else "bold green"),
+            (f"  {len(dump.values.values)} values in {count} allocations", ""),
+            (f", {format_bytes(dump.values.total_bytes)}", ""),
+        ],
+    ]
+    for each in differences:
+        lines.append([(f"{each.stage}, line {each.line}", "yellow")])
+        column = _first_difference(each.ours or "", each.theirs or "")
+        for mark, text in (("-", each.ours), ("+", each.theirs)):
+            if text is not None:
+                lines.append([(f"  {mark} {_excerpt(text, column, columns - 4)}", "")])
+    return lines
+
+
+def _first_difference(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _excerpt(text: str, column: int, columns: int) -> str:
+    """`text` in at most `columns` cells, those before and after `column` among them."""
+    first = max(0, min(column - columns // 2, len(text) - columns))
+    piece = visible(text[first : first + columns])
+    return ("…" + piece[1:] if first else piece)[:columns]

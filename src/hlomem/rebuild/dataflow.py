@@ -1,0 +1,99 @@
+"""The values a dump lists → the dataflow stage of a plan.
+
+Ids, positions and uses are taken as the dump has them: they depend on the history of XLA's lists
+and on the bodies of fusions, of which the dump shows nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.dataflow import Dataflow
+from hlomem.analysis.module_order import ModuleOrder
+from hlomem.analysis.shape_tree import parts_of
+from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
+from hlomem.hlo.shape import ShapeIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.analysis.values import InstructionValueSet
+    from hlomem.dump.records import UsedValue, Values
+    from hlomem.hlo.ir import HloInstruction
+
+Instructions = dict[str, "HloInstruction"]
+
+
+def recorded_dataflow(values: Values, call_graph: CallGraph, order: ModuleOrder) -> Dataflow:
+    """The values of a rebuilt module."""
+    by_name = {instruction.name: instruction for instruction in order.instructions}
+    sets: dict[HloInstruction, InstructionValueSet] = {
+        instruction: [()] * parts_of(instruction.shape).count for instruction in order.instructions
+    }
+    made = [_make_value(value, by_name) for value in values.values]
+    for value in made:
+        for instruction, index in value.positions:
+            number = part_number(instruction.shape, index)
+            sets[instruction][number] += (value,)
+    return Dataflow(call_graph.module, call_graph, order, made, sets, UseFinder(order.users))
+
+
+def _make_value(record: UsedValue, by_name: Instructions) -> HloValue:
+    value = HloValue(
+        record.id,
+        by_name[record.name],
+        ShapeIndex(record.index or ()),
+        is_phi=record.is_phi,
+    )
+    value.positions = [
+        HloPosition(by_name[position.instruction], ShapeIndex(position.index or ()))
+        for position in record.positions
+    ]
+    return value
+
+
+def recorded_order(values: Values, call_graph: CallGraph) -> ModuleOrder:
+    """The order of a rebuilt module's lists, users as the dump has them."""
+    instructions = [
+        instruction
+        for computation in call_graph.module.computations
+        if not call_graph.is_fused(computation)
+        for instruction in computation.instructions
+    ]
+    by_name = {instruction.name: instruction for instruction in instructions}
+    seen: dict[HloInstruction, set[tuple[HloInstruction, ...]]] = {}
+    for value in values.values:
+        for operand, readers in _users_seen(value, by_name):
+            seen.setdefault(operand, set()).add(tuple(readers))
+    users = {operand: _merged(lists, operand.users) for operand, lists in seen.items()}
+    return ModuleOrder(call_graph.module.computations, instructions, users)
+
+
+def _merged(
+    lists: set[tuple[HloInstruction, ...]], users: list[HloInstruction]
+) -> list[HloInstruction]:
+    """All users in an order that agrees with every list: each after the one before it there."""
+    merged: list[HloInstruction] = []
+    rank = {user: number for number, user in enumerate(users)}
+    for each in sorted(lists, key=lambda each: (-len(each), [rank[user] for user in each])):
+        place = 0
+        for user in each:
+            if user in merged:
+                place = merged.index(user) + 1
+            else:
+                merged.insert(place, user)
+                place += 1
+    return merged + [user for user in users if user not in merged]
+
+
+def _users_seen(
+    value: UsedValue, by_name: Instructions
+) -> Iterator[tuple[HloInstruction, list[HloInstruction]]]:
+    """Who reads a value at each of its positions, in order."""
+    seen: dict[HloInstruction, dict[HloInstruction, None]] = {}
+    for use in value.uses or ():
+        user = by_name[use.instruction]
+        seen.setdefault(user.operands[use.operand], {})[user] = None
+    for operand, users in seen.items():
+        yield operand, list(users)

@@ -1,0 +1,118 @@
+"""Bodies for fusions, which a dump does not show: as much as planning asks of them.
+
+Planning asks which operand a fusion may, or must, write its result over. A dump that shows a result
+in the place of an operand it is the last to read tells that it may; where it shows no such thing,
+the body made here allows nothing. Such a body has its parameters, one opaque operation for each
+part of the result, and operations between a part and the operands in whose place it may lie.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.dump.records import ShapeIndex, UsedValue
+    from hlomem.hlo.shape import Shape
+    from hlomem.rebuild.facts import Facts, Read
+
+_IN_PLACE = re.compile(r"dynamic[-_]update[-_]slice|scatter")
+_OPAQUE = 'custom_call_target="opaque"'
+
+
+class Sharing(NamedTuple):
+    """A part of a fusion's result that was written over a part of an operand."""
+
+    output_index: ShapeIndex
+    operand: int
+    operand_index: ShapeIndex
+
+
+def find_sharing(fusion: str, facts: Facts) -> list[Sharing]:
+    """What a fusion wrote over what it read."""
+    if fusion not in facts.time_of:
+        return []
+    own = [facts.by_id[each] for ids in facts.held[fusion].values() for each in ids]
+    return [
+        Sharing(value.index or (), read.operand, read.shape_index or ())
+        for value in own
+        if value.name == fusion
+        for read in facts.reads.get(fusion, ())
+        if _is_written_over(value, read, facts)
+    ]
+
+
+def _is_written_over(value: UsedValue, read: Read, facts: Facts) -> bool:
+    life = facts.life_of.get((read.value.name, read.value.index or ()))
+    time = facts.time_of[value.name]
+    return life is not None and life.end == time and facts.shares_place(value, read.value)
+
+
+def write_body(
+    name: str,
+    fusion_text: str,
+    shape: Shape,
+    operand_shapes: Sequence[Shape],
+    sharing: Sequence[Sharing],
+    called: Sequence[str],
+) -> str:
+    """The text of a body; `called` are computations it calls somewhere."""
+    body = _Body(name, operand_shapes, is_in_place=bool(_IN_PLACE.search(fusion_text)))
+    if called:
+        names = ", ".join(f"%{each}" for each in called)
+        body.add("pred[]", f"custom-call(), {_OPAQUE}, called_computations={{{names}}}")
+    body.add_result(shape, (), sharing)
+    return body.text()
+
+
+class _Body:
+    def __init__(self, name: str, operand_shapes: Sequence[Shape], *, is_in_place: bool) -> None:
+        self._name = name
+        self._is_in_place = is_in_place
+        self._lines: list[str] = []
+        self._parameters = [
+            self.add(shape.text, f"parameter({number})")
+            for number, shape in enumerate(operand_shapes)
+        ]
+        self._shapes = operand_shapes
+
+    def add(self, shape: str, operation: str) -> str:
+        name = f"%{self._name}.{len(self._lines)}"
+        self._lines.append(f"{name} = {shape} {operation}")
+        return name
+
+    def add_result(self, shape: Shape, index: ShapeIndex, sharing: Sequence[Sharing]) -> str:
+        """A part of the result with all below it."""
+        if shape.is_tuple:
+            elements = [
+                self.add_result(element, (*index, number), sharing)
+                for number, element in enumerate(shape.elements)
+            ]
+            return self.add(shape.text, f"tuple({', '.join(elements)})")
+        shared = {(each.operand, each.operand_index) for each in sharing}
+        opaque = [p for k, p in enumerate(self._parameters) if (k, ()) not in shared]
+        result = self.add(shape.text, f"custom-call({', '.join(opaque)}), {_OPAQUE}")
+        for each in sharing:
+            if each.output_index == index:
+                operand = self._take(each)
+                operation = f"maximum({operand}, {result})"
+                if self._is_in_place:
+                    operation = f"dynamic-update-slice({operand}, {result})"
+                result = self.add(shape.text, operation)
+        return result
+
+    def _take(self, sharing: Sharing) -> str:
+        """The part of an operand that is written over."""
+        operand, shape = self._parameters[sharing.operand], self._shapes[sharing.operand]
+        for number in sharing.operand_index:
+            shape = shape.elements[number]
+            operand = self.add(shape.text, f"get-tuple-element({operand}), index={number}")
+        return operand
+
+    def text(self) -> str:
+        *others, root = self._lines
+        return "\n".join(
+            [f"%{self._name} {{", *(f"  {line}" for line in others), f"  ROOT {root}", "}"]
+        )

@@ -1,0 +1,68 @@
+"""What a computation returns, which a dump does not mark.
+
+The caller tells the shape, and a call the values, too. Handing a value on is a use only where the
+tuple is the root, so a tuple that uses its operands is one. Else the root is what nobody reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlomem.rebuild.computations import Computation
+    from hlomem.rebuild.facts import Facts
+    from hlomem.rebuild.instructions import Draft, Shapes
+
+
+class Roots:
+    """Finds roots; `shapes` are those of all instructions."""
+
+    def __init__(self, facts: Facts, drafts: dict[str, Draft], shapes: Shapes) -> None:
+        self._facts = facts
+        self._drafts = drafts
+        self._shapes = shapes
+        self._read = {operand for draft in drafts.values() for operand in draft.operands}
+
+    def of_entry(self, entry: Computation) -> str:
+        """The root of the program: what has the shape of its output."""
+        wanted = next(
+            (a.output_shape for a in self._facts.assignment.allocations if a.output_shape), None
+        )
+        return self._choose(entry, wanted)
+
+    def of_called(self, computation: Computation) -> str:
+        """The root of what an instruction calls."""
+        caller = self._drafts[computation.caller]
+        held = self._facts.held
+        if caller.opcode == "call":
+            for name in reversed(computation.instructions):
+                if held[name] == held[caller.name]:
+                    return name
+        wanted = None
+        if caller.is_async_start and caller.shape is not None:
+            wanted = caller.shape.elements[1].text_without_layout
+        elif caller.shape is not None:
+            wanted = caller.shape.text_without_layout
+            if caller.opcode == "while" and computation.name == caller.callees[0]:
+                wanted = "pred[]"
+        return self._choose(computation, wanted)
+
+    def of_embedded(self, computation: Computation) -> str:
+        """The root of what runs inside one operation."""
+        return self._choose(computation, None)
+
+    def _choose(self, computation: Computation, wanted: str | None) -> str:
+        """The last of those that fit best: returns values, has the shape, is read by nobody."""
+        ranked = [
+            (
+                self._returns_operands(name),
+                wanted is None or self._shapes[name].text_without_layout == wanted,
+                name not in self._read,
+                number,
+            )
+            for number, name in enumerate(computation.instructions)
+        ]
+        return computation.instructions[max(ranked)[-1]]
+
+    def _returns_operands(self, name: str) -> bool:
+        return self._drafts[name].opcode == "tuple" and bool(self._facts.reads.get(name))

@@ -1,0 +1,91 @@
+"""Names that only the stack trace of the peak shows: what calls are called, and what they call.
+
+A path of the trace leads from the entry computation through callers and callees, by turns, to an
+instruction. One that agrees with all names known on the way to a value tells those that are not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlomem.dump.records import StackTrace
+    from hlomem.rebuild.computations import Computation
+    from hlomem.rebuild.facts import Facts
+    from hlomem.rebuild.instructions import Draft
+
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+
+
+def take_names(facts: Facts, in_flow: list[Computation], drafts: dict[str, Draft]) -> None:
+    """Give computations and calls whose names no text shows those of the stack trace."""
+    peak = facts.live_ranges.peak
+    if peak is None or peak.stack_trace is None:
+        return
+    paths = _paths(peak.stack_trace)
+    home_of = {name: each for each in in_flow for name in each.instructions}
+    for buffer in peak.buffers:
+        chain = _chain(home_of[buffer.instruction], home_of)
+        if not any(_is_nameless(drafts[each.caller]) for each in chain):
+            continue
+        index = "{" + ",".join(map(str, buffer.index)) + "}" if buffer.index else ""
+        known = _known_names(chain, drafts, in_flow[0])
+        known.append(_shown_name(drafts[buffer.instruction]) + index)
+        for path in paths:
+            if len(path) == len(known) and all(
+                k in (None, p) for k, p in zip(known, path, strict=True)
+            ):
+                _take(path, chain, drafts)
+                break
+
+
+def _paths(trace: StackTrace) -> list[list[str]]:
+    """The names on the way to every node."""
+    paths: list[list[str]] = []
+    way: list[str] = []
+    for node in trace.nodes:
+        way = [*way[: node.depth], node.name]
+        paths.append(way)
+    return paths
+
+
+def _chain(computation: Computation, home_of: dict[str, Computation]) -> list[Computation]:
+    """The called computations on the way to one, itself last."""
+    chain: list[Computation] = []
+    while computation.caller:
+        chain.append(computation)
+        computation = home_of[computation.caller]
+    return chain[::-1]
+
+
+def _known_names(
+    chain: list[Computation], drafts: dict[str, Draft], entry: Computation
+) -> list[str | None]:
+    known: list[str | None] = [entry.name]
+    for computation in chain:
+        caller = drafts[computation.caller]
+        known.append(None if caller.line is None and not caller.attributes else _shown_name(caller))
+        known.append(None if _is_nameless(caller) else computation.name)
+    return known
+
+
+def _is_nameless(caller: Draft) -> bool:
+    """Whether the name of what it calls was made up."""
+    return caller.callees == [f"{caller.name}.callee"]
+
+
+def _shown_name(draft: Draft) -> str:
+    text = draft.line.tail if draft.line is not None else draft.attributes
+    match = _OP_NAME.search(text)
+    return match[1] if match is not None and match[1] else draft.name
+
+
+def _take(path: list[str], chain: list[Computation], drafts: dict[str, Draft]) -> None:
+    for computation, shown, name in zip(chain, path[1::2], path[2::2], strict=False):
+        caller = drafts[computation.caller]
+        if _is_nameless(caller):
+            caller.callees = [name]
+            computation.name = name
+            if caller.line is None and shown != caller.name:
+                caller.attributes = f', metadata={{op_name="{shown}"}}'

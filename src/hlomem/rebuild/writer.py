@@ -1,0 +1,212 @@
+"""Drafts and computations → HLO text, callees before callers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.opcodes import call_attributes
+from hlomem.rebuild.embedded import name_embedded
+from hlomem.rebuild.fusions import find_sharing, write_body
+from hlomem.rebuild.instructions import Shapes
+from hlomem.rebuild.listing import list_embedded
+from hlomem.rebuild.roots import Roots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.rebuild.computations import Computation
+    from hlomem.rebuild.facts import Facts, Line
+    from hlomem.rebuild.fusions import Sharing
+    from hlomem.rebuild.instructions import Draft
+
+
+class ModuleWriter:
+    """Writes one module."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        drafts: dict[str, Draft],
+        in_flow: list[Computation],
+        embedded: list[Computation],
+    ) -> None:
+        self._facts = facts
+        self._drafts = drafts
+        self._entry = in_flow[0]
+        self._shapes = Shapes(facts, drafts)
+        self._roots = Roots(facts, drafts, self._shapes)
+        self._by_name = {each.name: each for each in in_flow}
+        self._unseen: list[str] = []  # computations without values
+        self._sharing: dict[str, list[Sharing]] = {}
+        self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
+        self._by_name.update({each.name: each for each in embedded})
+        self._embedded = embedded
+        self._texts: dict[str, str] = {}
+        self._number_parameters()
+
+    def text(self, *, is_listed_by_id: bool) -> str:
+        """The module; its computations as XLA lists them, by id in older versions."""
+        listed = [*list_embedded(self._embedded, self._facts), self._entry]
+        if is_listed_by_id:
+            listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
+        for computation in listed:
+            self._write(computation)
+        header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}"
+        return "\n\n".join([header, *self._texts.values()]) + "\n"
+
+    def _rank(self, name: str) -> int:
+        """The first id in a computation, or in what it calls."""
+        computation = self._by_name.get(name)
+        if computation is None:
+            return -1
+        own_id = self._facts.own_id
+        ids = [own_id[each] for each in computation.instructions if each in own_id]
+        if ids:
+            return min(ids)
+        callees = [callee for _, callee in self._calls(computation)]
+        return max(map(self._rank, callees), default=-1)
+
+    def _aliases(self) -> str:
+        """Parameters the caller gave away, seen by a result in their place."""
+        root = self._roots.of_entry(self._entry)
+        pairs = []
+        for allocation in self._facts.assignment.allocations:
+            parameter = allocation.parameter
+            if parameter is None or not allocation.maybe_live_out:
+                continue
+            here = {value.id for value in allocation.values}
+            for index, ids in self._facts.held[root].items():
+                if not here.isdisjoint(ids):
+                    output = ", ".join(map(str, index))
+                    place = ", ".join(map(str, parameter.index))
+                    pairs.append(f"{{{output}}}: ({parameter.number}, {{{place}}}, may-alias)")
+                    break
+        return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
+
+    def notes(self) -> Iterator[str]:
+        """What the text assumes."""
+        if self._sharing:
+            seen = sum(map(bool, self._sharing.values()))
+            yield (
+                f"bodies of {len(self._sharing)} fusions are unknown: {seen} were seen to write "
+                "over an operand, the others are taken not to"
+            )
+        if self._shapes.guessed:
+            yield f"shapes of {len(self._shapes.guessed)} bitcasts are unknown"
+        if self._unseen:
+            yield f"nothing is known of {', '.join(self._unseen)}"
+
+    # Computations.
+
+    def _write(self, computation: Computation) -> None:
+        """Write a computation after what it calls; of the calls, those to small ids first."""
+        if computation.name in self._texts:
+            return
+        calls = self._calls(computation)
+        first_callee = dict(reversed(calls))
+        for draft, callee in sorted(calls, key=lambda call: self._rank(first_callee[call[0]])):
+            if callee in self._by_name:
+                self._write(self._by_name[callee])
+            elif callee not in self._texts:
+                self._write_hidden(draft, callee)
+        root = self._root_of(computation)
+        lines = [
+            f"  {'ROOT ' if name == root else ''}{self._line(self._drafts[name])}"
+            for name in computation.instructions
+        ]
+        head = f"{'ENTRY ' if computation is self._entry else ''}%{computation.name} {{"
+        self._texts[computation.name] = "\n".join([head, *lines, "}"])
+
+    def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
+        """The instructions that call, and what, in XLA's order."""
+        calls = []
+        for name in computation.instructions:
+            draft = self._drafts[name]
+            if draft.line is None or draft.is_async_start:
+                calls += [(draft, callee) for callee in draft.callees]
+                continue
+            callees = draft.line.callees
+            for attribute, _ in call_attributes(draft.opcode):
+                calls += [(draft, callee) for callee in callees.get(attribute, ())]
+        return calls
+
+    def _root_of(self, computation: Computation) -> str:
+        if computation is self._entry:
+            return self._roots.of_entry(computation)
+        if computation.caller:
+            return self._roots.of_called(computation)
+        return self._roots.of_embedded(computation)
+
+    def _write_hidden(self, draft: Draft, callee: str) -> None:
+        """Write a computation of which the dump shows nothing."""
+        if draft.line is None or draft.is_async_start:
+            return
+        if draft.opcode != "fusion":
+            self._unseen.append(callee)
+            self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
+            return
+        called = self._in_fusions.get(draft.name, ())
+        self._sharing[draft.name] = find_sharing(draft.name, self._facts)
+        for computation in called:
+            self._write(computation)
+        self._texts[callee] = write_body(
+            callee,
+            draft.line.text,
+            draft.line.shape,
+            [self._shapes[operand] for operand in draft.operands],
+            self._sharing[draft.name],
+            [computation.name for computation in called],
+        )
+
+    # Instructions.
+
+    def _line(self, draft: Draft) -> str:
+        if draft.line is not None:
+            return self._printed_line(draft, draft.line)
+        operands = ", ".join(f"%{name}" for name in draft.operands)
+        inner = draft.attributes if draft.opcode == "parameter" else operands
+        attributes = "" if draft.opcode == "parameter" else draft.attributes
+        if draft.opcode == "call":
+            attributes = f", to_apply=%{draft.callees[0]}{attributes}"
+        shape = self._shapes[draft.name]
+        return f"%{draft.name} = {shape.text} {draft.opcode}({inner}){attributes}"
+
+    def _printed_line(self, draft: Draft, line: Line) -> str:
+        """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
+        if not draft.is_async_start or draft.callees[0] not in self._by_name:
+            return line.text
+        operands = ", ".join(f"%{name}" for name in draft.operands)
+        calls = "" if "calls" in line.callees else f", calls=%{draft.callees[0]}"
+        return f"%{draft.name} = {line.shape.text} async-start({operands}){calls}{line.tail}"
+
+    def _number_parameters(self) -> None:
+        """Tell the parameters of called computations which operand of the caller they are."""
+        for computation in self._by_name.values():
+            unknown = [
+                self._drafts[name]
+                for name in computation.instructions
+                if self._drafts[name].opcode == "parameter" and self._drafts[name].line is None
+            ]
+            if not unknown or not computation.caller:
+                continue
+            caller = self._drafts[computation.caller]
+            arguments = _arguments(caller, computation.name)
+            for draft in unknown:
+                number = self._argument_of(draft, arguments)
+                draft.attributes = str(number)
+                draft.shape = self._shapes[arguments[number]]
+                arguments = [*arguments[:number], "", *arguments[number + 1 :]]
+
+    def _argument_of(self, draft: Draft, arguments: list[str]) -> int:
+        held = self._facts.held
+        for number, argument in enumerate(arguments):
+            if argument and held.get(argument) == held[draft.name]:
+                return number
+        return next(number for number, argument in enumerate(arguments) if argument)
+
+
+def _arguments(caller: Draft, callee: str) -> list[str]:
+    """What a callee's parameters stand for."""
+    if caller.opcode == "conditional":
+        return [caller.operands[1 + caller.callees.index(callee)]]
+    return caller.operands[:1] if caller.opcode == "while" else caller.operands
