@@ -21,6 +21,7 @@ __all__ = [
     "ParseError",
     "Plan",
     "__version__",
+    "advise",
     "diff",
     "load",
     "plan",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from hlomem.advising import advise
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.inputs import load
@@ -42,6 +44,7 @@ _HOME = {
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
+    "advise": "hlomem.advising",
     "diff": "hlomem.report.diff",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",

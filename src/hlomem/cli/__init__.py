@@ -27,6 +27,7 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 COMMANDS = {
+    "advise": "Show what would make a program need less memory, by how much, and at what cost.",
     "copies": "Show copies that cost memory, and why each is made.",
     "diff": "Show what changed in memory between two compiles of one program.",
     "donate": "Show which arguments give their memory to results, and which could.",

@@ -1,0 +1,417 @@
+"""`hlomem.advise`: what would make a program need less memory, and by how much.
+
+In: a program, or a dump of one. Out: advice, the largest saving first. Where a change can be made
+in the module's text (a donation, another layout, a narrower type, another order), it is made, the
+text is planned anew and the plan is verified: the saving is the difference between two plans, not
+an estimate. What cannot be tried is counted: the bytes it is about, which nothing can exceed.
+
+The rules are those of OpenXLA's page on error E1000 and its guide to memory flags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from hlomem import hlo
+from hlomem.analysis.memory_order import memory_order
+from hlomem.check.verify import verify
+from hlomem.dump.dump import Dump
+from hlomem.dump.records import Record
+from hlomem.errors import HlomemError
+from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
+from hlomem.hlo.shape import ROOT_INDEX
+from hlomem.planning import Plan, plan
+from hlomem.replanning import replan
+from hlomem.report import roles
+from hlomem.report.copies import build_copies
+from hlomem.report.memory import Memory, build_memory
+from hlomem.report.text import format_bytes, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hlomem.check.findings import Verdict
+    from hlomem.hlo.ir import HloInstruction, HloModule
+    from hlomem.hlo.shape import ShapeIndex
+    from hlomem.report.memory import Space
+
+Method: TypeAlias = Literal["re-planned", "counted"]
+Confidence: TypeAlias = Literal["high", "medium", "low"]
+E1000 = "https://openxla.org/xla/errors/error_1000"
+FLAGS = "https://openxla.org/xla/flags_guidance"
+_WORTH_SAYING = 0.01
+"""Share of the memory below which nothing is advised."""
+_NARROWER = {"f64": "f32", "c128": "c64", "f32": "bf16"}
+_MOST_COPIES = 8
+_MOST_NAMES = 4
+_MOST_TRIALS = 4
+_LONGEST_COMPUTATION = 4000
+"""Instructions up to which another order is looked for."""
+
+
+class Advice(Record, frozen=True, kw_only=True):
+    """One thing to change."""
+
+    rule: str
+    title: str
+    saves: int
+    """Bytes: of two plans the difference, or an upper bound where it is only counted."""
+    method: Method
+    confidence: Confidence
+    cost: str
+    """What it costs, or can break."""
+    how: str
+    """What to write or to type."""
+    link: str
+
+
+class Advised(Record, frozen=True, kw_only=True):
+    """What can be done about a program's memory."""
+
+    name: str
+    space: str
+    size: int
+    """What the program's plan reserves."""
+    advice: tuple[Advice, ...]
+    """Re-planned first, then counted; each by what it saves."""
+    notes: tuple[str, ...] = ()
+
+
+class _Subject(NamedTuple):
+    """A program and how to plan variations of it."""
+
+    module: HloModule
+    memory: Memory
+    space: Space
+    plan_text: Callable[[str], Plan]
+
+
+class _Trial(NamedTuple):
+    """A change that was made in the text, before its worth is known."""
+
+    text: str
+    advice: Advice
+
+
+def advise(
+    subject: Dump | HloModule | str,
+    *,
+    module: HloModule | None = None,
+    backend: str = "",
+    chip: str = "",
+    era: str = "",
+    space: str | None = None,
+) -> Advised:
+    """What would save memory in a program (HLO text or a module) or in the program of a dump.
+
+    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
+    is `cpu` for a program, and inferred for a dump.
+    """
+    if isinstance(subject, Dump):
+        made, notes = _of_dump(subject, module, backend, chip)
+    else:
+        program = hlo.parse(subject) if isinstance(subject, str) else subject
+        made, notes = _of_program(program, backend or "cpu", chip, era), ()
+    return _advise(made, made.memory.find_space(space), notes)
+
+
+class _Made(NamedTuple):
+    module: HloModule
+    memory: Memory
+    plan_text: Callable[[str], Plan]
+
+
+def _of_program(program: HloModule, backend: str, chip: str, era: str) -> _Made:
+    def plan_text(text: str) -> Plan:
+        return plan(text, backend=backend, chip=chip, era=era)
+
+    planned = plan(program, backend=backend, chip=chip, era=era)
+    return _Made(program, build_memory(planned.dump, program), plan_text)
+
+
+def _of_dump(
+    dump: Dump, module: HloModule | None, backend: str, chip: str
+) -> tuple[_Made, tuple[str, ...]]:
+    base = replan(dump, backend=backend, chip=chip)
+    options = base.stages.options
+    name, _, kind = options.backend.name.partition("-")
+    program = module if module is not None and module.is_scheduled else base.stages.module
+    preset = dump if name == "tpu" else None
+
+    def plan_text(text: str) -> Plan:
+        return plan(text, backend=name, chip=kind, like=dump, preset=preset)
+
+    planned = plan_text(program.source.text)
+    made = _Made(program, build_memory(planned.dump, module or program), plan_text)
+    wanted, found = _total(dump), _total(planned.dump)
+    notes = [] if module is not None else ["the program was rebuilt from the dump"]
+    if wanted != found:
+        notes.append(f"our plan reserves {found} bytes, the dump {wanted}: savings are differences")
+    return made, tuple(notes)
+
+
+def _total(dump: Dump) -> int:
+    return sum(each.size for each in dump.assignment.allocations) if dump.assignment else 0
+
+
+def _advise(made: _Made, space: Space, notes: tuple[str, ...]) -> Advised:
+    subject = _Subject(made.module, made.memory, space, made.plan_text)
+    trials = [trial for rule in _TRIED for trial in rule(subject)]
+    tried = [advice for trial in trials if (advice := _try(subject, trial))]
+    counted = [advice for rule in _COUNTED for advice in rule(subject)]
+    least = _WORTH_SAYING * space.size
+    tried, counted = (
+        sorted(
+            (each for each in advice if each.saves > least),
+            key=lambda each: (-each.saves, each.title),
+        )
+        for advice in (tried, counted)
+    )
+    return Advised(
+        name=made.memory.dump.name,
+        space=space.name,
+        size=space.size,
+        advice=(*tried, *counted),
+        notes=notes,
+    )
+
+
+def _try(subject: _Subject, trial: _Trial) -> Advice | None:
+    """What a change saves; None where the changed program has no right plan."""
+    try:
+        planned, verdict = _judge(subject, trial)
+    except HlomemError:
+        return None
+    if not verdict.is_clean:
+        return None
+    after = build_memory(planned.dump).find_space(str(subject.space.color))
+    return replace(trial.advice, saves=subject.space.size - after.size)
+
+
+def _judge(subject: _Subject, trial: _Trial) -> tuple[Plan, Verdict]:
+    """The plan of a changed program, and whether it is right."""
+    planned = subject.plan_text(trial.text)
+    return planned, verify(planned.dump, module=planned.stages.module)
+
+
+# Changes that are tried
+
+
+def _donate(subject: _Subject) -> Iterator[_Trial]:
+    """Arguments whose memory results could take; not those still read when it is overwritten."""
+    pairs = list(_donations(subject.module))
+    for _ in range(_MOST_TRIALS):
+        if not pairs:
+            return
+        trial = _donation(subject, pairs)
+        wrong = _wrong_names(subject, trial)
+        if not wrong:
+            yield trial
+            return
+        pairs = [pair for pair in pairs if not wrong & _names(subject.module, *pair)]
+
+
+def _wrong_names(subject: _Subject, trial: _Trial) -> set[str]:
+    """The instructions whose values do not lie right when a change is planned."""
+    verdict = _judge(subject, trial)[1]
+    return {value.name.partition("{")[0] for each in verdict.findings for value in each.values}
+
+
+def _names(module: HloModule, index: ShapeIndex, parameter: HloInstruction) -> set[str]:
+    """The instructions that stand for an argument and a result."""
+    root = module.entry.root
+    return {parameter.name, root.operands[index[0]].name if index else root.name}
+
+
+def _donations(module: HloModule) -> Iterator[tuple[ShapeIndex, HloInstruction]]:
+    """Results and the arguments they could take, matched in order as JAX does."""
+    root = module.entry.root
+    results = {
+        ROOT_INDEX.child(number): operand.shape for number, operand in enumerate(root.operands)
+    }
+    if root.opcode != "tuple":
+        results = {} if root.shape.is_tuple else {ROOT_INDEX: root.shape}
+    taken = {each.output_index for each in module.input_output_alias}
+    donated = {each.parameter_number for each in module.input_output_alias}
+    free = {index: shape for index, shape in results.items() if index not in taken}
+    for parameter in module.entry.parameters:
+        if parameter.parameter_number in donated or not parameter.shape.is_array:
+            continue
+        for index, shape in free.items():
+            if shape == parameter.shape:
+                del free[index]
+                yield index, parameter
+                break
+
+
+def _donation(subject: _Subject, pairs: list[tuple[ShapeIndex, HloInstruction]]) -> _Trial:
+    numbers = {index: parameter.parameter_number for index, parameter in pairs}
+    names = [_argument_name(parameter) for _, parameter in pairs]
+    return _Trial(
+        with_aliases(subject.module, numbers),
+        Advice(
+            rule="donate",
+            title=f"donate {plural(len(names), 'argument')}: {_listed(names)}",
+            saves=0,
+            method="re-planned",
+            confidence="high",
+            cost="the caller must not use the arguments afterwards",
+            how="jax.jit(f, donate_argnames=…)",
+            link=E1000,
+        ),
+    )
+
+
+def _argument_name(parameter: HloInstruction) -> str:
+    return parameter.metadata.op_name or f"argument {parameter.parameter_number}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _drop_copies(subject: _Subject) -> Iterator[_Trial]:
+    """Arguments that are copied to another layout first, and results that are at the end."""
+    found = build_copies(subject.memory, subject.space)
+    wanted = [row.name for row in found.rows if row.cause == "layout"][:_MOST_COPIES]
+    entry = subject.module.entry
+    for name in wanted:
+        copy = entry.find(name)
+        if copy is None or copy.opcode != "copy" or copy.is_root:
+            continue
+        [source] = copy.operands
+        if source.opcode == "parameter" and source.users == [copy]:
+            what = f"give {_argument_name(source)} in layout {copy.shape.layout}"
+            yield _Trial(without_copy(copy), _layout_advice(what, "arguments"))
+        elif copy.users == [entry.root] and source.users == [copy]:
+            what = f"take result {name} in layout {source.shape.layout}"
+            yield _Trial(without_copy(copy), _layout_advice(what, "results"))
+
+
+def _layout_advice(title: str, what: str) -> Advice:
+    option = "in_shardings" if what == "arguments" else "out_shardings"
+    return Advice(
+        rule="layout",
+        title=title,
+        saves=0,
+        method="re-planned",
+        confidence="medium",
+        cost=f"whoever else uses these {what} must use that layout, or copies",
+        how=f"jax.jit(f, {option}=Format(Layout(…), …)), of jax.experimental.layout",
+        link=E1000,
+    )
+
+
+def _narrow(subject: _Subject) -> Iterator[_Trial]:
+    """The widest type of the program, halved."""
+    text = subject.module.source.text
+    for old, new in _NARROWER.items():
+        if f"{old}[" in text:
+            yield _Trial(
+                with_element_type(subject.module, old, new),
+                Advice(
+                    rule="narrow",
+                    title=f"compute in {new} instead of {old}",
+                    saves=0,
+                    method="re-planned",
+                    confidence="low",
+                    cost="precision; and XLA may widen where it has no instruction for it",
+                    how=f"cast arguments with .astype({_NUMPY[new]}), or mixed precision",
+                    link=E1000,
+                ),
+            )
+            return
+
+
+_NUMPY = {"f32": "jnp.float32", "bf16": "jnp.bfloat16", "c64": "jnp.complex64"}
+
+
+def _reorder(subject: _Subject) -> Iterator[_Trial]:
+    """Every computation of the program's flow in an order made for memory."""
+    graph = subject.plan_text(subject.module.source.text).stages.call_graph
+    module = graph.module
+    backend = subject.memory.backend
+    flow = [
+        each
+        for each in module.computations
+        if graph.is_in_flow(each) and each.instruction_count <= _LONGEST_COMPUTATION
+    ]
+    flag = _SCHEDULER_FLAGS.get(backend.name.partition("-")[0], "")
+    yield _Trial(
+        with_order(module, [memory_order(each, backend.size_of) for each in flow]),
+        Advice(
+            rule="order",
+            title="run the instructions in an order made for memory",
+            saves=0,
+            method="re-planned",
+            confidence="low",
+            cost="less overlap of computation and communication; XLA's own order will differ",
+            how=flag,
+            link=FLAGS,
+        ),
+    )
+
+
+_SCHEDULER_FLAGS = {
+    "cpu": 'XLA_FLAGS="--xla_cpu_enable_concurrency_optimized_scheduler=false"',
+    "gpu": 'XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=false"',
+    "tpu": 'LIBTPU_INIT_ARGS="--xla_latency_hiding_scheduler_rerun=5"',
+}
+_TRIED: tuple[Callable[[_Subject], Iterator[_Trial]], ...] = (
+    _donate,
+    _drop_copies,
+    _narrow,
+    _reorder,
+)
+
+
+# What is only counted
+
+
+def _count_roles(subject: _Subject) -> Iterator[Advice]:
+    sizes = {share.role: share.size for share in subject.memory.roles(subject.space.color)}
+    for rule, (wanted, title, cost, how) in _ROLE_ADVICE.items():
+        size = sum(sizes.get(role, 0) for role in wanted)
+        if size:
+            yield Advice(
+                rule=rule,
+                title=title.format(size=format_bytes(size)),
+                saves=size,
+                method="counted",
+                confidence="low",
+                cost=cost,
+                how=how,
+                link=E1000,
+            )
+
+
+_ROLE_ADVICE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
+    "checkpoint": (
+        (roles.ACTIVATIONS, roles.STACKED),
+        "recompute activations in the backward pass: {size} are kept for it",
+        "time: up to one more forward pass",
+        "jax.checkpoint around each layer",
+    ),
+    "padding": (
+        (roles.PADDING,),
+        "choose dimensions that fill their tiles: {size} hold nothing",
+        "changes the model, or needs masks",
+        "hlomem padding names the dimensions",
+    ),
+    "constants": (
+        (roles.CONSTANTS,),
+        "pass large constants as arguments: {size} are part of the program",
+        "none; they then can be shared between programs, and donated",
+        "an argument instead of a closed-over array",
+    ),
+    "holes": (
+        (roles.HOLES,),
+        "a better packing could fill {size} of holes",
+        "nothing a program can do; sizes that repeat pack better",
+        "hlomem holes names who lies around them",
+    ),
+}
+_COUNTED: tuple[Callable[[_Subject], Iterator[Advice]], ...] = (_count_roles,)
