@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from hlomem.check.findings import Verdict
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.hlo.shape import ShapeIndex
+    from hlomem.hlo.shape import Shape, ShapeIndex
     from hlomem.report.memory import Space
 
 Method: TypeAlias = Literal["re-planned", "counted"]
@@ -45,6 +45,8 @@ _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _NARROWER = {"f64": "f32", "c128": "c64", "f32": "bf16"}
 _MOST_COPIES = 8
+_VIEWS = frozenset({"bitcast", "get-tuple-element", "while", "conditional", "call", "constant"})
+"""Opcodes whose results cannot have another layout without their operands."""
 _MOST_NAMES = 4
 _MOST_TRIALS = 4
 _LONGEST_COMPUTATION = 4000
@@ -125,9 +127,9 @@ class _Made(NamedTuple):
 
 def _of_program(program: HloModule, backend: str, chip: str, era: str) -> _Made:
     def plan_text(text: str) -> Plan:
-        return plan(text, backend=backend, chip=chip, era=era)
+        return plan(text, backend=backend, chip=chip, era=era, name=program.name)
 
-    planned = plan(program, backend=backend, chip=chip, era=era)
+    planned = plan_text(program.source.text)
     return _Made(program, build_memory(planned.dump, program), plan_text)
 
 
@@ -141,7 +143,7 @@ def _of_dump(
     preset = dump if name == "tpu" else None
 
     def plan_text(text: str) -> Plan:
-        return plan(text, backend=name, chip=kind, like=dump, preset=preset)
+        return plan(text, backend=name, chip=kind, like=dump, preset=preset, name=dump.name)
 
     planned = plan_text(program.source.text)
     made = _Made(program, build_memory(planned.dump, module or program), plan_text)
@@ -274,33 +276,46 @@ def _listed(names: list[str]) -> str:
 
 
 def _drop_copies(subject: _Subject) -> Iterator[_Trial]:
-    """Arguments that are copied to another layout first, and results that are at the end."""
+    """Copies to another layout, where it could have been that layout from the beginning."""
     found = build_copies(subject.memory, subject.space)
     wanted = [row.name for row in found.rows if row.cause == "layout"][:_MOST_COPIES]
-    entry = subject.module.entry
     for name in wanted:
-        copy = entry.find(name)
-        if copy is None or copy.opcode != "copy" or copy.is_root:
-            continue
-        [source] = copy.operands
-        if source.opcode == "parameter" and source.users == [copy]:
-            what = f"give {_argument_name(source)} in layout {copy.shape.layout}"
-            yield _Trial(without_copy(copy), _layout_advice(what, "arguments"))
-        elif copy.users == [entry.root] and source.users == [copy]:
-            what = f"take result {name} in layout {source.shape.layout}"
-            yield _Trial(without_copy(copy), _layout_advice(what, "results"))
+        copy = subject.module.entry.find(name)
+        if copy is not None and copy.opcode == "copy" and copy.operands[0].users == [copy]:
+            yield from _drop_copy(copy)
 
 
-def _layout_advice(title: str, what: str) -> Advice:
-    option = "in_shardings" if what == "arguments" else "out_shardings"
+def _drop_copy(copy: HloInstruction) -> Iterator[_Trial]:
+    [source] = copy.operands
+    own, other = (format_layout(each.shape) for each in (source, copy))
+    if source.opcode == "parameter":
+        title = f"give {_argument_name(source)} in layout {other}"
+        yield _Trial(without_copy(copy, keeps_layout=False), _layout_advice(title, "in_shardings"))
+        return
+    if copy.is_root or copy.users == [copy.parent.root]:
+        title = f"take the result that {copy.name} copies in layout {own}"
+        yield _Trial(without_copy(copy, keeps_layout=True), _layout_advice(title, "out_shardings"))
+    if source.opcode not in _VIEWS:
+        title = f"compute {source.name} in layout {other}, so that {copy.name} is not needed"
+        yield _Trial(without_copy(copy, keeps_layout=False), _layout_advice(title, ""))
+
+
+def format_layout(shape: Shape) -> str:
+    """A shape's order of dimensions, from minor to major."""
+    order = shape.layout.minor_to_major if shape.layout else ()
+    return f"{{{','.join(map(str, order))}}}"
+
+
+def _layout_advice(title: str, option: str) -> Advice:
+    how = f"jax.jit(f, {option}=Format(Layout(…), …)), of jax.experimental.layout"
     return Advice(
         rule="layout",
         title=title,
         saves=0,
         method="re-planned",
-        confidence="medium",
-        cost=f"whoever else uses these {what} must use that layout, or copies",
-        how=f"jax.jit(f, {option}=Format(Layout(…), …)), of jax.experimental.layout",
+        confidence="medium" if option else "low",
+        cost="whoever else uses it must use that layout, or copies; speed, if it is the worse one",
+        how=how if option else "with_layout_constraint(x, Layout(…)), of jax.experimental.layout",
         link=E1000,
     )
 

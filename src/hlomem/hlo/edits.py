@@ -38,20 +38,19 @@ def with_element_type(module: HloModule, old: str, new: str) -> str:
     return re.sub(rf"\b{old}\[", f"{new}[", module.source.text)
 
 
-def without_copy(copy: HloInstruction) -> str:
-    """Whoever reads a copy reads what it copies; a parameter takes on the copy's shape.
-
-    The copy is not the root of its computation.
-    """
+def without_copy(copy: HloInstruction, *, keeps_layout: bool) -> str:
+    """Whoever reads a copy reads what it copies, in the layout of the copy or in its own."""
     text = copy.parent.module.source.text
     [source] = copy.operands
-    edits = [(_line_of(text, copy), "")]
-    if source.opcode == "parameter":
-        start, end = _line_of(text, source)
-        line = text[start:end].replace(f" {source.shape} ", f" {copy.shape} ", 1)
-        edits.append(((start, end), line))
-    for (start, end), line in sorted(edits, reverse=True):
-        text = text[:start] + line + text[end:]
+    start, end = _line_of(text, source)
+    line = text[start:end]
+    if not keeps_layout:
+        line = line.replace(f" {source.shape} ", f" {copy.shape} ", 1)
+    if copy.is_root:
+        line = re.sub(r"^(\s*)", r"\1ROOT ", line, count=1)
+    edits = [(_line_of(text, copy), ""), ((start, end), line)]
+    for (start, end), new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
     return re.sub(rf"(?<![\w.-]){re.escape(copy.name)}(?![\w.-])", source.name, text)
 
 

@@ -85,5 +85,5 @@ def _draw(advice: Advice, size: int, width: int) -> list[Line]:
     lines += [[(head, "green"), (costs[0][len(margin) :], "")]]
     lines += [[(each, "")] for each in costs[1:]]
     if advice.how:
-        lines += [[(each, "cyan")] for each in wrap(advice.how, width, margin)]
+        lines.append([(f"      {visible(advice.how)}", "cyan")])
     return lines
