@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TIMEOUT_SECONDS = 200
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "tpu": {
         "JAX_PLATFORMS": "cpu",
         "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -208,7 +208,7 @@ def main(arguments: list[str]) -> None:
     for name in PROGRAMS[backend]:
         line = [sys.executable, "-m", "tools.record_oom", backend, name]
         with (Path(target) / f"{name}.txt").open("w") as file:
-            environment = os.environ | _ENVIRONMENT[backend]
+            environment = os.environ | ENVIRONMENT[backend]
             subprocess.run(
                 line,
                 stdout=file,

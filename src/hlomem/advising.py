@@ -26,6 +26,7 @@ from hlomem.planning import Plan, plan
 from hlomem.replanning import replan
 from hlomem.report import roles
 from hlomem.report.copies import build_copies
+from hlomem.report.diff import hold
 from hlomem.report.memory import Memory, build_memory
 from hlomem.report.text import format_bytes, plural
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["re-planned", "counted"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
+_CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 E1000 = "https://openxla.org/xla/errors/error_1000"
 FLAGS = "https://openxla.org/xla/flags_guidance"
 _WORTH_SAYING = 0.01
@@ -162,12 +164,13 @@ def _advise(made: _Made, space: Space, notes: tuple[str, ...]) -> Advised:
     subject = _Subject(made.module, made.memory, space, made.plan_text)
     trials = [trial for rule in _TRIED for trial in rule(subject)]
     tried = [advice for trial in trials if (advice := _try(subject, trial))]
-    counted = [advice for rule in _COUNTED for advice in rule(subject)]
+    known = {advice.rule for advice in tried}
+    counted = [a for rule in _COUNTED for a in rule(subject) if a.rule not in known]
     least = _WORTH_SAYING * space.size
     tried, counted = (
         sorted(
             (each for each in advice if each.saves > least),
-            key=lambda each: (-each.saves, each.title),
+            key=lambda each: (-each.saves, _CONFIDENCES.index(each.confidence), each.title),
         )
         for advice in (tried, counted)
     )
@@ -224,17 +227,16 @@ def _wrong_names(subject: _Subject, trial: _Trial) -> set[str]:
 def _names(module: HloModule, index: ShapeIndex, parameter: HloInstruction) -> set[str]:
     """The instructions that stand for an argument and a result."""
     root = module.entry.root
-    return {parameter.name, root.operands[index[0]].name if index else root.name}
+    result = root.operands[index[0]] if index and root.opcode == "tuple" else root
+    return {parameter.name, result.name}
 
 
 def _donations(module: HloModule) -> Iterator[tuple[ShapeIndex, HloInstruction]]:
     """Results and the arguments they could take, matched in order as JAX does."""
-    root = module.entry.root
-    results = {
-        ROOT_INDEX.child(number): operand.shape for number, operand in enumerate(root.operands)
-    }
-    if root.opcode != "tuple":
-        results = {} if root.shape.is_tuple else {ROOT_INDEX: root.shape}
+    shape = module.entry.root.shape
+    results = {ROOT_INDEX: shape}
+    if shape.is_tuple:
+        results = {ROOT_INDEX.child(n): part for n, part in enumerate(shape.elements)}
     taken = {each.output_index for each in module.input_output_alias}
     donated = {each.parameter_number for each in module.input_output_alias}
     free = {index: shape for index, shape in results.items() if index not in taken}
@@ -251,8 +253,9 @@ def _donations(module: HloModule) -> Iterator[tuple[ShapeIndex, HloInstruction]]
 def _donation(subject: _Subject, pairs: list[tuple[ShapeIndex, HloInstruction]]) -> _Trial:
     numbers = {index: parameter.parameter_number for index, parameter in pairs}
     names = [_argument_name(parameter) for _, parameter in pairs]
+    module = _without_saving_copies(subject.module, set(numbers.values()))
     return _Trial(
-        with_aliases(subject.module, numbers),
+        with_aliases(module, numbers),
         Advice(
             rule="donate",
             title=f"donate {plural(len(names), 'argument')}: {_listed(names)}",
@@ -264,6 +267,17 @@ def _donation(subject: _Subject, pairs: list[tuple[ShapeIndex, HloInstruction]])
             link=E1000,
         ),
     )
+
+
+def _without_saving_copies(module: HloModule, donated: set[int]) -> HloModule:
+    """A module without the copies that only save arguments from being overwritten."""
+    for number in sorted(donated):
+        parameter = module.entry.parameters[number]
+        match parameter.users:
+            case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
+                if not copy.is_root:
+                    module = hlo.parse(without_copy(copy, keeps_layout=True))
+    return module
 
 
 def _argument_name(parameter: HloInstruction) -> str:
@@ -322,23 +336,27 @@ def _layout_advice(title: str, option: str) -> Advice:
 
 def _narrow(subject: _Subject) -> Iterator[_Trial]:
     """The widest type of the program, halved."""
-    text = subject.module.source.text
-    for old, new in _NARROWER.items():
-        if f"{old}[" in text:
-            yield _Trial(
-                with_element_type(subject.module, old, new),
-                Advice(
-                    rule="narrow",
-                    title=f"compute in {new} instead of {old}",
-                    saves=0,
-                    method="re-planned",
-                    confidence="low",
-                    cost="precision; and XLA may widen where it has no instruction for it",
-                    how=f"cast arguments with .astype({_NUMPY[new]}), or mixed precision",
-                    link=E1000,
-                ),
-            )
-            return
+    for old in _widest(subject.module):
+        advice = _narrow_advice(old, "re-planned", 0)
+        yield _Trial(with_element_type(subject.module, old, _NARROWER[old]), advice)
+
+
+def _widest(module: HloModule) -> list[str]:
+    return [old for old in _NARROWER if f"{old}[" in module.source.text][:1]
+
+
+def _narrow_advice(old: str, method: Method, saves: int) -> Advice:
+    new = _NARROWER[old]
+    return Advice(
+        rule="narrow",
+        title=f"compute in {new} instead of {old}",
+        saves=saves,
+        method=method,
+        confidence="low",
+        cost="precision; and XLA may widen where it has no instruction for it",
+        how=f"cast arguments with .astype({_NUMPY[new]}), or mixed precision",
+        link=E1000,
+    )
 
 
 _NUMPY = {"f32": "jnp.float32", "bf16": "jnp.bfloat16", "c64": "jnp.complex64"}
@@ -429,4 +447,16 @@ _ROLE_ADVICE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
         "hlomem holes names who lies around them",
     ),
 }
-_COUNTED: tuple[Callable[[_Subject], Iterator[Advice]], ...] = (_count_roles,)
+
+
+def _count_narrow(subject: _Subject) -> Iterator[Advice]:
+    """Half of what arrays of the widest type hold, where the places of some are given."""
+    color = subject.space.color
+    for old in _widest(subject.module):
+        held = hold(subject.memory, color, subject.memory.fullest_step(color))
+        size = sum(size for buffer, size in held if buffer.shape.startswith(f"{old}["))
+        yield _narrow_advice(old, "counted", size // 2)
+
+
+_COUNTED: tuple[Callable[[_Subject], Iterator[Advice]], ...] = (_count_roles, _count_narrow)
+"""What a rule that was tried found is not counted again."""

@@ -172,7 +172,7 @@ class _Shared:
         self.memory = memory
         self.space = space
         self.step = memory.fullest_step(space.color)
-        held = list(_held(memory, space.color, self.step))
+        held = list(hold(memory, space.color, self.step))
         self.size_of: dict[int, int] = {}
         for buffer, size in held:
             self.size_of[buffer.id] = self.size_of.get(buffer.id, 0) + size
@@ -197,7 +197,7 @@ class _Shared:
         return (buffer.end - buffer.start + 1) / (self.memory.steps + 1)
 
 
-def _held(memory: Memory, color: int, step: int | None) -> Iterator[Owned]:
+def hold(memory: Memory, color: int, step: int | None) -> Iterator[Owned]:
     """Who holds the bytes of a space; a temporary only at the fullest step."""
     temporary = {each.index for each in memory.temporary_allocations(color)}
     for allocation in memory.plan.allocations:
