@@ -87,14 +87,14 @@ def adam(x: Jax, *, changed: bool) -> None:
 
 
 def cache(x: Jax, *, changed: bool) -> None:
-    """A step of decoding that writes into a cache; the cache is donated."""
+    """A step of decoding that writes into a cache; the cache and the new entry are donated."""
 
     def decode(kept: Any, new: Any, position: Any) -> Any:
         kept = x.jax.lax.dynamic_update_slice(kept, new, (0, position, 0))
         scores = x.jax.nn.softmax(x.jnp.einsum("btd,bsd->bts", new, kept))
         return kept, x.jnp.einsum("bts,bsd->btd", scores, kept)
 
-    donated = (0,) if changed else ()
+    donated = (0, 1) if changed else ()
     arguments = [x.array(8, 1024, 128), x.array(8, 1, 128), x.array(dtype="int32")]
     x.jax.jit(decode, donate_argnums=donated).lower(*arguments).compile()
 

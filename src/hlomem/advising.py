@@ -10,7 +10,7 @@ The rules are those of OpenXLA's page on error E1000 and its guide to memory fla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -18,13 +18,13 @@ from hlomem import hlo
 from hlomem.analysis.memory_order import memory_order
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.dump.records import Record
 from hlomem.errors import HlomemError
 from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.planning import Plan, plan
 from hlomem.replanning import replan
 from hlomem.report import roles
+from hlomem.report.advice import CONFIDENCES, Advice, Advised, Method
 from hlomem.report.copies import build_copies
 from hlomem.report.diff import hold
 from hlomem.report.memory import Memory, build_memory
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape, ShapeIndex
     from hlomem.report.memory import Space
 
-Method: TypeAlias = Literal["re-planned", "counted"]
-Confidence: TypeAlias = Literal["high", "medium", "low"]
-_CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 E1000 = "https://openxla.org/xla/errors/error_1000"
 FLAGS = "https://openxla.org/xla/flags_guidance"
 _WORTH_SAYING = 0.01
@@ -53,34 +50,6 @@ _MOST_NAMES = 4
 _MOST_TRIALS = 4
 _LONGEST_COMPUTATION = 4000
 """Instructions up to which another order is looked for."""
-
-
-class Advice(Record, frozen=True, kw_only=True):
-    """One thing to change."""
-
-    rule: str
-    title: str
-    saves: int
-    """Bytes: of two plans the difference, or an upper bound where it is only counted."""
-    method: Method
-    confidence: Confidence
-    cost: str
-    """What it costs, or can break."""
-    how: str
-    """What to write or to type."""
-    link: str
-
-
-class Advised(Record, frozen=True, kw_only=True):
-    """What can be done about a program's memory."""
-
-    name: str
-    space: str
-    size: int
-    """What the program's plan reserves."""
-    advice: tuple[Advice, ...]
-    """Re-planned first, then counted; each by what it saves."""
-    notes: tuple[str, ...] = ()
 
 
 class _Subject(NamedTuple):
@@ -97,6 +66,9 @@ class _Trial(NamedTuple):
 
     text: str
     advice: Advice
+
+
+_Rule: TypeAlias = "Callable[[_Subject], Iterator[_Trial]]"
 
 
 def advise(
@@ -139,21 +111,21 @@ def _of_dump(
     dump: Dump, module: HloModule | None, backend: str, chip: str
 ) -> tuple[_Made, tuple[str, ...]]:
     base = replan(dump, backend=backend, chip=chip)
-    options = base.stages.options
-    name, _, kind = options.backend.name.partition("-")
-    program = module if module is not None and module.is_scheduled else base.stages.module
+    name, _, kind = base.stages.options.backend.name.partition("-")
     preset = dump if name == "tpu" else None
 
     def plan_text(text: str) -> Plan:
         return plan(text, backend=name, chip=kind, like=dump, preset=preset, name=dump.name)
 
-    planned = plan_text(program.source.text)
-    made = _Made(program, build_memory(planned.dump, module or program), plan_text)
-    wanted, found = _total(dump), _total(planned.dump)
-    notes = [] if module is not None else ["the program was rebuilt from the dump"]
-    if wanted != found:
+    given = [module] if module is not None and module.is_scheduled else []
+    plans = [(each, plan_text(each.source.text)) for each in (*given, base.stages.module)]
+    same = [each for each in plans if _total(each[1].dump) == _total(dump)]
+    program, planned = (same or plans)[0]
+    notes = [] if program is module else ["the program was rebuilt from the dump"]
+    if not same:
+        found, wanted = _total(planned.dump), _total(dump)
         notes.append(f"our plan reserves {found} bytes, the dump {wanted}: savings are differences")
-    return made, tuple(notes)
+    return _Made(program, build_memory(planned.dump, module or program), plan_text), tuple(notes)
 
 
 def _total(dump: Dump) -> int:
@@ -162,15 +134,14 @@ def _total(dump: Dump) -> int:
 
 def _advise(made: _Made, space: Space, notes: tuple[str, ...]) -> Advised:
     subject = _Subject(made.module, made.memory, space, made.plan_text)
-    trials = [trial for rule in _TRIED for trial in rule(subject)]
-    tried = [advice for trial in trials if (advice := _try(subject, trial))]
+    tried = [advice for rule in _TRIED for advice in _try_all(subject, rule)]
     known = {advice.rule for advice in tried}
     counted = [a for rule in _COUNTED for a in rule(subject) if a.rule not in known]
     least = _WORTH_SAYING * space.size
     tried, counted = (
         sorted(
             (each for each in advice if each.saves > least),
-            key=lambda each: (-each.saves, _CONFIDENCES.index(each.confidence), each.title),
+            key=lambda each: (-each.saves, CONFIDENCES.index(each.confidence), each.title),
         )
         for advice in (tried, counted)
     )
@@ -183,16 +154,20 @@ def _advise(made: _Made, space: Space, notes: tuple[str, ...]) -> Advised:
     )
 
 
-def _try(subject: _Subject, trial: _Trial) -> Advice | None:
-    """What a change saves; None where the changed program has no right plan."""
-    try:
-        planned, verdict = _judge(subject, trial)
-    except HlomemError:
-        return None
-    if not verdict.is_clean:
-        return None
-    after = build_memory(planned.dump).find_space(str(subject.space.color))
-    return replace(trial.advice, saves=subject.space.size - after.size)
+def _try_all(subject: _Subject, rule: _Rule) -> Iterator[Advice]:
+    """What the changes of a rule save; nothing of one whose program has no right plan."""
+    trials = rule(subject)
+    while True:
+        try:
+            trial = next(trials)
+            planned, verdict = _judge(subject, trial)
+        except HlomemError:
+            continue
+        except StopIteration:
+            return
+        if verdict.is_clean:
+            after = build_memory(planned.dump).find_space(str(subject.space.color))
+            yield replace(trial.advice, saves=subject.space.size - after.size)
 
 
 def _judge(subject: _Subject, trial: _Trial) -> tuple[Plan, Verdict]:
@@ -393,7 +368,7 @@ _SCHEDULER_FLAGS = {
     "gpu": 'XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=false"',
     "tpu": 'LIBTPU_INIT_ARGS="--xla_latency_hiding_scheduler_rerun=5"',
 }
-_TRIED: tuple[Callable[[_Subject], Iterator[_Trial]], ...] = (
+_TRIED: tuple[_Rule, ...] = (
     _donate,
     _drop_copies,
     _narrow,

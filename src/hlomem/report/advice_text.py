@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hlomem.report.text import Line, bar, format_bytes, percent, shorten, shorten_front, wrap
 from hlomem.source import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from hlomem.report.advice import Advice, Advised
 
 TOP = 6
 _BAR = 10
-
-
-class Advice(Protocol):
-    """What is drawn of one piece of advice; `hlomem.advising` has the meaning."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def saves(self) -> int: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def confidence(self) -> str: ...
-    @property
-    def cost(self) -> str: ...
-    @property
-    def how(self) -> str: ...
-
-
-class Advised(Protocol):
-    """What is drawn of all."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def space(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def advice(self) -> Sequence[Advice]: ...
-    @property
-    def notes(self) -> Sequence[str]: ...
 
 
 def draw_advice(advised: Advised, width: int) -> list[Line]:
