@@ -54,7 +54,7 @@ parity: $(READY)
 
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
-	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib -e .
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib -e .
 	@touch $@
 
 bench: $(BENCH_READY)

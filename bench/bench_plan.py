@@ -4,10 +4,11 @@
 
 One row per module of real/cpu of at least 100 kB. "hlomem" is everything `hlomem plan` does to
 write the dumps of a module, from the start of the process to its end. "XLA" is the import of its
-bindings, parsing, buffer assignment and writing the dumps. Import and parsing are measured here;
-the rest is XLA's parsing time of this run times what `REST_PER_PARSE` says the rest took of it on a
-quiet machine. A ratio above 1 means that hlomem is faster (or smaller). Needs jaxlib beside hlomem
-for that; without it only hlomem's figures are printed.
+bindings, parsing, buffer assignment with its analyses, and writing the dumps, all measured here.
+Where the program that XLA's bindings compile is not the one of the text any more, because it went
+through MLIR, assignment and dumps count as their share of parsing in `REST_PER_PARSE`. A ratio
+above 1 means that hlomem is faster (or smaller). Needs jax beside hlomem for that; without it only
+hlomem's figures are printed.
 
 Processes of the two take turns, so that a noisy machine hits both, and the best of several counts.
 """
@@ -21,6 +22,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,26 +31,24 @@ REFERENCE = "hlo_llama31_8b_bf16_1x8"
 GROWING = "resnet50_keras_jax_f32"
 COPIES = 10
 
-REST_PER_PARSE = {"hlo_llama31_8b_bf16_1x8": 1.72, "gemma3_1b_flax_call": 0.83}
-"""Buffer assignment and dump of XLA, in parts of its parsing time (jaxlib 0.12.0.1)."""
+REST_PER_PARSE = {"hlo_llama31_8b_bf16_1x8": 1.72}
+"""Buffer assignment and dump of XLA, in parts of its parsing time (jaxlib 0.12.0.1), where they
+cannot be measured: the analyses and the assignment 1.32, the dumps 0.40."""
 REST_AT_LEAST = 0.83
 """For modules not listed: the smallest share seen, which flatters XLA."""
+SAME_PROGRAM = 0.2
+"""How far the size of XLA's dumps may be from those of the corpus."""
 
 HAS_XLA = importlib.util.find_spec("jaxlib") is not None
 
-# The peak is read inside the process: what `wait4` says of it is inherited over a fork.
-_PEAK = 'print("peak", open("/proc/self/status").read().split("VmHWM:")[1].split()[0])'
-_PLAN = f"""
+_PLAN = """
 import sys
 from hlomem.cli import main
 sys.argv[1:] = ["plan", sys.argv[1], "-o", sys.argv[2], "--force", "--timings"]
-code = main()
-{_PEAK}
-sys.exit(code)
+sys.exit(main())
 """
-_XLA = f"""
+_PARSE = """
 import sys, time
-start = time.process_time()
 from jaxlib import _hlo
 imported = time.process_time()
 text = open(sys.argv[1], encoding="utf-8").read()
@@ -57,26 +57,53 @@ module = _hlo.hlo_module_from_text(text)
 parsed = time.process_time()
 print("import", 1000 * imported)
 print("parse", 1000 * (parsed - read))
-{_PEAK}
 """
+# No pass runs, so that the program stays what it is. Code generation, which comes after the dumps,
+# may then fail.
+_COMPILE = """
+import sys
+import jax
+from jaxlib import _hlo, _jax, xla_client
+module = _hlo.hlo_module_from_text(open(sys.argv[1], encoding="utf-8").read())
+computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
+client = jax.devices()[0].client
+devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
+program = _jax.mlir.xla_computation_to_mlir_module(computation)
+client.compile_and_load(program, devices, xla_client.CompileOptions())
+"""
+_COMPILE_FLAGS = "--xla_dump_to={} --xla_dump_hlo_as_text --xla_disable_all_hlo_passes=true"
+_COMPILE_LOG = "buffer_assignment=1,dump=1,hlo_pass_pipeline=1"
+_MARKS = ("HLO passes after scheduling", "Buffer assignment done", ".debug_options to ")
+"""What the log of a compilation says before the analyses, after the assignment, after the dumps."""
 _FIGURE = re.compile(r"^(\w+) +([0-9.]+)", re.MULTILINE)
 
 
 class Run(NamedTuple):
-    """One process: its CPU time in ms, and what it printed about itself."""
+    """One process: its CPU time in ms, most memory in MB, and what it printed about itself."""
 
     total: float
+    peak: float
     figures: dict[str, float]
-
-    @property
-    def peak(self) -> float:
-        """Most memory it held, in MB."""
-        return self.figures["peak"] / 1024
 
     @property
     def planning(self) -> float:
         """CPU ms of all stages, start of the interpreter and imports left out."""
         return self.figures["total"]
+
+
+class Peer(NamedTuple):
+    """XLA: CPU ms of its steps, most memory in MB while parsing."""
+
+    start: float
+    parse: float
+    rest: float
+    is_measured: bool
+    peak: float
+
+    @property
+    def total(self) -> float:
+        """CPU ms of all of it."""
+        return self.start + self.parse + self.rest
 
 
 # Both sides run from compiled bytecode, as installed packages do.
@@ -97,59 +124,108 @@ def run(script: str, *arguments: Path) -> Run:
     if child.returncode:
         raise SystemExit(f"{arguments[0]}: {text}")
     figures = {name: float(value) for name, value in _FIGURE.findall(text)}
-    return Run(1000 * (usage.ru_utime + usage.ru_stime), figures)
+    # The peak is that of this process, if that is larger; it never is.
+    return Run(1000 * (usage.ru_utime + usage.ru_stime), usage.ru_maxrss / 1024, figures)
 
 
-def measure(module: Path, repeat: int, *, with_xla: bool = True) -> tuple[Run, Run | None]:
-    """The best run of hlomem and of XLA."""
-    ours: list[Run] = []
-    theirs: list[Run] = []
+def compile_once(module: Path) -> float | None:
+    """CPU ms of XLA's analyses, assignment and dumps; None if it is another program by now."""
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(repeat):
-            ours.append(run(_PLAN, module, Path(folder)))
-            if HAS_XLA and with_xla:
-                theirs.append(run(_XLA, module))
-    best = min(theirs, key=lambda each: each.figures["parse"], default=None)
-    return min(ours, key=lambda each: each.total), best
+        environment = _ENVIRONMENT | {
+            "TF_CPP_MIN_LOG_LEVEL": "0",
+            "TF_CPP_VMODULE": _COMPILE_LOG,
+            "XLA_FLAGS": _COMPILE_FLAGS.format(folder),
+        }
+        command = [sys.executable, "-c", _COMPILE, str(module)]
+        child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        assert child.stderr is not None
+        times: list[float] = []
+        for line in child.stderr:
+            if _MARKS[len(times)] in line and (times or _MARKS[0] in line):
+                times.append(_cpu_time(child.pid))
+                if len(times) == len(_MARKS):
+                    break
+        child.kill()
+        child.wait()
+        if len(times) < len(_MARKS) or not _is_same_program(module.parent, Path(folder)):
+            return None
+    return 1000 * (times[2] - times[0])
 
 
-def xla_total(name: str, xla: Run) -> float:
-    """CPU ms of import, parsing, buffer assignment and dump."""
-    parse = xla.figures["parse"]
-    return xla.figures["import"] + parse * (1 + REST_PER_PARSE.get(name, REST_AT_LEAST))
+def _cpu_time(pid: int) -> float:
+    """Seconds a process has run, its threads together: its clock, as of `clock_getcpuclockid`."""
+    return time.clock_gettime(~pid << 3 | 2)
+
+
+def _is_same_program(entry: Path, folder: Path) -> bool:
+    """Whether dumps XLA wrote just now have about the size of those it wrote for the corpus."""
+    names = ("buffer-assignment.txt", "values.txt", "live-range.txt")
+    wanted = sum((entry / name).stat().st_size for name in names)
+    endings = ("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt")
+    made = sum(each.stat().st_size for each in folder.iterdir() if each.name.endswith(endings))
+    return abs(made - wanted) <= SAME_PROGRAM * wanted
+
+
+def measure(module: Path, repeat: int) -> Run:
+    """The best run of hlomem."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [run(_PLAN, module, Path(folder)) for _ in range(repeat)]
+    return min(runs, key=lambda each: each.total)
+
+
+def compare(module: Path, repeat: int) -> tuple[Run, Peer | None]:
+    """The best run of hlomem and of each step of XLA."""
+    ours, parses = [], []
+    rests: list[float | None] = []
+    for _ in range(repeat):
+        ours.append(measure(module, 1))
+        if HAS_XLA:
+            parses.append(run(_PARSE, module))
+            rests.append(compile_once(module) if None not in rests else None)
+    best = min(ours, key=lambda each: each.total)
+    if not parses:
+        return best, None
+    start = min(each.figures["import"] for each in parses)
+    parse = min(each.figures["parse"] for each in parses)
+    measured = [rest for rest in rests if rest is not None]
+    rest = parse * REST_PER_PARSE.get(module.parent.name, REST_AT_LEAST)
+    if len(measured) == repeat:
+        rest = min(measured)
+    peak = min(each.peak for each in parses)
+    return best, Peer(start, parse, rest, len(measured) == repeat, peak)
 
 
 def print_row(module: Path, repeat: int) -> None:
     """Time and memory of one module."""
     name = module.parent.name
-    ours, xla = measure(module, repeat)
-    row = f"{name[:40]:40} {module.stat().st_size / 1e6:6.1f} {ours.total:8.0f} {ours.peak:8.0f}"
+    ours, xla = compare(module, repeat)
+    with module.open("rb") as text:  # line by line, to stay smaller than what is measured
+        count = sum(b" = " in line for line in text)
+    bytes_each = ours.peak * 2**20 / count
+    row = f"{name[:32]:32} {count:7} {ours.total:7.0f} {ours.peak:5.0f} {bytes_each:6.0f}"
     if xla is not None:
-        theirs = xla_total(name, xla)
-        mark = "" if name in REST_PER_PARSE else "*"
+        rest = f"{xla.rest:.0f}{'' if xla.is_measured else '*'}"
         row += (
-            f" {xla.figures['import']:8.0f} {xla.figures['parse']:7.0f} {f'{theirs:.0f}{mark}':>8}"
-            f" {xla.peak:8.0f} {theirs / ours.total:7.2f} {xla.peak / ours.peak:7.2f}"
+            f" {xla.start:7.0f} {xla.parse:6.0f} {rest:>6} {xla.total:6.0f} {xla.peak:5.0f}"
+            f" {xla.total / ours.total:6.2f} {xla.peak / ours.peak:6.2f}"
         )
-    print(row)
+    print(row, flush=True)
     if name == REFERENCE:
-        stages = {key: value for key, value in ours.figures.items() if key != "peak"}
-        print("  " + ", ".join(f"{stage} {spent:.0f}" for stage, spent in stages.items()))
+        print("  " + ", ".join(f"{stage} {spent:.0f}" for stage, spent in ours.figures.items()))
 
 
 def print_table(modules: list[Path], repeat: int) -> None:
     """One row per module."""
-    head = f"{'module':40} {'MB':>6} {'hlomem':>8} {'peak MB':>8}"
+    head = f"{'module':32} {'instr.':>7} {'hlomem':>7} {'MB':>5} {'B each':>6}"
     if HAS_XLA:
-        head += f" {'import':>8} {'parse':>7} {'XLA':>8} {'peak MB':>8} {'x time':>7} {'x peak':>7}"
+        head += f" {'import':>7} {'parse':>6} {'rest':>6} {'XLA':>6} {'MB':>5} {'x time':>6}"
+        head += f" {'x mem':>6}"
     print(head)
     for module in modules:
         print_row(module, repeat)
     if HAS_XLA:
-        print(
-            "times in CPU ms; XLA: import and parse measured, the rest scaled from its parse time"
-        )
-        print("(* by the smallest share seen in any module); XLA's peak is that of parsing alone")
+        print("times in CPU ms; MB: most memory held, XLA's while parsing alone; rest: analyses,")
+        print("assignment and dumps (* not measured but scaled from the time of parsing)")
     else:
         print("times in CPU ms; jaxlib is not installed, so there is nothing to compare with")
 
@@ -191,8 +267,8 @@ def print_growth(module: Path, repeat: int) -> None:
         one, ten = Path(folder, "one.hlo"), Path(folder, "ten.hlo")
         one.write_text(multiplied(text, 1), encoding="utf-8")
         ten.write_text(multiplied(text, COPIES), encoding="utf-8")
-        small, _ = measure(one, repeat, with_xla=False)
-        large, _ = measure(ten, repeat, with_xla=False)
+        small = measure(one, repeat)
+        large = measure(ten, repeat)
     print(
         f"{COPIES} times the instructions of {module.parent.name}: "
         f"{large.planning / small.planning:.1f} times the time "

@@ -93,3 +93,9 @@ def test_the_backend_of_a_dump_is_found_by_name_chip_and_version() -> None:
 def test_an_unknown_backend_names_those_known() -> None:
     with pytest.raises(CommandError, match="unknown backend `tpu-v3`; known are cpu, gpu, tpu-v4"):
         find_backend("tpu", "v3")
+
+
+@pytest.mark.parametrize("chip", ["MI300X", "gfx942"])
+def test_a_gpu_of_amd_is_refused(chip: str) -> None:
+    with pytest.raises(CommandError, match=f"no rules for GPU `{chip}`"):
+        find_backend("gpu", chip)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -48,14 +49,18 @@ def test_a_failed_write_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x.txt").write_bytes(b"old")
-    changed = []
+    opened = []
+    open_path = Path.open
 
-    def full_disk(path: Path, _mode: int) -> None:
-        changed.append(path)
-        if len(changed) == 2:
+    def full_disk(path: Path, mode: str) -> IO[Any]:
+        opened.append(path)
+        file = open_path(path, mode)
+        if len(opened) == 2:
+            file.close()
             raise OSError(28, "No space left on device")
+        return file
 
-    monkeypatch.setattr(Path, "chmod", full_disk)
+    monkeypatch.setattr(Path, "open", full_disk)
     with pytest.raises(InputError, match="No space left on device"):
         write_files(tmp_path, {"x.txt": b"new", "y.txt": b"new"}, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]

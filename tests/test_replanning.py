@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 import hlomem
 from hlomem.assign.packing import BufferInterval, Packing
@@ -16,7 +19,7 @@ from hlomem.check.verify import verify
 from hlomem.dump.compare import find_differences
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation
-from hlomem.errors import CommandError, InputError
+from hlomem.errors import CommandError, HlomemError, InputError
 from hlomem.planning import BACKENDS
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -67,22 +70,22 @@ def _disturbed(dump: Dump) -> Dump:
     stay = [each for each in dump.assignment.allocations if each.is_thread_local]
     move = [each for each in dump.assignment.allocations if not each.is_thread_local]
     allocations = [
-        changed(each if each.color in PRESET_COLORS else _stretched(each), index=7 * number)
+        replace(each if each.color in PRESET_COLORS else _stretched(each), index=7 * number)
         for number, each in enumerate([*stay, *reversed(move)])
     ]
-    assignment = changed(dump.assignment, allocations=tuple(allocations))
+    assignment = replace(dump.assignment, allocations=tuple(allocations))
     parts = [
         part._replace(contents=part.contents._replace(assignment=assignment))
         if part.contents.assignment is not None
         else part
         for part in dump.parts
     ]
-    return replace(dump, parts=tuple(parts))
+    return dataclasses.replace(dump, parts=tuple(parts))
 
 
 def _stretched(allocation: Allocation) -> Allocation:
-    values = [changed(v, offset=3 * v.offset, size=3 * v.size) for v in allocation.values]
-    return changed(allocation, size=3 * allocation.size, values=tuple(values))
+    values = [replace(v, offset=3 * v.offset, size=3 * v.size) for v in allocation.values]
+    return replace(allocation, size=3 * allocation.size, values=tuple(values))
 
 
 @pytest.mark.parametrize("path", SEEDS, ids=_id)
@@ -135,7 +138,21 @@ def test_all_three_parts_are_needed() -> None:
     for part in whole.parts:
         rest = tuple(each for each in whole.parts if each is not part)
         if part.kind == "report":
-            assert hlomem.replan(replace(whole, parts=rest)).dump.report is None
+            assert hlomem.replan(dataclasses.replace(whole, parts=rest)).dump.report is None
         else:
             with pytest.raises(InputError, match="needs allocations, values and live ranges"):
-                hlomem.replan(replace(whole, parts=rest))
+                hlomem.replan(dataclasses.replace(whole, parts=rest))
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=_id)
+def test_a_damaged_dump_is_planned_or_refused(path: Path) -> None:
+    random = Random(path.name)  # noqa: S311 - damage, not cryptography
+    for _ in range(25):
+        lines = path.read_text().split("\n")
+        one, other = random.randrange(len(lines)), random.randrange(len(lines))
+        if random.random() < 0.5:
+            del lines[one]
+        else:
+            lines[one] = re.sub(r"\d+", str(other), lines[one], count=1)
+        with suppress(HlomemError):
+            hlomem.replan(hlomem.load("\n".join(lines)))

@@ -3,7 +3,8 @@
     python -m tools.check_plans [--corpus ../shared] [--json FILE]
 
 A file can be exact; the same but for the order of the lines inside the lists of positions and
-uses (which XLA prints in the order its passes left behind, see docs/parity.md); or different.
+uses (which XLA prints in the order its passes left behind, see docs/parity.md), or of the entries
+of a map in a configuration (which protobuf prints in the order of a hash); or different.
 Prints a table per group and exits 1 where anything is different.
 """
 
@@ -34,8 +35,10 @@ FILES = {
 
 
 def sort_lists(text: str) -> str:
-    """A dump with the lines of each list of positions and of uses in one order."""
+    """A dump with the lines of each list of positions and of uses, and each map, in one order."""
     lists = re.compile(r"( (?:positions|uses):\n)((?:  [^\n]*\n)+)")
+    maps = re.compile(r'("tuning_knobs":)\{([^{}]*)\}')
+    text = maps.sub(lambda m: m[1] + ",".join(sorted(m[2].split(","))), text)
     return lists.sub(lambda m: m[1] + "".join(sorted(m[2].splitlines(keepends=True))), text)
 
 
@@ -51,13 +54,17 @@ def verdict(wanted: str, made: str | None) -> str:
 def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
     """The group of an entry, and the verdict on each of its files."""
     meta = json.loads((entry / "meta.json").read_text())
-    package = "libtpu" if meta["backend"] == "tpu" else "jaxlib"
+    is_tpu = meta["backend"] == "tpu"
+    package = "libtpu" if is_tpu else "jaxlib"
+    dump = hlomem.load(entry / "buffer-assignment.txt") if is_tpu or not meta["scheduled"] else None
     try:
         made = hlomem.plan(
             (entry / "module.hlo").read_text(encoding="utf-8"),
             backend=meta["backend"],
+            chip=meta.get("chip") or "",
             era=f"{package}-{meta['versions'][package]}",
-            schedule=None if meta["scheduled"] else hlomem.load(entry / "buffer-assignment.txt"),
+            schedule=None if meta["scheduled"] else dump,
+            preset=dump if is_tpu else None,
         ).dump.texts()
     except HlomemError as error:
         made = {}

@@ -11,7 +11,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools import check_dumps, check_instruction_text, check_modules, check_plans, check_sizes
+from tools import (
+    check_dumps,
+    check_instruction_text,
+    check_modules,
+    check_plans,
+    check_replans,
+    check_sizes,
+)
 from tools.corpus import parse_arguments
 
 if TYPE_CHECKING:
@@ -24,8 +31,10 @@ CHECKS = {
     "sizes": check_sizes,
     "texts": check_instruction_text,
     "plans": check_plans,
+    "replans": check_replans,
 }
 FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
+REPLAN_STAGES = ("values", "live ranges", "assignment", "report", "not planned")
 
 TEMPLATE = """\
 # Parity with XLA
@@ -45,7 +54,7 @@ that command.
 
 {text_rules}
 
-## Planning on CPU
+## Planning
 
 Every module planned from its text and compared with what that release of XLA wrote. "+ n" counts
 files that hold the same lines, but some lists of positions or uses in another order (below).
@@ -65,10 +74,35 @@ files that hold the same lines, but some lists of positions or uses in another o
   are inserted last) and the order of the text otherwise.
 - **Usage reports up to jaxlib 0.7.2** list values of equal size, and shapes of equal count, in the
   order of a hash map (`absl::flat_hash_map`); since October 2025 XLA sorts them.
+- **GPU: which fusion came first.** Fusion takes users out of lists and puts others in as it goes
+  through the program by estimated cost (`priority_fusion.cc`), so the order of uses is open there
+  even more often. Positions and value ids follow from names: bodies of all passes since fusion
+  share one count (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave
+  open: in `pjit_fsdp_train` the partitioner cloned the sum of one collective before that of
+  another, both since combined with others, and the numbers of these two values are exchanged, as
+  are the positions of six values whose bitcasts were made in between.
+- **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
+  a hash with a seed of its own. Counted as a difference in order.
 - **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its
   get-tuple-elements. It is planned soundly, sizes agree, names and times do not.
 
-GPU and TPU are not planned yet.
+TPU is not planned yet.
+
+## Planning from dumps alone
+
+`hlomem replan` over every dump: whether the plan of the rebuilt program is the dump's own, and in
+which stage the first difference is where it is not.
+
+| group | same | values | live ranges | assignment | report | not planned |
+|---|---|---|---|---|---|---|
+{replan_rows}
+
+### Why some differ
+
+- **May or must**: a dump shows that a fusion wrote over an operand, not whether it had to. One that
+  had to (a dynamic-update-slice inside, which neither its name nor its metadata tells) makes one
+  buffer of both.
+- **Rules of TPU that are not public**: old versions let an all-reduce write over its operand.
 """
 
 
@@ -86,8 +120,19 @@ def render(counts: dict[str, Any]) -> str:
         f"| {group} | " + " | ".join(cell(row.get(name)) for name in FILES) + " |"
         for group, row in sorted(counts["plans"].items())
     ]
+    replan_rows = [
+        f"| {group} | {words.get('same', 0)} of {sum(words.values())} | "
+        + " | ".join(str(words.get(stage) or "") for stage in REPLAN_STAGES)
+        + " |"
+        for group, words in sorted(counts["replans"].items())
+    ]
     rules = [f"The other {n}: {rule}." for rule, n in counts["texts"]["rules"].items()]
-    return TEMPLATE.format(**counts, plan_rows="\n".join(rows), text_rules="\n".join(rules))
+    return TEMPLATE.format(
+        **counts,
+        plan_rows="\n".join(rows),
+        replan_rows="\n".join(replan_rows),
+        text_rules="\n".join(rules),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

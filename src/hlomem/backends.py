@@ -8,9 +8,11 @@ value lines of dumps of libtpu 0.0.2 to 0.0.51, all of which they reproduce.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlomem.errors import CommandError
 from hlomem.hlo.padding import (
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 _DYNAMIC_SIZE_BYTES = 4  # one int32 per dimension, behind the data of a dynamic array
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """The numbers of one kind of machine; `BACKENDS` holds those we know."""
 
     name: str
@@ -48,12 +49,17 @@ class Backend:
     """Bytes per dimension that a dynamic array adds for its actual sizes."""
     default_alignment: int | None = None
     """Alignment of offsets in colors `alignments` does not name; None where none was seen."""
-    alignments: Mapping[int, int] = field(default_factory=dict, hash=False)
+    alignments: Mapping[int, int] = field(default_factory=dict)
     """Color to alignment of offsets, in bytes."""
-    memory_spaces: Mapping[int, str] = field(default_factory=dict, hash=False)
+    memory_spaces: Mapping[int, str] = field(default_factory=dict)
     """Color to what that memory is called."""
     preset_color: int | None = None
     """The memory in which a pass before buffer assignment has placed the values."""
+
+    @property
+    def platform(self) -> str:
+        """`cpu`, `gpu` or `tpu`."""
+        return self.name.partition("-")[0]
 
     def size_of(self, shape: Shape) -> int:
         """Bytes a value of this shape takes, as the value lines of a dump say.
@@ -83,7 +89,15 @@ class Backend:
 
 
 def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
-    """The backend of a dump: `cpu`, `gpu` or `tpu`, the chip of a TPU, the jaxlib of a CPU."""
+    """The backend of a dump: `cpu`, `gpu` or `tpu`, its chip, the jaxlib of a CPU.
+
+    All GPUs of NVIDIA are alike here; those of AMD have wider warps, and no dump of one was seen.
+    """
+    if name == "gpu" and chip.lower().startswith(_AMD):
+        raise CommandError(f"no rules for GPU `{chip}`: only those of NVIDIA are known")
+    if name == "tpu" and not chip:
+        chips = [each.removeprefix("tpu-") for each in BACKENDS if each.startswith("tpu-")]
+        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(chips)} with --chip")
     key = f"{name}-{chip}" if name == "tpu" else name
     if key == "cpu" and jaxlib and _version(jaxlib) < _CPU_ALIGNS_TO_64_FROM:
         return CPU_ALIGNED_TO_16
@@ -132,6 +146,8 @@ CPU = Backend(
     memory_spaces=MappingProxyType({0: "default"}),
 )
 CPU_ALIGNED_TO_16 = replace(CPU, default_alignment=16)
+
+_AMD = ("mi", "gfx")
 
 # Alignment: `kXlaAllocatedBufferAlignBytes`. Colors: `MemorySpaceColor` of
 # gpu_memory_space_assignment.h and `Layout::kHostMemorySpace` of layout.h.

@@ -6,16 +6,15 @@ Every field says what it changes, what XLA does by default, and since when. Back
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from hlomem.backends import CPU, Backend
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to plan; the defaults are those of the newest XLA for CPU."""
 
-    backend: Backend = field(default=CPU)
+    backend: Backend = CPU
     """Sizes, alignments and memory spaces."""
     allocate_constants: bool = True
     """Whether constants get allocations (`allocate_buffers_for_constants`; CPU: yes)."""
@@ -30,13 +29,17 @@ class Options:
     0.8.3). Decides the order of value ids."""
     shares_at_any_position: bool = True
     """Whether a value may take the place of an operand whichever of the operand's positions it
-    reads (since jaxlib 0.12), or only if it reads the last one (`LiveRangeInterferes`)."""
+    reads, or only if it reads the last one (`LiveRangeInterferes`). Changed by jaxlib 0.11.2; no
+    dump tells when before."""
     sorts_thread_local_buffers: bool = False
     """Whether thread-local buffers are assigned large ones first, like all others (until jaxlib
     0.11), or by id."""
     calls_use_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
     it calls does (`HloLiveRange::GetLastUsageTime`)."""
+    async_results_begin_late: bool = False
+    """Whether the result of what an async-start runs begins to live with the start (libtpu 0.0.51),
+    or where it is computed, before."""
     merges_fast: bool = False
     """Whether buffers are assigned in the order in which they begin to live (`FAST_MERGE`; TPU
     since libtpu 0.0.51), or large ones first."""
@@ -50,7 +53,7 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
         backend=backend,
         sorts_computations_incrementally=jaxlib >= (0, 5, 1),
         rewrites_reductions_last=jaxlib < (0, 9),
-        shares_at_any_position=jaxlib >= (0, 12),
+        shares_at_any_position=jaxlib >= (0, 11),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_use_operands=jaxlib < (0, 4, 24),
     )
@@ -65,6 +68,7 @@ def options_for_libtpu(backend: Backend, libtpu: tuple[int, ...]) -> Options:
         sorts_computations_by_content=libtpu < (0, 0, 9),
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
+        async_results_begin_late=libtpu >= (0, 0, 51),
         merges_fast=merges_fast,
         packs_by_time=_SIZED_SPACES if merges_fast else frozenset(),
     )

@@ -8,7 +8,6 @@ is replaced, not followed.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,14 +42,11 @@ def write_files(folder: Path, data_by_name: Mapping[str, bytes], *, force: bool 
 
 
 def _write_temporary(folder: Path, name: str, data: bytes) -> Path:
-    handle, path = tempfile.mkstemp(prefix=f".{name[:50]}.", dir=folder)
+    path = folder / f".{name[:50]}.{os.urandom(8).hex()}"
     try:
-        with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+        with path.open("xb") as file:
             file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(path).chmod(0o666 & ~umask)
     except BaseException:
-        Path(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
-    return Path(path)
+    return path

@@ -7,11 +7,10 @@ XLA's.
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
@@ -21,13 +20,14 @@ from hlomem.analysis.module_order import ModuleOrder, infer_order
 from hlomem.assign.assigner import assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
 from hlomem.assign.preset import NO_PRESET, Preset
+from hlomem.collector import collector_off
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.options import Options
 from hlomem.source import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
@@ -45,8 +45,7 @@ STAGES = (
 """The stages in order, by the names they have in `Stages`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stages:
+class Stages(Struct, frozen=True, eq=False, dict=True):
     """Everything a plan finds out about a module."""
 
     module: HloModule
@@ -133,15 +132,3 @@ def _refuse_unscheduled(module: HloModule) -> Schedule:
     span = Span(0, max(module.source.text.find("\n"), 1))
     problem = "the module is not scheduled, so nobody knows what is alive when"
     raise UnsupportedError(module.source, span, problem, "take the order from a dump (--schedule)")
-
-
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """No garbage collection meanwhile: a plan makes many objects and drops few."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -7,24 +7,26 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.backends import find_backend
+from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release
+from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release, nearest_libtpu
 from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.options import Options, options_for, options_for_libtpu
-from hlomem.pipeline import Stages, collector_off, run_stages
+from hlomem.pipeline import Stages, run_stages
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
-BACKENDS = ("cpu", "tpu")
+BACKENDS = ("cpu", "gpu", "tpu")
 """Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
 _SUFFIX: dict[Kind, str] = {
@@ -45,8 +47,7 @@ _SUFFIX: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """A memory plan: how it was found, and what XLA would write about it."""
 
     stages: Stages
@@ -74,9 +75,11 @@ def plan(
 ) -> Plan:
     """What XLA's buffer assignment does with a program.
 
-    `program` is HLO text, or a module. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by
-    default the newest; `like` takes it from a dump. `schedule` is a dump to take the instruction
-    order from, for text that carries none. `pack` replaces the heap algorithm. The files of the
+    `program` is HLO text, or a module. `chip` is that of the backend (`v5e`, `h200`). `era` is a
+    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump.
+    `schedule` is a dump to take the instruction order from, for text that carries none. `preset` is
+    a dump to take the offsets in a TPU's fast memory from, which a pass before buffer assignment
+    has fixed and the text does not show. `pack` replaces the heap algorithm. The files of the
     plan's dump begin with `name`.
     """
     release = _release(backend, era, like)
@@ -88,11 +91,13 @@ def plan(
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
         options = options_of(backend, chip, release)
-        placed = NO_PRESET if preset is None else preset_of(preset, options.backend)
+        placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
         stages = run_stages(module, options, order, pack, placed, watch.lap)
         contents = build_contents(stages, written_as.features)
         watch.lap("records")
     notes = _notes_on_elements(module)
+    if preset is None:
+        notes += _notes_on_preset(stages)
     dump = dump_of(name, contents, written_as, release)
     return Plan(stages, dump, watch.seconds, tuple(notes))
 
@@ -126,20 +131,32 @@ def options_of(backend: str, chip: str, release: Release) -> Options:
         raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
     version = release.version
     found = find_backend(backend, chip, jaxlib=".".join(map(str, version)))
-    if release.package == "libtpu":
-        return options_for_libtpu(found, version)
+    if backend == "tpu":
+        return options_for_libtpu(found, nearest_libtpu(release).version)
     return options_for(found, version)
 
 
-def preset_of(dump: Dump, backend: Backend) -> Preset:
+def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
     """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
     if dump.assignment is None:
-        raise InputError(f"{dump.name}: no allocations, so no preset placements, in this dump")
+        raise InputError(f"{dump.name}: no allocations, so nothing placed beforehand, in this dump")
+    if backend.preset_color is None:
+        raise CommandError(f"nothing is placed beforehand on `{backend.name}`: leave --preset out")
     allocations = [
         each
         for each in dump.assignment.allocations
         if each.color == backend.preset_color and each.is_preallocated_temp
     ]
+    known = {
+        instruction.name
+        for computation in module.computations
+        if computation.is_open
+        for instruction in computation.instructions
+    }
+    for value in (value for each in allocations for value in each.values):
+        if value.name not in known:
+            problem = f"it places `{value.name}`, which module `{module.name}` does not have"
+            raise InputError(f"{dump.name}: {problem}")
     return Preset(
         {each.color: each.size for each in allocations},
         {
@@ -148,6 +165,14 @@ def preset_of(dump: Dump, backend: Backend) -> Preset:
             for value in each.values
         },
     )
+
+
+def _notes_on_preset(stages: Stages) -> list[str]:
+    color = stages.options.backend.preset_color
+    if all(each.color != color or not each.slices for each in stages.assignment.allocations):
+        return []
+    problem = f"the text does not say where values lie in memory space {color}"
+    return [f"{problem}: packed anew (a dump given as preset has their places)"]
 
 
 def _notes_on_elements(module: HloModule) -> list[str]:

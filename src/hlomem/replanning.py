@@ -7,18 +7,22 @@ only those are taken over that memory-space assignment fixed before XLA's buffer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from hlomem.assign.preset import NO_PRESET
 from hlomem.check.plan import build_plan
 from hlomem.check.platform import choose_platform
+from hlomem.collector import collector_off
 from hlomem.dump.build import build_contents
 from hlomem.dump.compare import find_differences
 from hlomem.dump.eras import era_of, find_release, releases_of
-from hlomem.errors import CommandError
+from hlomem.errors import CommandError, InputError
 from hlomem.hlo.schedule import Schedule
-from hlomem.pipeline import STAGES, Stages, collector_off
+from hlomem.pipeline import STAGES, Stages
 from hlomem.planning import Plan, Watch, dump_of, options_of, preset_of
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
 from hlomem.rebuild.facts import read_facts
@@ -29,19 +33,21 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.module_order import ModuleOrder
+    from hlomem.assign.preset import Preset
     from hlomem.assign.simulator import Pack
+    from hlomem.backends import Backend
     from hlomem.dump.dump import Dump
     from hlomem.dump.eras import Era, Release
     from hlomem.dump.records import Values
+    from hlomem.hlo.ir import HloModule
     from hlomem.options import Options
     from hlomem.rebuild.facts import Facts
 
 
-@dataclass(frozen=True, eq=False)
-class RecordedStages(Stages):
+class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     """The stages of a plan whose values a dump lists."""
 
-    values: Values = field(kw_only=True)
+    values: Values
 
     @cached_property
     def order(self) -> ModuleOrder:
@@ -71,39 +77,33 @@ def replan(
     plan differently, the newest whose plan is the dump's, else the newest. `notes` of the plan say
     what was assumed.
     """
-    facts = read_facts(dump)
+    if era and like is not None:
+        raise CommandError("give an era or a dump like which to write, not both")
     notes: list[str] = []
     if not backend:
         platform = choose_platform(build_plan(dump), None)
         backend, _, chip = platform.backend.name.partition("-")
         notes.append(f"planned for {platform.backend.name}: {platform.reason}")
-    made = None
-    for release, written in _releases(backend, era, like, dump):
-        if made is not None and options_of(backend, chip, release) == made.stages.options:
-            continue
-        other = _plan_as(
-            release, options_of(backend, chip, release), facts, dump, written, pack, name
-        )
-        if not find_differences(dump, other.dump):
-            made = other
-            break
-        made = made or other
-    assert made is not None, "an era has a release"
+    releases = [
+        (release, written, options_of(backend, chip, release))
+        for release, written in _releases(backend, era, like or dump)
+    ]
+    replanner = _Replanner(dump, read_facts(dump), pack, name)
+    try:
+        made = replanner.plan_as_one_of(releases)
+    except (LookupError, ValueError) as error:
+        problem = f"cannot be planned again, because it contradicts itself ({error!r})"
+        raise InputError(f"{dump.name}: {problem}; `hlomem verify` may say where") from error
     return replace(made, notes=(*notes, *made.notes))
 
 
-def _releases(
-    backend: str, era: str, like: Dump | None, dump: Dump
-) -> Iterator[tuple[Release, Era]]:
-    """The releases to plan as, the newest first."""
+def _releases(backend: str, era: str, like: Dump) -> Iterator[tuple[Release, Era]]:
+    """The releases to plan as, the newest first: one that is named, or all of a dump's format."""
     package = "libtpu" if backend == "tpu" else "jaxlib"
-    if era and like is not None:
-        raise CommandError("give an era or a dump like which to write, not both")
     if era:
         release = find_release(era, package)
         yield release, era_of(release)
         return
-    like = like or dump
     if like.era.letter == "?":
         raise CommandError(f"{like.name}: its era is unknown; give one with --era")
     for each in reversed(like.eras):
@@ -111,29 +111,49 @@ def _releases(
             yield release, each
 
 
-def _plan_as(
-    release: Release,
-    options: Options,
-    facts: Facts,
-    dump: Dump,
-    era: Era,
-    pack: Pack | None,
-    name: str,
-) -> Plan:
-    watch = Watch()
-    with collector_off():
-        rebuilt = rebuild(facts, options)
-        watch.lap("rebuild")
-        preset = preset_of(dump, options.backend)
-        stages = RecordedStages(
-            rebuilt.module, Schedule({}), options, pack, preset, values=facts.values
-        )
-        for stage in STAGES:
-            getattr(stages, stage)
-            watch.lap(stage)
-        contents = build_contents(stages, era.features)
-        if dump.report is None:
-            contents = contents._replace(report=None)
-        watch.lap("records")
-    notes = (f"planned as {release}", *rebuilt.notes)
-    return Plan(stages, dump_of(name, contents, era, release), watch.seconds, notes)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Replanner:
+    """Plans the program of one dump as several releases do."""
+
+    dump: Dump
+    facts: Facts
+    pack: Pack | None
+    name: str
+
+    def plan_as_one_of(self, releases: list[tuple[Release, Era, Options]]) -> Plan:
+        """As the first release whose plan is the dump's; as the first, if there is none."""
+        plans: list[Plan] = []
+        for release, era, options in releases:
+            if all(options != each.stages.options for each in plans):
+                plans.append(self._plan_as(release, era, options))
+                if not find_differences(self.dump, plans[-1].dump):
+                    return plans[-1]
+        return plans[0]
+
+    def _plan_as(self, release: Release, era: Era, options: Options) -> Plan:
+        watch = Watch()
+        with collector_off():
+            rebuilt = rebuild(self.facts, options)
+            watch.lap("rebuild")
+            stages = RecordedStages(
+                rebuilt.module,
+                Schedule({}),
+                options,
+                self.pack,
+                self._preset(rebuilt.module, options.backend),
+                values=self.facts.values,
+            )
+            for stage in STAGES:
+                getattr(stages, stage)
+                watch.lap(stage)
+            contents = build_contents(stages, era.features)
+            if self.dump.report is None:
+                contents = contents._replace(report=None)
+            watch.lap("records")
+        notes = (f"planned as {release}", *rebuilt.notes)
+        return Plan(stages, dump_of(self.name, contents, era, release), watch.seconds, notes)
+
+    def _preset(self, module: HloModule, backend: Backend) -> Preset:
+        if backend.preset_color is None:
+            return NO_PRESET
+        return preset_of(module, self.dump, backend)

@@ -74,6 +74,14 @@ def test_a_closed_pipe_is_quiet(goldens: Path) -> None:
     assert process.wait() == 141
 
 
+def test_a_process_that_ends_at_once_has_written_everything(goldens: Path, run: Run) -> None:
+    module = str(goldens / "xla" / "jaxlib-0.12.0.1" / "cpu" / "m_overlap" / "module.hlo")
+    command = [sys.executable, "-m", "hlomem", "plan", module, "--timings"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout == run("plan", module).out
+    assert done.stderr.endswith(b"ms of CPU time\n")
+
+
 def test_help_needs_nothing_heavy() -> None:
     code = "import sys, hlomem.cli; hlomem.cli.main(['--help']); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import asdict
 
 from hlomem.dump.eras import (
     ERAS,
@@ -17,6 +17,7 @@ from hlomem.dump.eras import (
     era_of,
     find_release,
     recognise,
+    releases_of,
 )
 from hlomem.dump.values import Style
 from hlomem.errors import CommandError
@@ -33,7 +34,7 @@ def test_the_eras_are_a_to_k() -> None:
 
 @pytest.mark.parametrize("era", ERAS, ids=str)
 def test_an_era_knows_all_its_features_and_is_recognised_by_them(era: Era) -> None:
-    assert all(getattr(era.features, each.name) is not None for each in fields(Features))
+    assert None not in asdict(era.features).values()
     assert recognise(era.features) == (era,)
 
 
@@ -145,3 +146,12 @@ def test_other_names_are_refused_with_a_list(name: str) -> None:
 
 def test_a_release_is_written_as_it_is_given() -> None:
     assert str(find_release("libtpu-0.0.34")) == "libtpu-0.0.34"
+
+
+@pytest.mark.parametrize("era", ERAS, ids=str)
+@pytest.mark.parametrize("package", ["jaxlib", "libtpu"])
+def test_the_releases_of_an_era_write_it_the_newest_first(era: Era, package: str) -> None:
+    releases = releases_of(era, package)
+    assert releases == sorted(set(releases), reverse=True)
+    assert releases[0] == find_release(era.letter, package)
+    assert [era_of(each) for each in releases] == [era] * len(releases)

@@ -6,6 +6,7 @@ Mirrors `hlo/analysis/alias_info.cc` (must) and `HloDataflowAnalysis::CanShareOp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import is_in_place_permute
@@ -209,14 +210,27 @@ _IN_PLACE_OR_FUSION = frozenset(_IN_PLACE) | {"fusion"}
 # May.
 
 _LOOP_FUSION = ", kind=kLoop,"
-_COLORED_LATE = 6
-"""On TPU, where scalars lie. Copies into it are there before buffers are assigned, everything else
-is put there by the colouring, so that shapes which agree in the text differ until then."""
 
 
-def may_share_with_operand(user: HloInstruction) -> bool:
+@dataclass(frozen=True, slots=True)
+class AliasRules:
+    """What a backend adds to the rules of all (`AliasInfo`); `platforms.py` holds the tables."""
+
+    may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
+    """Whether a user may overwrite an operand with a part of its result; None where the rules of
+    all backends decide (`AliasInfo::MayAlias`)."""
+    opcodes: frozenset[str] = frozenset()
+    """Opcodes that may share with it and never without."""
+
+
+DEFAULT_RULES = AliasRules()
+
+
+def may_share_with_operand(user: HloInstruction, rules: AliasRules) -> bool:
     """Whether `can_share_operand_buffer` can be true for a user at all."""
     opcode = user.opcode
+    if opcode in rules.opcodes:
+        return True
     if opcode == "custom-call":
         return _may_declare_aliasing(user)
     return opcode in _SHARING
@@ -228,6 +242,7 @@ def can_share_operand_buffer(
     operand_index: ShapeIndex,
     user: HloInstruction,
     user_index: ShapeIndex,
+    rules: AliasRules = DEFAULT_RULES,
 ) -> bool:
     """Whether a user may write its result over an operand that it is the last to read.
 
@@ -236,16 +251,15 @@ def can_share_operand_buffer(
     """
     if operand.opcode == "constant":
         return False
-    if operand.shape.subshape(operand_index) != user.shape.subshape(user_index):
+    has_same_shape = operand.shape.subshape(operand_index) == user.shape.subshape(user_index)
+    if has_same_shape and _is_in_place(dataflow, operand, operand_index, user, user_index):
+        return True
+    if rules.may_alias is not None:
+        hint = rules.may_alias(operand, user, user_index)
+        if hint is not None:
+            return hint
+    if not has_same_shape:
         return False
-    if operand.opcode == "copy" and operand.shape.memory_space == _COLORED_LATE:
-        return False
-    values = dataflow.value_set(operand, operand_index)
-    for pair in in_place_pairs(user, dataflow.call_graph.bodies):
-        if pair.output_index == user_index:
-            written = dataflow.value_set(user.operands[pair.operand_number], pair.operand_index)
-            if any(value in values for value in written):
-                return True
     numbers = [i for i, each in enumerate(user.operands) if each is operand]
     if user.opcode == "fusion":
         return _fusion_may_share(user, numbers[0], dataflow.call_graph.bodies)
@@ -253,6 +267,23 @@ def can_share_operand_buffer(
     if rule is not None:
         return rule(operand, user, user_index, numbers)
     return is_elementwise_on(user, numbers[0])
+
+
+def _is_in_place(
+    dataflow: Dataflow,
+    operand: HloInstruction,
+    operand_index: ShapeIndex,
+    user: HloInstruction,
+    user_index: ShapeIndex,
+) -> bool:
+    """Whether a user must write this part of its result over the operand."""
+    values = dataflow.value_set(operand, operand_index)
+    for pair in in_place_pairs(user, dataflow.call_graph.bodies):
+        if pair.output_index == user_index:
+            written = dataflow.value_set(user.operands[pair.operand_number], pair.operand_index)
+            if any(value in values for value in written):
+                return True
+    return False
 
 
 def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) -> bool:
@@ -369,6 +400,12 @@ _MAY_SHARE: dict[str, Callable[..., bool]] = {
 
 
 _SHARING = {"fusion", *_MAY_SHARE, *_IN_PLACE, *_ELEMENTWISE}
+
+
+def is_elementwise(instruction: HloInstruction) -> bool:
+    """Whether element i of the result needs only element i of every operand."""
+    opcode = instruction.opcode
+    return opcode != "dynamic-update-slice" and is_elementwise_on(instruction, 0)
 
 
 def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:

@@ -8,8 +8,9 @@ output in the place of a parameter. Mirrors `hlo/analysis/hlo_alias_analysis.cc`
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
+
+from msgspec import Struct
 
 from hlomem.analysis.alias_rules import in_place_pairs
 
@@ -35,8 +36,7 @@ class HloBuffer:
         return f"<buffer {self.id} {self.values}>"
 
 
-@dataclass(slots=True, eq=False)
-class Aliasing:
+class Aliasing(Struct, frozen=True, eq=False):
     """The buffers of a module."""
 
     buffers: list[HloBuffer]

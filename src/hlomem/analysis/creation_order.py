@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_PARTITIONED = "_spmd"
+PARTITIONED = "_spmd"
 _CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
+_CUT_OUT = frozenset({"fusion", "async-start"})
 _WALKED = frozenset({"async-start", "call", "conditional", "while"})
 
 
@@ -46,7 +47,7 @@ def creation_order(
     derived: list[HloComputation] = []
     fused: list[HloComputation] = []
     outlined = _outlined(call_graph)
-    wrapped = [each for each in _wrapped_bodies(call_graph) if each not in outlined]
+    wrapped = [each for each in wrapped_bodies(call_graph) if each not in outlined]
     wrapped = _numbered_by_parameters(wrapped, call_graph)
     placed = {*outlined, *wrapped}
     for computation in call_graph.module.computations:
@@ -56,17 +57,17 @@ def creation_order(
             fused.append(computation)
         elif is_derived(computation, call_graph):
             derived.append(computation)
-        elif computation.name.endswith(_PARTITIONED):
+        elif computation.name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
             own.append(computation)
-    own.sort(key=_place_in_program)
+    own.sort(key=place_in_program)
     fused.sort(key=_number)
-    partitioned = _in_order_of_parameters(
+    partitioned = in_order_of_parameters(
         partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph
     )
-    priorities = _derivation_priorities(derived, call_graph, rewrites_reductions_last)
-    derived = _in_order_of_parameters(derived, priorities, call_graph)
+    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last)
+    derived = in_order_of_parameters(derived, priorities, call_graph)
     return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
 
 
@@ -77,17 +78,17 @@ def split_number(name: str) -> tuple[str, int]:
 
 
 def _number(computation: HloComputation) -> int:
-    return split_number(computation.name.removesuffix(_PARTITIONED))[1]
+    return split_number(computation.name.removesuffix(PARTITIONED))[1]
 
 
-def _place_in_program(computation: HloComputation) -> tuple[int, int]:
+def place_in_program(computation: HloComputation) -> tuple[int, int]:
     """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
-    base, number = split_number(computation.name.removesuffix(_PARTITIONED))
+    base, number = split_number(computation.name.removesuffix(PARTITIONED))
     region = base.removeprefix("region_")
     return number, int(region) if region.isdecimal() else -1
 
 
-def _first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
+def first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
     """The name of the first parameter, found without opening the body of a fusion."""
     if call_graph.is_fused(computation) and not computation.is_open:
         match = next(call_graph.bodies.search(_FIRST_PARAMETER, computation), None)
@@ -102,7 +103,7 @@ def is_derived(computation: HloComputation, call_graph: CallGraph) -> bool:
     the second of the same name.
     """
     module = call_graph.module
-    base, number = split_number(computation.name.removesuffix(_PARTITIONED))
+    base, number = split_number(computation.name.removesuffix(PARTITIONED))
     return (
         _DERIVED.search(computation.name) is not None
         or ((number < 0 or base in module.computation_by_name) and _number(module.entry) >= 0)
@@ -116,7 +117,7 @@ def _outlined(call_graph: CallGraph) -> dict[HloComputation, None]:
         each for each in call_graph.module.computations if is_made_for_call(each, call_graph)
     ]
     ordered: dict[HloComputation, None] = {}
-    for computation in _in_order_of_parameters(
+    for computation in in_order_of_parameters(
         made_for_calls, dict.fromkeys(made_for_calls, (0, 0)), call_graph
     ):
         for callee in call_graph.callees[computation]:
@@ -135,7 +136,7 @@ def is_made_for_call(computation: HloComputation, call_graph: CallGraph) -> bool
     )
 
 
-def _wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
+def wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
     """Bodies of fusions around one instruction, in the order in which the program is walked."""
     bodies: dict[HloComputation, None] = {}
     pending = list(reversed(call_graph.post_order(call_graph.module.entry)))
@@ -162,7 +163,7 @@ def _numbered_by_parameters(
     group: list[HloComputation] = []
     for body in walked:
         group.append(body)
-        name = _first_parameter(body, call_graph)
+        name = first_parameter(body, call_graph)
         if name:
             groups.append((split_number(name)[1], group))
             group = []
@@ -170,10 +171,10 @@ def _numbered_by_parameters(
     return [*itertools.chain.from_iterable(bodies for _, bodies in groups), *group]
 
 
-Priority = tuple[int, int]
+Priority = tuple[int, ...]
 
 
-def _derivation_priorities(
+def derivation_priorities(
     computations: list[HloComputation], call_graph: CallGraph, rewrites_reductions_last: bool
 ) -> dict[HloComputation, Priority]:
     """When passes made computations as far as names do not tell: by pass, then by first call.
@@ -185,7 +186,7 @@ def _derivation_priorities(
     once came last, in this order.
     """
     by_name = call_graph.module.computation_by_name
-    encounter = _first_calls(call_graph)
+    encounter = first_calls(call_graph)
     opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
     def pass_number(computation: HloComputation) -> int:
@@ -222,7 +223,7 @@ def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
     return opcode_of
 
 
-def _first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
+def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
     """The computations numbered as a walk through the program, callees first, meets their calls.
 
     The bodies of fusions count as a part of their callers: they were cut out of them later.
@@ -244,17 +245,18 @@ def _first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
 
 
 def _calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
-    """What a computation calls, and what the fusions in it call."""
+    """What a computation calls, and what the fusions and async operations in it call."""
     calls: list[HloComputation] = []
     for instruction in call_graph.post_order(computation):
         for callee in instruction.called_computations:
-            calls.append(callee)
-            if instruction.opcode == "fusion":
+            if instruction.opcode in _CUT_OUT:
                 calls += call_graph.callees[callee]
+            else:
+                calls.append(callee)
     return [each for each in calls if not call_graph.is_fused(each)]
 
 
-def _in_order_of_parameters(
+def in_order_of_parameters(
     computations: list[HloComputation],
     priority: dict[HloComputation, Priority],
     call_graph: CallGraph,
@@ -262,7 +264,7 @@ def _in_order_of_parameters(
     """Sorted so that numbers in the names of first parameters grow, otherwise by priority."""
     chains: dict[str, list[tuple[int, HloComputation]]] = {}
     for computation in computations:
-        name = _first_parameter(computation, call_graph)
+        name = first_parameter(computation, call_graph)
         if name:
             base, number = split_number(name)
             chains.setdefault(base, []).append((number, computation))

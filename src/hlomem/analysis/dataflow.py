@@ -12,9 +12,10 @@ counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.analysis.async_chain import (
     async_chain,
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import ShapeIndex
 
 
-@dataclass(slots=True, eq=False)
-class Dataflow:
+class Dataflow(Struct, frozen=True, eq=False):
     """The values of a module."""
 
     module: HloModule

@@ -39,13 +39,6 @@ def operand_names(inner: str) -> list[str]:
     return [_BEFORE_NAME.sub("", each) for each in inner.split(", ")]
 
 
-class Body(NamedTuple):
-    """The text of a computation between its braces."""
-
-    start: int
-    end: int
-
-
 class FusedBody(NamedTuple):
     """What is known of a body from its opcodes."""
 
@@ -54,30 +47,14 @@ class FusedBody(NamedTuple):
     opcodes: frozenset[str]
 
 
-def find_bodies(module: HloModule) -> dict[HloComputation, Body] | None:
-    """Where the bodies lie; None unless the text is laid out as XLA prints it."""
-    text = module.source.text
-    bodies: dict[HloComputation, Body] = {}
-    end = 0
-    for computation in module.computations:
-        start = text.find("{\n", end)
-        end = text.find("\n}", start)
-        if start < 0 or end < 0:
-            return None
-        bodies[computation] = Body(start + 1, end)
-    return bodies if text.find("\n}", end + 2) < 0 else None
-
-
 class FusedBodies:
     """The bodies of the fusions of one module, looked at when asked about."""
 
     def __init__(self, module: HloModule) -> None:
         self._text = module.source.text
         self._known: dict[HloComputation, FusedBody] = {}
-        self.places = find_bodies(module)
-        """Where the bodies of all computations lie, if the text is laid out as XLA prints it."""
-        if self.places is None:
-            module.open_all()
+        if module.entry.body_span is None:
+            module.open_all()  # the text is not laid out as XLA prints it
 
     def __getitem__(self, computation: HloComputation) -> FusedBody:
         known = self._known.get(computation)
@@ -89,14 +66,14 @@ class FusedBodies:
         self, pattern: re.Pattern[str], computation: HloComputation
     ) -> Iterator[re.Match[str]]:
         """The matches of a pattern in the text of a body."""
-        assert self.places is not None, "else every computation is open"
-        return pattern.finditer(self._text, *self.places[computation])
+        assert computation.body_span is not None, "else it is open"
+        return pattern.finditer(self._text, *computation.body_span)
 
     def rows(self, computation: HloComputation) -> list[Row] | None:
         """The instructions of a body that is still text; None where they must be read to know."""
-        if self.places is None or computation.is_open:
+        if computation.body_span is None or computation.is_open:
             return None
-        start, end = self.places[computation]
+        start, end = computation.body_span
         rows: list[Row] = _ROW.findall(self._text, start, end)
         # `%fusion#1` stands for an instruction that has no row.
         if len(rows) != self._text.count("\n", start, end) or "#" in self._text[start:end]:
@@ -104,8 +81,8 @@ class FusedBodies:
         return rows
 
     def _read(self, computation: HloComputation) -> FusedBody:
-        if self.places is not None:
-            start, end = self.places[computation]
+        if computation.body_span is not None:
+            start, end = computation.body_span
             opcodes = _ARRAY_OPCODE.findall(self._text, start, end)
             if len(opcodes) == self._text.count("\n", start, end):
                 different = frozenset(opcodes)

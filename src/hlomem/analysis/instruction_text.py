@@ -1,6 +1,6 @@
 """The text of instructions as `from instruction:` shows it.
 
-In: a module, where its bodies lie, and the style to print in. Out: the text of any instruction.
+In: a module and the style to print in. Out: the text of any instruction.
 Where the module was printed in that style, which is the rule for newer XLA, its own lines are
 reused.
 """
@@ -14,9 +14,6 @@ from hlomem.hlo.printer import format_instruction
 from hlomem.hlo.proto_order import in_proto_order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hlomem.analysis.fused_bodies import Body
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.style import TextStyle
 
@@ -27,21 +24,18 @@ _CONFIG = ", backend_config={"
 class InstructionTexts:
     """Instruction → text."""
 
-    def __init__(
-        self, module: HloModule, bodies: Mapping[HloComputation, Body] | None, style: TextStyle
-    ) -> None:
+    def __init__(self, module: HloModule, style: TextStyle) -> None:
         self._style = style
         self._text = module.source.text
         self._lines: dict[HloComputation, list[str] | None] = {}
-        self._bodies = bodies
-        if bodies is not None and not self._is_written_alike(module.entry):
-            self._bodies = None
+        self._has_lines = self._is_written_alike(module.entry)
 
     def __getitem__(self, instruction: HloInstruction) -> str:
         try:
             lines = self._lines[instruction.parent]
         except KeyError:
-            lines = self._lines[instruction.parent] = self._cut(instruction.parent)
+            lines = self._cut(instruction.parent) if self._has_lines else None
+            self._lines[instruction.parent] = lines
         if lines is None or instruction.opcode in ASYNC_OPCODES:
             return format_instruction(instruction, self._style)
         line = lines[instruction.index]
@@ -54,9 +48,9 @@ class InstructionTexts:
 
     def _cut(self, computation: HloComputation) -> list[str] | None:
         """The lines of a computation, if there is one for each instruction."""
-        if self._bodies is None:
+        if computation.body_span is None:
             return None
-        start, end = self._bodies[computation]
+        start, end = computation.body_span
         # Every line begins with two spaces, one of them perhaps with the mark of the root, too.
         lines = self._text[start + 3 : end].split("\n  ")
         if len(lines) != len(computation.instructions):

@@ -13,8 +13,9 @@ lives until it is done.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NewType
+
+from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
 from hlomem.hlo.ir import HloInstruction
@@ -40,8 +41,7 @@ class LiveRange(NamedTuple):
     end: int
 
 
-@dataclass(slots=True, eq=False)
-class LiveRanges:
+class LiveRanges(Struct, frozen=True, eq=False):
     """The flattened schedule and the live range of every value on it."""
 
     sequence: list[HloInstruction]
@@ -118,6 +118,7 @@ class _FlattenedSchedule:
         self.done_time = self._done_times()
         self._root_end = {each.root: end for each, (_, end) in self.span_of.items()}
         self._use_time = self._use_times()
+        self._late_start = self._late_starts() if options.async_results_begin_late else {}
 
     def _flatten(self, computation: HloComputation) -> None:
         """Append a computation's instructions, callees first (`HloLiveRange::FlattenSchedule`).
@@ -166,6 +167,14 @@ class _FlattenedSchedule:
                         pending += instruction.called_computations
         return done_time
 
+    def _late_starts(self) -> dict[HloInstruction, int]:
+        """When an asynchronous operation begins, by the result of what it runs."""
+        return {
+            wrapped_computation(each).root: self.time_of[each]
+            for each in self.sequence
+            if each.opcode == "async-start" and runs_here(each)
+        }
+
     def live_range(self, value: HloValue) -> LiveRange:
         """When a value is alive, aliases not considered (`CalculateBufferStartEndMap`)."""
         instruction = value.instruction
@@ -176,7 +185,7 @@ class _FlattenedSchedule:
             if computation is self._entry and not self._is_aliased(value):
                 return LiveRange(start, len(self.sequence))
         else:
-            start = time
+            start = self._late_start.get(instruction, time)
         return LiveRange(start, max(self._last_position(value), self._last_use(value)))
 
     def _is_aliased(self, value: HloValue) -> bool:

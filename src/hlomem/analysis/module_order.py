@@ -2,29 +2,33 @@
 
 Value ids follow the order of computations; the positions of a value follow the order in which
 computations and instructions stand in XLA's lists. Newer versions keep computations sorted
-incrementally, so their order depends on the order in which they were made.
+incrementally, so their order depends on the order in which they were made, and that on the passes
+of the compiler.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
+from hlomem.analysis.computation_replay import sorted_incrementally
+from hlomem.analysis.content_order import sorted_by_content
 from hlomem.analysis.creation_order import creation_order
+from hlomem.analysis.gpu_creation_order import gpu_creation_order
+from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age, gpu_reordered_users
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
-from hlomem.analysis.topological_sort import OnlineTopologicalSort
 from hlomem.analysis.tpu_creation_order import tpu_creation_order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.options import Options
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleOrder:
+class ModuleOrder(Struct, frozen=True, eq=False):
     """The order of a module's lists."""
 
     computations: Sequence[HloComputation]
@@ -37,77 +41,45 @@ class ModuleOrder:
 
 def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     """The order XLA had, as far as text and names tell."""
-    if options.backend.name.startswith("tpu"):
-        created = tpu_creation_order(call_graph)
-    else:
-        created = creation_order(
-            call_graph, rewrites_reductions_last=options.rewrites_reductions_last
-        )
+    platform = options.backend.platform
+    created = _creation_order(call_graph, options)
+    computations: Sequence[HloComputation] = call_graph.module.computations
     if options.sorts_computations_incrementally:
-        computations: Sequence[HloComputation] = _sorted_incrementally(created, call_graph)
-    else:
-        computations = call_graph.module.computations
-    if options.sorts_computations_by_content:
-        computations = sorted(computations, key=lambda each: _instruction_count(each, call_graph))
+        computations = sorted_incrementally(created, call_graph, delta=_DELTA.get(platform, 0))
+    elif options.sorts_computations_by_content:
+        computations = sorted_by_content(call_graph)
+    lists = _LISTS.get(platform, _Lists(instructions_by_age, reordered_users))
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in created:
         if not call_graph.is_fused(computation):
-            instructions += instructions_by_age(computation, call_graph)
-            users.update(reordered_users(computation, call_graph))
+            instructions += lists.instructions_by_age(computation, call_graph)
+            users.update(lists.reordered_users(computation, call_graph))
     return ModuleOrder(computations, instructions, users)
 
 
-def _instruction_count(computation: HloComputation, call_graph: CallGraph) -> int:
-    if call_graph.is_fused(computation):
-        return call_graph.bodies[computation].instruction_count
-    return len(computation.instructions)
+def _creation_order(call_graph: CallGraph, options: Options) -> list[HloComputation]:
+    find_order = _CREATION_ORDER.get(options.backend.platform)
+    if find_order is not None:
+        return find_order(call_graph)
+    return creation_order(call_graph, rewrites_reductions_last=options.rewrites_reductions_last)
 
 
-def _sorted_incrementally(
-    created: list[HloComputation], call_graph: CallGraph
-) -> list[HloComputation]:
-    """Replay how the computations were made and called (`HloModule::AddComputationInternal`).
+class _Lists(NamedTuple):
+    """How the passes of a compiler leave the lists of a computation."""
 
-    A computation that calls only older ones was cut out of its caller, which called them before.
-    """
-    rank = {computation: i for i, computation in enumerate(created)}
-    callers: dict[HloComputation, list[HloComputation]] = {each: [] for each in created}
-    for computation in created:
-        for callee in call_graph.callees[computation]:
-            callers[callee].append(computation)
-    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort()
-    for computation in created:
-        order.add_node(computation)
-        for caller in _callers_at(rank[computation], computation, callers, rank):
-            order.add_edge(caller, computation)
-        callees = call_graph.callees[computation]
-        if not callees:
-            continue
-        for callee in sorted(callees, key=rank.__getitem__):
-            if rank[callee] < rank[computation]:
-                order.add_edge(computation, callee)
-                for caller in callers[computation]:
-                    if rank[caller] < rank[computation] and caller not in callers[callee]:
-                        order.remove_edge(caller, callee)
-    return order.reverse_order()
+    instructions_by_age: Callable[[HloComputation, CallGraph], list[HloInstruction]]
+    reordered_users: Callable[
+        [HloComputation, CallGraph], Mapping[HloInstruction, list[HloInstruction]]
+    ]
 
 
-def _callers_at(
-    time: int,
-    computation: HloComputation,
-    callers: dict[HloComputation, list[HloComputation]],
-    rank: dict[HloComputation, int],
-) -> list[HloComputation]:
-    """Who called a computation when no computation younger than `time` was there."""
-    if all(rank[caller] < time for caller in callers[computation]):
-        return callers[computation]
-    found: dict[HloComputation, None] = {}
-    pending = list(reversed(callers[computation]))
-    while pending:
-        caller = pending.pop()
-        if rank[caller] < time:
-            found[caller] = None
-        else:
-            pending += reversed(callers[caller])
-    return list(found)
+# By platform, where the passes are not those of the CPU compiler.
+_CREATION_ORDER: dict[str, Callable[[CallGraph], list[HloComputation]]] = {
+    "gpu": gpu_creation_order,
+    "tpu": tpu_creation_order,
+}
+_LISTS = {"gpu": _Lists(gpu_instructions_by_age, gpu_reordered_users)}
+# How far searches for an order go already: on TPU every loop is cloned several times, so that XLA has
+# seen many more computations than are left.
+_DELTA = {"tpu": 16}

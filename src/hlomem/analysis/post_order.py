@@ -11,16 +11,17 @@ if TYPE_CHECKING:
 def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     """`HloComputation::MakeInstructionPostOrder`: depth first from every unused instruction.
 
-    XLA begins with them in the order of its own list, which the text does not show; where there is
-    a schedule, the order of the text has been the same wherever it could be seen.
+    XLA begins with them in the order of its own list, in which they were made; as far as kinds of
+    instructions do not tell, the order of the text has been the same wherever it could be seen.
     """
     post_order: list[HloInstruction] = []
     instructions = computation.instructions
     entered = bytearray(len(instructions))
     done = bytearray(len(instructions))
-    for start in instructions:
-        if start.users:
-            continue
+    unused = [each for each in instructions if not each.users]
+    if len(unused) > 1:
+        unused.sort(key=_made_at)
+    for start in unused:
         stack = [start]
         while stack:
             instruction = stack[-1]
@@ -39,3 +40,10 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
                 done[index] = 1
                 post_order.append(instruction)
     return post_order
+
+
+def _made_at(instruction: HloInstruction) -> tuple[int, int]:
+    """Parameters are made first, copies into other memory last."""
+    if instruction.opcode == "parameter":
+        return 0, instruction.parameter_number
+    return 2 if instruction.opcode == "copy-done" else 1, instruction.index

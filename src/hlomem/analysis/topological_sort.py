@@ -23,7 +23,8 @@ else:
 class OnlineTopologicalSort(Generic[Node]):
     """Nodes in an order in which every edge points forward."""
 
-    def __init__(self) -> None:
+    def __init__(self, delta: int = 0) -> None:
+        """`delta` is how far a search went already, because of nodes that are gone."""
         self._level: dict[Node, int] = {}
         self._index: dict[Node, int] = {}  # within the level
         self._rank: dict[Node, int] = {}  # order of adding; neighbours are visited by it
@@ -31,7 +32,7 @@ class OnlineTopologicalSort(Generic[Node]):
         self._successors: dict[Node, set[Node]] = {}
         self._next_index = 0
         self._edge_count = 0
-        self._delta = 0
+        self._delta = delta
 
     def add_node(self, node: Node) -> None:
         """Add a node without edges; it comes first."""
@@ -49,9 +50,10 @@ class OnlineTopologicalSort(Generic[Node]):
         self._edge_count += 1
         self._update_delta()
         level, index = self._level, self._index
-        if (level[source], index[source]) < (level[target], index[target]):
+        rise = level[target] - level[source]
+        if rise > 0 or (rise == 0 and index[source] < index[target]):
             return
-        if level[source] == level[target] and not self._predecessors[source]:
+        if rise == 0 and not self._predecessors[source]:
             self._move_to_front(source)  # what the search would find
             return
         before = self._search_backwards(source)

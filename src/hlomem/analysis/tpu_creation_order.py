@@ -5,11 +5,13 @@ dumps of libtpu show (docs/tpu-rules.md):
 
 1. those the program came with, then those the partitioner made of them,
 2. comparators of top-k; clones that rewriters of sorts and reductions made,
-3. fusions around gathers and scatters; reducers of dimensions that were split (`reduce_sub`),
+3. fusions around gathers and scatters; reducers of dimensions that were split (`reduce_sub`);
+   comparators for sorted scatters,
 4. bodies of fusions, numbered; then those around one bitcast,
-5. loops that were widened (`wide.`): for each loop, inner ones first, its condition and its body,
-6. bodies of loops into which constants were sunk (`.sunk`), for each loop in the same order,
-7. copies of computations that two calls would share otherwise,
+5. loops that were widened (`wide.`), inner ones first, each its condition and its body,
+6. bodies of loops into which constants were sunk (`.sunk`), outer ones first,
+7. copies of computations that two calls would share otherwise; fusions around asynchronous
+   collectives and copies,
 8. computations of asynchronous operations.
 
 The bodies of fusions in a loop are cloned together with the loop's body, just before it.
@@ -17,15 +19,16 @@ The bodies of fusions in a loop are cloned together with the loop's body, just b
 
 from __future__ import annotations
 
-import re
+import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import (
-    _PARTITIONED,
-    _derivation_priorities,
-    _in_order_of_parameters,
-    _number,
+    PARTITIONED,
+    derivation_priorities,
+    in_order_of_parameters,
     is_derived,
+    place_in_program,
     split_number,
 )
 
@@ -34,113 +37,166 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _TOP_K = "compare-greater-than"
+_SCATTER_COMPARATOR = "compare"
 _SPLIT_REDUCER = ".reduce_sub_computation"
 _SUNK = ".sunk"
-_WIDENED = re.compile(r"^wide\.")
-_LATE_FUSION = "bitcast_fusion"
+_WIDENED = "wide."
+_CLONE = ".clone"
+_BITCAST_FUSION = "bitcast_fusion"
+_COPY_FUSION = "copy_fusion"
 
 
 def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     """The computations of a module, the oldest first."""
-    computations = call_graph.module.computations
-    loops = _loops_inner_first(call_graph)
-    widened, sunk = _remade_for_loops(loops, call_graph)
-    asynchronous = [each for each in computations if _is_asynchronous(each, call_graph)]
-    placed = {*widened, *sunk, *asynchronous}
-    flattened = [
-        each
-        for each in computations
-        if each not in placed and _is_flattened(each, placed, call_graph)
-    ]
-    placed.update(flattened)
+    late = _made_after_fusion(call_graph)
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
     reducers: list[HloComputation] = []
-    late_reducers: list[HloComputation] = []
-    early_fused: list[HloComputation] = []
+    comparators: list[HloComputation] = []
     fused: list[HloComputation] = []
-    for computation in computations:
-        if computation in placed:
-            continue
+    for computation in call_graph.module.computations:
         name = computation.name
+        if computation in late:
+            continue
         if call_graph.is_fused(computation):
-            (early_fused if _moves_by_index(computation, call_graph) else fused).append(computation)
+            fused.append(computation)
         elif _SPLIT_REDUCER in name:
-            (late_reducers if call_graph.callsites[computation] else reducers).append(computation)
+            reducers.append(computation)
+        elif split_number(name)[0] == _SCATTER_COMPARATOR:
+            comparators.append(computation)
         elif name.startswith(_TOP_K) or is_derived(computation, call_graph):
             derived.append(computation)
-        elif name.endswith(_PARTITIONED):
+        elif name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
             own.append(computation)
-    own.sort(key=_number)
-    early_fused.sort(key=_number)
-    fused.sort(key=lambda each: (each.name.startswith(_LATE_FUSION), _number(each)))
-    partitioned = _in_order_of_parameters(
-        partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph
-    )
-    priorities = _derivation_priorities(derived, call_graph, False)
-    derived = _in_order_of_parameters(derived, priorities, call_graph)
-    derived.sort(key=lambda each: not each.name.startswith(_TOP_K))
+    gathers = _made_before_fusion(fused, call_graph)
     return [
-        *own,
-        *partitioned,
-        *derived,
-        *early_fused,
-        *reducers,
-        *fused,
-        *late_reducers,
-        *widened,
-        *sunk,
-        *flattened,
-        *asynchronous,
+        *sorted(own, key=place_in_program),
+        *in_order_of_parameters(partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph),
+        *_in_order_of_derivation(derived, call_graph),
+        *gathers,
+        *sorted(reducers, key=_number_of_split),
+        *sorted(comparators, key=_number),
+        *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
+        *late,
     ]
 
 
-def _loops_inner_first(call_graph: CallGraph) -> list[HloInstruction]:
-    """The loops, those of callees first, within a computation by number."""
-    loops: list[HloInstruction] = []
+def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
+    """What was made once fusion was done."""
+    computations = call_graph.module.computations
+    late = dict.fromkeys(filter(partial(_reduces_exchanged, call_graph=call_graph), computations))
+    late |= _remade_for_loops(call_graph)
+    flattened = [each for each in computations if _is_flattened(each, late, call_graph)]
+    late |= dict.fromkeys(flattened)
+    for computation in [each for each in computations if each in late]:
+        late |= _fused_again(computation, call_graph)
+    copies = [each for each in computations if each.name.startswith(_COPY_FUSION)]
+    late |= dict.fromkeys(sorted(copies, key=_number))
+    asynchronous = [each for each in computations if _is_asynchronous(each, call_graph)]
+    return late | dict.fromkeys(sorted(asynchronous, key=_number))
+
+
+def _in_order_of_derivation(
+    derived: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """Comparators of top-k, then what the rewriters made."""
+    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
+    derived = in_order_of_parameters(derived, priorities, call_graph)
+    return sorted(derived, key=lambda each: not each.name.startswith(_TOP_K))
+
+
+def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
+    """By number, those around a bitcast last."""
+    caller_of = {
+        callee: caller for caller, callees in call_graph.callees.items() for callee in callees
+    }
+    return sorted(
+        fused,
+        key=lambda each: (
+            each.name.startswith(_BITCAST_FUSION),
+            _fusion_number(each, caller_of, call_graph),
+        ),
+    )
+
+
+def _number(computation: HloComputation) -> int:
+    return split_number(computation.name)[1]
+
+
+def _number_of_split(reducer: HloComputation) -> int:
+    return split_number(reducer.name.removesuffix(_SPLIT_REDUCER))[1]
+
+
+def _loops_by_computation(call_graph: CallGraph) -> list[list[HloInstruction]]:
+    """The loops of each computation by number; callees come before callers."""
+    loops: list[list[HloInstruction]] = []
     for computation in call_graph.module.computations:
         if not call_graph.is_fused(computation):
             here = [each for each in computation.instructions if each.opcode == "while"]
-            loops += sorted(here, key=lambda loop: split_number(loop.name)[1])
+            loops.append(sorted(here, key=lambda loop: split_number(loop.name)[1]))
     return loops
 
 
-def _remade_for_loops(
-    loops: list[HloInstruction], call_graph: CallGraph
-) -> tuple[dict[HloComputation, None], dict[HloComputation, None]]:
-    """What was made when loops were widened, and when constants were sunk into them."""
-    widened: dict[HloComputation, None] = {}
-    sunk: dict[HloComputation, None] = {}
-    for loop in loops:
-        body, condition = loop.called_computations
-        for computation in (condition, body):
+def _remade_for_loops(call_graph: CallGraph) -> dict[HloComputation, None]:
+    """What was made when loops were widened, then when constants were sunk into them."""
+    made: dict[HloComputation, None] = {}
+    by_computation = _loops_by_computation(call_graph)
+    for loop in itertools.chain.from_iterable(by_computation):
+        for computation in reversed(loop.called_computations):
+            if computation.name.startswith(_WIDENED) and not computation.name.endswith(_SUNK):
+                made |= _with_clones(computation, call_graph)
+    for loop in itertools.chain.from_iterable(reversed(by_computation)):
+        for computation in reversed(loop.called_computations):
             if computation.name.endswith(_SUNK):
-                sunk.update(_with_fusions(computation, call_graph))
-            elif _WIDENED.match(computation.name):
-                widened.update(_with_fusions(computation, call_graph))
-    return widened, sunk
+                made |= _with_clones(computation, call_graph)
+    return made
 
 
-def _with_fusions(computation: HloComputation, call_graph: CallGraph) -> dict[HloComputation, None]:
-    """A computation after the bodies of fusions that were cloned with it."""
+def _with_clones(computation: HloComputation, call_graph: CallGraph) -> dict[HloComputation, None]:
+    """A computation after what was cloned with it: bodies of fusions, and what was before."""
     made: dict[HloComputation, None] = {}
     for instruction in call_graph.post_order(computation):
-        if instruction.opcode == "fusion":
-            _add_nested(instruction.called_computations[0], call_graph, made)
+        for callee in instruction.called_computations:
+            if instruction.opcode == "fusion" and _CLONE in callee.name:
+                made |= _with_nested(callee, call_graph)
+            elif _is_clone_of_clone(callee, call_graph):
+                made[callee] = None
     made[computation] = None
     return made
 
 
-def _add_nested(
-    body: HloComputation, call_graph: CallGraph, made: dict[HloComputation, None]
-) -> None:
+def _fused_again(computation: HloComputation, call_graph: CallGraph) -> dict[HloComputation, None]:
+    """The bodies of fusions in a loop that were made after it: around asynchronous collectives."""
+    new = [
+        each
+        for each in call_graph.callees[computation]
+        if call_graph.is_fused(each) and _CLONE not in each.name
+    ]
+    made: dict[HloComputation, None] = {}
+    for body in sorted(new, key=_number):
+        made |= _with_nested(body, call_graph)
+    return made
+
+
+def _with_nested(body: HloComputation, call_graph: CallGraph) -> dict[HloComputation, None]:
+    """The body of a fusion after those of the fusions in it, and what was cloned with it."""
+    made: dict[HloComputation, None] = {}
     for callee in call_graph.callees[body]:
-        if call_graph.is_fused(callee):
-            _add_nested(callee, call_graph, made)
+        if call_graph.is_fused(callee) and not callee.name.startswith(_COPY_FUSION):
+            made |= _with_nested(callee, call_graph)
+        elif _is_clone_of_clone(callee, call_graph):
+            made[callee] = None
     made[body] = None
+    return made
+
+
+def _is_clone_of_clone(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether it was cloned again and again with the loop it is used in."""
+    is_plain = call_graph.is_embedded(computation) and not call_graph.is_fused(computation)
+    return is_plain and computation.name.count(_CLONE) > 1
 
 
 def _is_asynchronous(computation: HloComputation, call_graph: CallGraph) -> bool:
@@ -149,15 +205,55 @@ def _is_asynchronous(computation: HloComputation, call_graph: CallGraph) -> bool
 
 
 def _is_flattened(
-    computation: HloComputation, late: set[HloComputation], call_graph: CallGraph
+    computation: HloComputation, late: dict[HloComputation, None], call_graph: CallGraph
 ) -> bool:
     """Whether it was copied for a caller made late, while the original is still in use."""
-    original, is_clone, _ = computation.name.rpartition(".clone")
+    original, is_clone, _ = computation.name.rpartition(_CLONE)
     if not is_clone or original not in call_graph.module.computation_by_name:
         return False
     return any(computation in call_graph.callees[caller] for caller in late)
 
 
+def _reduces_exchanged(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether it reduces what devices have exchanged, which is split after fusion."""
+    sites = call_graph.callsites[computation]
+    return _SPLIT_REDUCER in computation.name and any(
+        site.operands[0].opcode == "all-to-all" for site in sites
+    )
+
+
+def _made_before_fusion(
+    fused: list[HloComputation], call_graph: CallGraph
+) -> dict[HloComputation, None]:
+    """The fusions made around gathers and scatters before any other, which have the first numbers."""
+    early: dict[HloComputation, None] = {}
+    for computation in sorted(fused, key=_number):
+        if ".clone" in computation.name or computation.name.startswith(_BITCAST_FUSION):
+            continue
+        if not _moves_by_index(computation, call_graph):
+            break
+        early[computation] = None
+    return early
+
+
 def _moves_by_index(computation: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether a fusion was made around a gather or scatter, long before all others."""
     return not call_graph.bodies[computation].opcodes.isdisjoint(("gather", "scatter"))
+
+
+def _fusion_number(
+    computation: HloComputation,
+    caller_of: dict[HloComputation, HloComputation],
+    call_graph: CallGraph,
+) -> int:
+    """The number of a fusion; a clone was made together with the others of its caller."""
+    if ".clone" not in computation.name or computation not in caller_of:
+        return _number(computation)
+    caller = caller_of[computation]
+    if call_graph.is_fused(caller):
+        return _fusion_number(caller, caller_of, call_graph)
+    siblings = [
+        _number(each)
+        for each in call_graph.callees[caller]
+        if call_graph.is_fused(each) and ".clone" not in each.name
+    ]
+    return min(siblings, default=-1)

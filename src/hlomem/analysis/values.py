@@ -82,13 +82,16 @@ class UseFinder:
         self._reordered = reordered  # users that do not stand in the order of the text
         self._numbers_of: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
         self._readers_of: dict[HloInstruction, _Readers] = {}
+        self._found: dict[HloValue, list[list[HloInstruction]]] = {}
 
     def readers(self, value: HloValue) -> list[list[HloInstruction]]:
         """Who reads a value at each of its positions."""
-        found: list[list[HloInstruction]] = []
-        positions = value.positions
+        found = self._found.get(value)
+        if found is not None:
+            return found
+        found = self._found[value] = []
         readers_of = self._readers_of
-        for instruction, index in positions:
+        for instruction, index in value.positions:
             readers = readers_of.get(instruction)
             if readers is None:
                 readers = readers_of[instruction] = _find_readers(

@@ -5,8 +5,9 @@ Mirrors `BufferAllocation` and `BufferAssignment` of `service/buffer_assignment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NewType
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
@@ -31,8 +32,7 @@ class EntryParameter(NamedTuple):
     is_aliased_with_output: bool
 
 
-@dataclass(slots=True, eq=False)
-class BufferAllocation:
+class BufferAllocation(Struct, eq=False):
     """One contiguous piece of memory."""
 
     index: int
@@ -70,8 +70,7 @@ class BufferAllocation:
         return not self.is_thread_local and not self.is_tuple
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BufferAssignment:
+class BufferAssignment(Struct, frozen=True, eq=False):
     """Where everything lies."""
 
     allocations: list[BufferAllocation]

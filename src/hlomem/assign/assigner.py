@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
+from hlomem.analysis.platforms import alias_rules_of
 from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
 from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.reuse import IdleAllocations, Occupancy
@@ -72,6 +73,7 @@ class _Assigner:
         self._range_of = live_ranges.range_of
         self._color_of = color_of
         self._options = options
+        self._alias_rules = alias_rules_of(options.backend)
         self._entry = dataflow.module.entry
         self._aliased_parameters = {
             (alias.parameter_number, alias.parameter_index)
@@ -99,10 +101,10 @@ class _Assigner:
         for buffer in self._aliasing.buffers:
             for value in buffer.values:
                 place = preset.place_of.get((value.instruction.name, value.index))
-                if place is not None:
+                if place is not None and self._color_of[value] in allocation_of:
                     self._is_preset.add(buffer)
                     for member in buffer.values:
-                        allocation_of[self._color_of[member]].slices[member] = place
+                        allocation_of[self._color_of[value]].slices[member] = place
                     break
 
     # Step 1.
@@ -215,9 +217,9 @@ class _Assigner:
         start, end = self._range_of[value]
         sequence = self._live_ranges.sequence
         first, last = 2 * start, 2 * end
-        if may_share_with_operand(value.instruction):
+        if may_share_with_operand(value.instruction, self._alias_rules):
             first += 1
-        if end < len(sequence) and may_share_with_operand(sequence[end]):
+        if end < len(sequence) and may_share_with_operand(sequence[end], self._alias_rules):
             last -= 1
         return first, last
 
@@ -262,7 +264,12 @@ class _Assigner:
         return any(
             position.instruction in instruction.operands
             and can_share_operand_buffer(
-                self._dataflow, position.instruction, position.shape_index, instruction, user.index
+                self._dataflow,
+                position.instruction,
+                position.shape_index,
+                instruction,
+                user.index,
+                self._alias_rules,
             )
             for position in positions
         )
@@ -276,7 +283,11 @@ class _Assigner:
             by_color.setdefault(self._color_of[value], []).append(value)
         for color in sorted(by_color):
             simulator = HeapSimulator(
-                self._dataflow, self._aliasing, self._range_of, self._size_of_buffer.__getitem__
+                self._dataflow,
+                self._aliasing,
+                self._range_of,
+                self._size_of_buffer.__getitem__,
+                self._alias_rules,
             )
             heap = simulator.run(
                 by_color[color], self._alignment(color), pack or self._own_pack(color)
@@ -397,7 +408,8 @@ def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, int]:
             size = size_of_shape.get(shape)
             if size is None:
                 size = size_of_shape[shape] = options.backend.size_of(shape)
-            largest = max(largest, size)
+            if size > largest:
+                largest = size
         sizes[buffer] = largest
     return sizes
 

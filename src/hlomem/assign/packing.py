@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from hlomem.assign.interval_tree import IntervalTree
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-@dataclass(slots=True, eq=False)
-class BufferInterval:
+class BufferInterval(Struct, eq=False):
     """A buffer and when it is alive. Times include both ends."""
 
     id: int
@@ -170,11 +170,11 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
     largest_padding = 0
     for buffer in buffers:
         padding = -buffer.size % alignment
-        largest_padding = max(largest_padding, padding)
+        if padding > largest_padding:
+            largest_padding = padding
         padded = buffer.size + padding
-        for start, end in (
-            _disjoint(buffer) if buffer.colocations else ((buffer.start, buffer.end),)
-        ):
+        times = _disjoint(buffer) if buffer.colocations else ((buffer.start, buffer.end),)
+        for start, end in times:
             change_at[start] += padded
             change_at[end + 1] -= padded
     live = accumulate([change_at[time] for time in sorted(change_at)])

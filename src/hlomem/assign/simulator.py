@@ -9,6 +9,7 @@ the instruction allows.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
@@ -17,6 +18,7 @@ from hlomem.assign.packing import BufferInterval
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from hlomem.analysis.alias_rules import AliasRules
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRange
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from hlomem.assign.packing import Packing
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
+
+
+_by_id = attrgetter("id")
 
 
 class Heap(NamedTuple):
@@ -44,11 +49,13 @@ class HeapSimulator:
         aliasing: Aliasing,
         range_of: Mapping[HloValue, LiveRange],
         size_of: Callable[[HloBuffer], int],
+        alias_rules: AliasRules,
     ) -> None:
         self._dataflow = dataflow
         self._buffer_of = aliasing.buffer_of
         self._range_of = range_of
         self._size_of = size_of
+        self._alias_rules = alias_rules
         self._clock = 0
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
@@ -88,7 +95,7 @@ class HeapSimulator:
 
     def _replay(self, values: Collection[HloValue]) -> None:
         range_of, buffer_of, owner_of = self._range_of, self._buffer_of, self._owner
-        in_order = sorted(values, key=lambda value: (*range_of[value], value.id))
+        in_order = sorted(sorted(values, key=_by_id), key=range_of.__getitem__)
         freed: dict[int, dict[HloValue, None]] = {}
         for value in in_order:
             freed.setdefault(range_of[value].end, {})[value] = None
@@ -133,7 +140,10 @@ class HeapSimulator:
     def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, None]) -> HloValue | None:
         """An operand that is read for the last time here and whose place the value may have."""
         instruction = value.instruction
-        if not dying or instruction.opcode == "copy" or not may_share_with_operand(instruction):
+        if not dying or instruction.opcode == "copy":
+            return None
+        rules = self._alias_rules
+        if not may_share_with_operand(instruction, rules):
             return None
         now = self._range_of[value].start
         for operand in instruction.operands:
@@ -150,6 +160,7 @@ class HeapSimulator:
                         candidate.index,
                         instruction,
                         value.index,
+                        rules,
                     )
                 ):
                     return candidate

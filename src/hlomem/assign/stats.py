@@ -7,7 +7,6 @@ still counts when the next moment's values begin.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.padding import UnknownSizeError, unpadded_size
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 def peak_moment(live_ranges: LiveRanges) -> int | None:
     """The first time at which most bytes are alive; None where a shape has no size."""
-    begun_at: defaultdict[int, int] = defaultdict(int)  # bytes by time
-    ended_before: defaultdict[int, int] = defaultdict(int)
+    begun_at = [0] * (live_ranges.end + 2)  # bytes by time
+    ended_before = [0] * (live_ranges.end + 2)
     size_of: dict[Shape, int] = {}
     for value, (start, end) in live_ranges.range_of.items():
         shape = value.instruction.shape
@@ -33,9 +32,9 @@ def peak_moment(live_ranges: LiveRanges) -> int | None:
         begun_at[start] += size
         ended_before[end + 1] += size
     peak = live = most = 0
-    for time in sorted({*begun_at, *ended_before}):
-        live += begun_at.get(time, 0)
+    for time, (begun, ended) in enumerate(zip(begun_at, ended_before, strict=True)):
+        live += begun
         if live > most:
             most, peak = live, time
-        live -= ended_before.get(time, 0)
+        live -= ended
     return peak

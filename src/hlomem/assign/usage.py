@@ -6,6 +6,7 @@ Mirrors `BufferAssignment::MemoryUsageReport` and `BufferAllocation::MemoryUsage
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _SHOWN_AT_LEAST = 50  # `more_than_k`
 _NEGLIGIBLE = 0.05000000074505806  # `percentile`: 0.05 as a 32-bit float
+
+
+_by_id = attrgetter("id")
 
 
 class Place(NamedTuple):
@@ -31,9 +35,15 @@ def places_by_size(allocation: BufferAllocation) -> list[Place]:
     """The places of an allocation, the largest first, of equal ones by their last value's id."""
     values_at: dict[int, list[HloValue]] = {}
     size_at: dict[int, int] = {}
-    for value, (offset, size) in sorted(allocation.slices.items(), key=lambda entry: entry[0].id):
-        values_at.setdefault(offset, []).append(value)
-        size_at[offset] = max(size_at.get(offset, 0), size)
+    slices = allocation.slices
+    for value in sorted(slices, key=_by_id):
+        offset, size = slices[value]
+        if offset in values_at:
+            values_at[offset].append(value)
+            if size > size_at[offset]:
+                size_at[offset] = size
+        else:
+            values_at[offset], size_at[offset] = [value], size
     order = sorted(values_at, key=lambda offset: (-size_at[offset], values_at[offset][-1].id))
     return [Place(offset, size_at[offset], values_at[offset]) for offset in order]
 

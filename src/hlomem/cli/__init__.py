@@ -5,14 +5,12 @@ A command's module is imported when it is called, so that `hlomem --help` needs 
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
-import traceback
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -76,15 +74,21 @@ def commands() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line and returns its exit code; no exception leaves it."""
+    """Runs a command line and returns its exit code; no exception leaves it.
+
+    Without arguments it is that of the process, which ends here if all goes well.
+    """
     if arguments is None:
-        arguments = sys.argv[1:]
-        atexit.register(gc.freeze)  # a process of its own: its garbage goes with it unsearched
+        words = sys.argv[1:]
+        gc.disable()  # a process of its own ends before its garbage matters
+    else:
+        words = list(arguments)
     try:
-        with commands.make_context("hlomem", list(arguments)) as context:
-            code = commands.invoke(context)
+        with commands.make_context("hlomem", words) as context:
+            result = commands.invoke(context)
         sys.stdout.flush()
-        return code if isinstance(code, int) else EXIT_OK
+        code = result if isinstance(result, int) else EXIT_OK
+        return code if arguments is not None else _leave(code)
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -104,12 +108,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_bug_report(error), EXIT_INTERNAL)
 
 
+def _leave(code: int) -> NoReturn:
+    """End the process at once: to free a large plan piece by piece takes as long as to print it.
+
+    Whatever a command hung on its context is still there.
+    """
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def _fail(message: str, code: int) -> int:
     click.echo(f"error: {message}", err=True)
     return code
 
 
 def _bug_report(error: Exception) -> str:
+    import traceback  # noqa: PLC0415 - takes as long to import as half of click
+
     place = traceback.extract_tb(error.__traceback__)[-1]
     what = visible(f"{type(error).__name__}: {error}")
     return (

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.collector import collector_off
 from hlomem.errors import EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
 from hlomem.outputs import write_files
-from hlomem.pipeline import collector_off
 from hlomem.planning import BACKENDS, plan
 from hlomem.source import visible
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
 @click.option("--backend", type=click.Choice(BACKENDS), default=BACKENDS[0], show_default=True)
+@click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
 @click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
+@click.option("--preset", metavar="DUMP", help="Take what was placed beforehand from DUMP (TPU).")
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
@@ -35,9 +38,11 @@ if TYPE_CHECKING:
 def command(
     path: str,
     backend: str,
+    chip: str,
     era: str,
     like: str | None,
     schedule: str | None,
+    preset: str | None,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -57,11 +62,14 @@ def command(
     made = plan(
         module,
         backend=backend,
+        chip=chip,
         era=era,
         like=load(like) if like else None,
         schedule=load(schedule) if schedule else None,
+        preset=load(preset) if preset else None,
         name=_stem(path),
     )
+    click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
     write_dump(made.dump, output, force=force, as_json=as_json)
     for note in made.notes:
@@ -81,9 +89,24 @@ def write_dump(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -
     elif output is None:
         sys.stdout.buffer.write(encode(dump.to_text()))
     else:
-        # One text at a time: they are the largest things in memory.
-        files = {part.name: encode(dump.part_text(part)) for part in dump.parts}
-        write_files(output, files, force=force)
+        write_files(output, _Files(dump), force=force)
+
+
+class _Files(Mapping[str, bytes]):
+    """The files of a dump, each made when asked for: they are the largest things in memory."""
+
+    def __init__(self, dump: Dump) -> None:
+        self._dump = dump
+        self._parts = {part.name: part for part in dump.parts}
+
+    def __getitem__(self, name: str) -> bytes:
+        return encode(self._dump.part_text(self._parts[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
 
 
 def _stem(path: str) -> str:

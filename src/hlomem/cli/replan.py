@@ -10,10 +10,10 @@ import click
 
 from hlomem.backends import CHIPS
 from hlomem.cli.plan import write_dump
+from hlomem.collector import collector_off
 from hlomem.dump.compare import find_differences
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.inputs import load
-from hlomem.pipeline import collector_off
 from hlomem.planning import BACKENDS
 from hlomem.replanning import replan
 from hlomem.report.text import format_bytes, shorten, width, write_lines

@@ -264,25 +264,26 @@ def format_value(value: Value) -> str:
 
 def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -> str:
     """What stands between an allocation's size and the colon (XLA: ToShortString)."""
-    known: list[str | None] = []
+    known: list[str] = []
     if attributes.color:
-        known.append(f"color {attributes.color}")
+        known.append(f", color {attributes.color}")
     if attributes.page is not None:
-        known.append(f"page {attributes.page}" if pages else None)
+        known.append(f", page {attributes.page}" if pages else "")
     if (parameter := attributes.parameter) is not None:
         index = format_index(parameter.index)
         known.append(
-            f"parameter {parameter.number}, shape |{parameter.shape}| at ShapeIndex {index}"
+            f", parameter {parameter.number}, shape |{parameter.shape}| at ShapeIndex {index}"
         )
     if attributes.output_shape is not None:
-        known.append(f"output shape is |{attributes.output_shape}|")
-    flags = (
-        (attributes.is_constant, "constant"),
-        (attributes.is_thread_local, "thread-local"),
-        (attributes.maybe_live_out, "maybe-live-out"),
-        (attributes.is_preallocated_temp, "preallocated-temp"),
-    )
-    known += [word for is_set, word in flags if is_set]
+        known.append(f", output shape is |{attributes.output_shape}|")
+    if attributes.is_constant:
+        known.append(", constant")
+    if attributes.is_thread_local:
+        known.append(", thread-local")
+    if attributes.maybe_live_out:
+        known.append(", maybe-live-out")
+    if attributes.is_preallocated_temp:
+        known.append(", preallocated-temp")
     for passed, unknown in enumerate(attributes.unknown):
-        known.insert(unknown.position + passed, unknown.text)
-    return "".join(f", {attribute}" for attribute in known if attribute is not None)
+        known.insert(unknown.position + passed, f", {unknown.text}")
+    return "".join(known)

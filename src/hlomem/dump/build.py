@@ -147,7 +147,7 @@ def build_values(stages: Stages, features: Features) -> Values:
         async_sugar=True,
         proto_order=features.pages is not False,
     )
-    texts = InstructionTexts(stages.module, stages.call_graph.bodies.places, style)
+    texts = InstructionTexts(stages.module, style)
     finder, color_of = stages.dataflow.use_finder, stages.color_of
     placed = [value for each in stages.assignment.allocations for value in each.slices]
     placed.sort(key=_by_id)

@@ -82,8 +82,11 @@ def without_hash_order(report: UsageReport) -> UsageReport:
 
 def _sort_table(table: UsageTable) -> UsageTable:
     rows = []
-    for _, group in groupby(table.rows, key=lambda row: row.size):
+    for size, group in groupby(table.rows, key=lambda row: row.size):
         members = list(group)
+        if table.rest and size == table.rows[-1].size:
+            # Which of the smallest are shown is a matter of their order, too.
+            members = [replace(row, offset=0, value_count=0, shapes=()) for row in members]
         for place, row in zip(members, sorted(members, key=lambda row: row.offset), strict=True):
             shapes = tuple(sorted(row.shapes, key=lambda each: (each.count, each.shape)))
             rows.append(

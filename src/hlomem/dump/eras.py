@@ -9,17 +9,18 @@ The evidence is in docs/dump-format.md.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple
 
+from msgspec.structs import asdict, replace
+
+from hlomem.dump.records import Record
 from hlomem.dump.values import Style
 from hlomem.errors import CommandError
 
 ReportShape = Literal["none", "by-allocation", "by-space"]
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Record, frozen=True):
     """What a text shows of the XLA that wrote it; None where it shows nothing."""
 
     split: bool | None = None
@@ -45,29 +46,29 @@ class Features:
 
     def agrees_with(self, other: Features) -> bool:
         """Whether no feature known to both differs; reports agree when they share a shape."""
-        for each in fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+        said = asdict(other)
+        for name, mine in asdict(self).items():
+            theirs = said[name]
             if mine is None or theirs is None:
                 continue
-            if not (mine & theirs if each.name == "report" else mine == theirs):
+            if not (mine & theirs if name == "report" else mine == theirs):
                 return False
         return True
 
     def merged_with(self, other: Features) -> Features:
         """Both together, the other's word counting where both speak."""
-        known = {f.name: v for f in fields(other) if (v := getattr(other, f.name)) is not None}
+        known = {name: said for name, said in asdict(other).items() if said is not None}
         return replace(self, **known)
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
+class Era(Record, frozen=True):
     """A version of the format: its features and the releases that write it."""
 
     letter: str
     features: Features
     jaxlib: tuple[str, str] | None = None
     """First and last release."""
-    libtpu: tuple[str, ...] = field(default=())
+    libtpu: tuple[str, ...] = ()
     """Releases seen."""
 
     @property
@@ -198,6 +199,15 @@ def releases_of(era: Era, package: str) -> list[Release]:
     assert era.jaxlib is not None
     first, last = era.jaxlib
     return [Release("jaxlib", _version(each)) for each in dict.fromkeys((last, first))]
+
+
+def nearest_libtpu(release: Release) -> Release:
+    """The libtpu of a release's time: the last one seen of its era, or of an era before."""
+    if release.package == "libtpu":
+        return release
+    until = ERAS.index(era_of(release)) + 1
+    seen = [era for era in ERAS[:until] if era.libtpu] or [era for era in ERAS if era.libtpu][:1]
+    return _last_release(seen[-1], "libtpu")
 
 
 def _first_version(era: Era, package: str) -> tuple[int, ...]:

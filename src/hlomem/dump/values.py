@@ -7,13 +7,12 @@ the one dump file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlomem.dump.assignment import VALUE_PIECES, format_value
 from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index
 from hlomem.dump.numbers import human_bytes
-from hlomem.dump.records import Position, Use, UsedValue, Values
+from hlomem.dump.records import Position, Record, Use, UsedValue, Values
 from hlomem.errors import ParseError
 from hlomem.source import Span
 
@@ -43,8 +42,7 @@ _NO_USES = "  (none)\n"
 _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Record, frozen=True):
     """How this XLA lays a value out."""
 
     space_before_instruction: bool = True
@@ -134,7 +132,7 @@ def format(values: Values, style: Style) -> str:  # noqa: A001
     """XLA's text in `style`."""
     total = values.total_bytes
     parts = [f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"]
-    space = " " if style.space_before_instruction else ""
+    before_instruction = " from instruction:" + (" " if style.space_before_instruction else "")
     newline = "\n" if style.newline_after_instruction else ""
     no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
     for value in values.values:
@@ -150,5 +148,5 @@ def format(values: Values, style: Style) -> str:  # noqa: A001
                 parts.append(f"  {u.instruction}, operand {u.operand}{where}\n")
         else:
             parts.append(_NOT_COMPUTED if uses is None else no_uses)
-        parts.append(f" from instruction:{space}{value.instruction}{newline}")
+        parts += (before_instruction, value.instruction, newline)
     return "".join(parts)

@@ -41,6 +41,7 @@ _NAMES = {
     name: rf", {name}=(?:%?([A-Za-z0-9_.\-]++)|\{{([^{{}}]*+)\}})(?![^,])"
     for name in (*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS)
 }
+_FUSION = re.compile(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
 _INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
 _MAX_DIGITS = 9
 _MAY_CALL_NOTHING = frozenset({"custom-call", "async-update", "async-done"})
@@ -236,6 +237,17 @@ def _read_index(attributes: str) -> int:
         raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
 
 
+def _finish_fusion(body: _Body, instruction: HloInstruction, attributes: str) -> None:
+    """`_link_calls` for the form in which XLA prints a fusion; most calls are one."""
+    match = _FUSION.match(attributes)
+    callee = body.callees.get(match[1]) if match else None
+    if callee is None or callee.index >= body.scope.computation.index:
+        _link_calls(body, instruction, attributes)
+    else:
+        callee.is_fused = True
+        instruction.called_computations = (callee,)
+
+
 def _finish_sugared(body: _Body, instruction: HloInstruction, attributes: str) -> None:
     try:
         wrapped = desugar(instruction)
@@ -311,5 +323,5 @@ def _split_names(text: str) -> list[str]:
     return [name.strip().removeprefix("%") for name in text.split(",") if name.strip()]
 
 
-_FINISH = {"get-tuple-element": _finish_element}
+_FINISH = {"fusion": _finish_fusion, "get-tuple-element": _finish_element}
 _FACTS = _Facts()

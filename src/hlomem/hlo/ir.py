@@ -266,6 +266,7 @@ class HloComputation:
         "_instructions",
         "_parameters",
         "_root",
+        "body_span",
         "execution_thread",
         "index",
         "is_entry",
@@ -284,6 +285,8 @@ class HloComputation:
         self.execution_thread = execution_thread
         # A fusion that has been read calls it. A fusion inside a body nobody opened does not count.
         self.is_fused = False
+        # Between the braces in the module's source; None unless that is laid out as XLA prints it.
+        self.body_span: Span | None = None
         self._instructions: list[HloInstruction] | None = None
         self._parameters: list[HloInstruction] = []
         self._root: HloInstruction | None = None

@@ -13,10 +13,10 @@ not know. It refuses three forms that XLA reads and never prints: an instruction
 
 from __future__ import annotations
 
-import gc
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.collector import collector_off
 from hlomem.errors import ParseError
 from hlomem.hlo import scanner
 from hlomem.hlo.reader import NOT_AN_INSTRUCTION, LayoutError, ModuleReader
@@ -45,16 +45,10 @@ def parse(text: str, name: str = "<string>", lazy: bool = True) -> HloModule:
     nul = source.text.find("\0")
     if nul >= 0:
         raise ParseError(source, Span(nul, nul + 1), "NUL byte in text", "is this a text file?")
-    # A module is made of objects that all stay: collecting garbage would only look at them.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_off():
         module = _parse_any_layout(source)
         if not lazy:
             module.validate()
-    finally:
-        if was_enabled:
-            _enable_collector()
     return module
 
 
@@ -111,11 +105,3 @@ def _no_module(source: Source) -> ParseError:
     if _NAMELESS.match(source.text, span.start):
         return ParseError(source, span, "the module has no name")
     return ParseError(source, span, "the module has no computations", _COMPUTATION_FORM)
-
-
-def _enable_collector() -> None:
-    if gc.get_freeze_count() == 0:
-        # Makes what was parsed old, or the first young collection would walk all of it.
-        gc.freeze()
-        gc.unfreeze()
-    gc.enable()

@@ -174,6 +174,8 @@ class ModuleReader:
                 is_entry=span.is_entry,
                 execution_thread=span.execution_thread or MAIN_THREAD,
             )
+            if self._offsets is None:
+                computation.body_span = Span(span.body_start, span.body_end)
             module.computations.append(computation)
             if span.is_entry:
                 if entry is not None:

@@ -199,6 +199,7 @@ class Shape:
         "dynamic",
         "element_type",
         "elements",
+        "is_tuple",
         "layout",
     )
 
@@ -218,6 +219,8 @@ class Shape:
         self.layout = layout
         self.elements = elements
         """The elements of a tuple; the one array of a buffer."""
+        self.is_tuple = element_type is ElementType.TUPLE
+        """Whether it is `(...)`, `()` included."""
         self._hash = hash((element_type.text, dimensions, dynamic, layout, elements))
         self._text = ""
         self._text_without_layout = ""
@@ -265,11 +268,6 @@ class Shape:
         if not self._text_without_layout:
             self._text_without_layout = _format_shape(self, with_layout=False)
         return self._text_without_layout
-
-    @property
-    def is_tuple(self) -> bool:
-        """Whether it is `(...)`, `()` included."""
-        return self.element_type is ElementType.TUPLE
 
     @property
     def is_buffer(self) -> bool:
@@ -337,12 +335,12 @@ class Shape:
             shape = shape.elements[number]
         return shape
 
-    def subshape(self, index: Iterable[int]) -> Shape:
+    def subshape(self, index: tuple[int, ...]) -> Shape:
         """The part at an index (`ShapeUtil::GetSubshape`); IndexError where there is none."""
-        path = ShapeIndex(index)
-        shape = self.optional_subshape(path)
+        shape = self.optional_subshape(index) if index else self
         if shape is None:
-            raise IndexError(f"shape `{self.text_without_layout}` has no part at {path}")
+            where = ShapeIndex(index)
+            raise IndexError(f"shape `{self.text_without_layout}` has no part at {where}")
         return shape
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
-from hlomem.hlo.async_sugar import is_sugared
+from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
 from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.rebuild.fusions import find_sharing
 
 if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
@@ -35,7 +36,7 @@ class Draft:
     @property
     def is_async_start(self) -> bool:
         """Whether it runs something asynchronously; `slice-start` is short for that."""
-        return self.opcode == "async-start" or (bool(self.callees) and is_sugared(self.opcode))
+        return bool(self.callees) and self.opcode.endswith("-start")
 
 
 def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str, Draft]:
@@ -49,7 +50,9 @@ def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str
             draft.shape = shown.get(name)
         else:
             draft = Draft(name, line.opcode, operands[name], line, line.shape)
-            draft.callees = _callees_in_order(name, line)
+            draft.callees = _callees_in_order(line)
+            if _wraps_another(name, line, facts):
+                draft.callees = [f"{name}.callee"]
         drafts[name] = draft
     return drafts
 
@@ -64,10 +67,17 @@ def _shapes_of_operands(facts: Facts) -> dict[str, Shape]:
     }
 
 
-def _callees_in_order(name: str, line: Line) -> list[str]:
+def _wraps_another(name: str, line: Line, facts: Facts) -> bool:
+    """Whether `slice-start` is short for an async-start: then a slice defines its result."""
+    if not line.opcode.endswith("-start") or line.opcode == "copy-start":
+        return False
+    results = [ids for index, ids in facts.held[name].items() if index[:1] == (1,)]
+    definers = {facts.by_id[each].name for ids in results for each in ids} - {name}
+    return any(facts.lines[each].opcode == line.opcode.removesuffix("-start") for each in definers)
+
+
+def _callees_in_order(line: Line) -> list[str]:
     """The computations an instruction runs in its place; a loop's condition runs first."""
-    if is_sugared(line.opcode) and line.opcode.endswith("-start"):
-        return [f"{name}.callee"]
     if line.opcode not in _CALLERS:
         return []
     callees = line.callees
@@ -93,9 +103,10 @@ def _draft_unprinted(
         return Draft(name, "parameter", [])
     held, operand_held = facts.held[name], facts.held.get(operands[0], {})
     if len(operands) == 1:
-        opcode = drafts[operands[0]].opcode if operands[0] in drafts else ""
-        if opcode.endswith("-start"):
-            return Draft(name, opcode.removesuffix("-start") + "-done", operands)
+        start = drafts.get(operands[0])
+        if start is not None and start.opcode.endswith("-start"):
+            opcode = "async" if start.is_async_start else start.opcode.removesuffix("-start")
+            return Draft(name, f"{opcode}-done", operands)
         element = _element_held(held, operand_held)
         if element is not None and _reads_only(element, facts.reads[name]):
             return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
@@ -150,19 +161,28 @@ class Shapes:
         return self._facts.lines[value.name].shape.subshape(value.index or ())
 
     def _infer_bitcast(self, bitcast: Draft) -> Shape:
-        """The shape of its source, or that of a user which must be alike if it may share."""
+        """The shape of a user that was or may be written in its place; else that of its source."""
         source = self[bitcast.operands[0]]
         self.guessed.append(bitcast.name)
-        for user in self._users.get(bitcast.name, ()):
-            if user.shape is not None and _are_alike(user.shape, source):
+        users = self._users.get(bitcast.name, ())
+        for user in users:
+            for sharing in find_sharing(user.name, self._facts) if user.opcode == "fusion" else ():
+                if user.operands[sharing.operand] == bitcast.name and user.shape is not None:
+                    return user.shape.subshape(sharing.output_index)
+        for user in users:
+            if user.opcode in _KEEPING_SHAPE and _are_alike(user.shape, source):
                 return user.shape
         return source
 
 
-def _are_alike(one: Shape, other: Shape) -> bool:
+_KEEPING_SHAPE = ELEMENTWISE_OPCODES | {"dynamic-update-slice", "scatter", "sort"}
+
+
+def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:
     """Whether two arrays hold as many elements of one type."""
     return (
-        one.is_array
+        one is not None
+        and one.is_array
         and other.is_array
         and one.element_type is other.element_type
         and prod(one.dimensions) == prod(other.dimensions)

@@ -1,33 +1,52 @@
 """In which order XLA lists computations: what decides between equal buffers, and no text shows.
 
-Up to jaxlib 0.5.0 that is the order of ids. Since then it is the order in which instructions were
-made that call them, of which a dump shows two things: ids, which follow the making of computations;
-and the order of thread-local allocations, of which each value has one of its own.
+Up to jaxlib 0.5.0 that is the order of ids. Since then it is the order in which the instructions
+were made that call them. Of those in the schedule the names tell; of those in bodies of fusions
+nothing does but the order of thread-local allocations, of which each value has one of its own.
 """
 
 from __future__ import annotations
 
+import re
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hlomem.dump.records import Allocation
+    from collections.abc import Mapping
+
+    from hlomem.dump.records import AssignedValue
+    from hlomem.options import Options
     from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.facts import Facts
+    from hlomem.rebuild.instructions import Draft
+
+
+def lists_by_id(options: Options) -> bool:
+    """Whether the order of computations is that of the ids in them."""
+    return not (options.sorts_computations_incrementally or options.sorts_computations_by_content)
+
+
+def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
+    """When a caller was made: the program's own loops, then rewritten ones, then calls.
+
+    Passes number what they make (`analysis/instruction_order.py` has their order).
+    """
+    is_rewritten = any(".clone" in callee for callee in caller.callees)
+    return caller.opcode == "call", is_rewritten, natural(caller.name)
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key to sort names by in which numbers count as numbers."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
 
 
 def list_embedded(embedded: list[Computation], facts: Facts) -> list[Computation]:
     """Computations inside operations in XLA's order, as their allocations tell; callees first."""
     home_of = {name: each for each in embedded for name in each.instructions}
-    by_size: dict[int, list[Computation]] = {}
-    for allocation in _as_made(facts, home_of):
-        by_size.setdefault(allocation.size, []).append(home_of[allocation.values[0].name])
     sorter: TopologicalSorter[Computation] = TopologicalSorter(dict.fromkeys(embedded, ()))
-    for homes in by_size.values():
-        # One of them may have changed places with a temporary: the last of each counts.
-        last = {home: number for number, home in enumerate(homes)}
-        order = sorted(last, key=last.__getitem__)
+    for values in _by_size(_as_made(facts, home_of)).values():
+        order = list(dict.fromkeys([home_of[value.name] for value in values]))
         for caller, callee in pairwise(order):
             sorter.add(caller, callee)
     try:
@@ -36,21 +55,37 @@ def list_embedded(embedded: list[Computation], facts: Facts) -> list[Computation
         return embedded
 
 
-def _as_made(facts: Facts, home_of: dict[str, Computation]) -> list[Allocation]:
-    """Allocations of values inside operations as they were made.
+def _as_made(facts: Facts, home_of: Mapping[str, Computation]) -> list[AssignedValue]:
+    """The values inside operations in the order in which they got their allocations.
 
-    They come last, until temporaries change places with the last of all (`std::partition`).
+    These are made last, until temporaries change places with the last of all (`std::partition`).
+    How many did is not said; but large values came first, and of one size those of a computation
+    were together, by id.
     """
-    allocations = facts.assignment.allocations
-    kept = [each for each in allocations if not each.is_preallocated_temp]
-    ours = [bool(each.values) and each.values[0].name in home_of for each in kept]
-    first = len(ours)
-    while first and ours[first - 1] and _is_in_order(kept, first):
-        first -= 1
-    moved = [each for each, is_ours in zip(kept[:first], ours, strict=False) if is_ours]
-    return [*kept[first:], *reversed(moved)]
+    kept = [each for each in facts.assignment.allocations if not each.is_preallocated_temp]
+    values = [each.values[0] for each in kept if each.values and each.values[0].name in home_of]
+    for moved in range(len(values)):
+        order = [*values[moved:], *reversed(values[:moved])]
+        if _is_possible(order, home_of):
+            return order
+    return values
 
 
-def _is_in_order(kept: list[Allocation], first: int) -> bool:
-    """Whether what stands before is as large as what follows: what changed places need not be."""
-    return first == len(kept) or kept[first - 1].size >= kept[first].size
+def _is_possible(order: list[AssignedValue], home_of: Mapping[str, Computation]) -> bool:
+    if any(one.size < other.size for one, other in pairwise(order)):
+        return False
+    for values in _by_size(order).values():
+        ids = [(home_of[value.name], value.id) for value in values]
+        changes = sum(one is not other for (one, _), (other, _) in pairwise(ids))
+        if changes >= len({home for home, _ in ids}):
+            return False
+        if any(one is other and first > second for (one, first), (other, second) in pairwise(ids)):
+            return False
+    return True
+
+
+def _by_size(values: list[AssignedValue]) -> dict[int, list[AssignedValue]]:
+    by_size: dict[int, list[AssignedValue]] = {}
+    for value in values:
+        by_size.setdefault(value.size, []).append(value)
+    return by_size

@@ -47,13 +47,8 @@ def rebuild(facts: Facts, options: Options) -> Rebuilt:
     take_names(facts, in_flow, drafts)
     embedded = embedded_computations(facts, families, operands)
     writer = ModuleWriter(facts, drafts, in_flow, embedded)
-    text = writer.text(is_listed_by_id=_lists_by_id(options))
-    return Rebuilt(hlo.parse(text), tuple(writer.notes()))
-
-
-def _lists_by_id(options: Options) -> bool:
-    """Whether computations stand in XLA's lists in the order of the ids in them."""
-    return not (options.sorts_computations_incrementally or options.sorts_computations_by_content)
+    text = writer.text(options)
+    return Rebuilt(hlo.parse(text, "rebuilt program"), tuple(writer.notes()))
 
 
 def _entry_name(facts: Facts) -> str:

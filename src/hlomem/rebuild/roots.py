@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.shape_parser import parse_shape_text
+
 if TYPE_CHECKING:
     from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.facts import Facts
@@ -28,7 +30,10 @@ class Roots:
         wanted = next(
             (a.output_shape for a in self._facts.assignment.allocations if a.output_shape), None
         )
-        return self._choose(entry, wanted)
+        root = self._choose(entry, wanted)
+        if wanted is not None and self._drafts[root].opcode == "bitcast":
+            self._drafts[root].shape = parse_shape_text(wanted)
+        return root
 
     def of_called(self, computation: Computation) -> str:
         """The root of what an instruction calls."""

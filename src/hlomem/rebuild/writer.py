@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from hlomem.errors import InputError
 from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.instructions import Shapes
-from hlomem.rebuild.listing import list_embedded
+from hlomem.rebuild.listing import age, list_embedded, lists_by_id
 from hlomem.rebuild.roots import Roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.options import Options
     from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.facts import Facts, Line
     from hlomem.rebuild.fusions import Sharing
     from hlomem.rebuild.instructions import Draft
+
+
+_CALLS = re.compile(r", (?:calls|to_apply)=%?[\w.\-]+", re.ASCII)
 
 
 class ModuleWriter:
@@ -40,15 +46,20 @@ class ModuleWriter:
         self._sharing: dict[str, list[Sharing]] = {}
         self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
         self._by_name.update({each.name: each for each in embedded})
+        # Whichever fusions call those, in the last one they are called late enough.
+        fusions = [name for name in facts.time_of if drafts[name].opcode == "fusion"]
+        self._last_fusion = max(fusions, key=facts.own_id.__getitem__, default="")
         self._embedded = embedded
         self._texts: dict[str, str] = {}
         self._number_parameters()
 
-    def text(self, *, is_listed_by_id: bool) -> str:
-        """The module; its computations as XLA lists them, by id in older versions."""
-        listed = [*list_embedded(self._embedded, self._facts), self._entry]
-        if is_listed_by_id:
+    def text(self, options: Options) -> str:
+        """The module; its computations as this XLA lists them."""
+        listed = [*self._embedded, self._entry]
+        if lists_by_id(options):
             listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
+        elif options.sorts_thread_local_buffers:
+            listed = [*list_embedded(self._embedded, self._facts), self._entry]
         for computation in listed:
             self._write(computation)
         header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}"
@@ -99,12 +110,11 @@ class ModuleWriter:
     # Computations.
 
     def _write(self, computation: Computation) -> None:
-        """Write a computation after what it calls; of the calls, those to small ids first."""
+        """Write a computation after what it calls, in the order in which the calls were made."""
         if computation.name in self._texts:
             return
         calls = self._calls(computation)
-        first_callee = dict(reversed(calls))
-        for draft, callee in sorted(calls, key=lambda call: self._rank(first_callee[call[0]])):
+        for draft, callee in sorted(calls, key=lambda call: age(call[0])):
             if callee in self._by_name:
                 self._write(self._by_name[callee])
             elif callee not in self._texts:
@@ -145,7 +155,7 @@ class ModuleWriter:
             self._unseen.append(callee)
             self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
             return
-        called = self._in_fusions.get(draft.name, ())
+        called = self._in_fusions if draft.name == self._last_fusion else []
         self._sharing[draft.name] = find_sharing(draft.name, self._facts)
         for computation in called:
             self._write(computation)
@@ -173,11 +183,14 @@ class ModuleWriter:
 
     def _printed_line(self, draft: Draft, line: Line) -> str:
         """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
+        if draft.opcode.endswith("-done") and self._drafts[draft.operands[0]].is_async_start:
+            return line.text.replace(f" {draft.opcode}(", " async-done(", 1)
         if not draft.is_async_start or draft.callees[0] not in self._by_name:
             return line.text
         operands = ", ".join(f"%{name}" for name in draft.operands)
-        calls = "" if "calls" in line.callees else f", calls=%{draft.callees[0]}"
-        return f"%{draft.name} = {line.shape.text} async-start({operands}){calls}{line.tail}"
+        # What the wrapped instruction calls is said there.
+        attributes = f", calls=%{draft.callees[0]}{_CALLS.sub('', line.tail)}"
+        return f"%{draft.name} = {line.shape.text} async-start({operands}){attributes}"
 
     def _number_parameters(self) -> None:
         """Tell the parameters of called computations which operand of the caller they are."""
@@ -202,7 +215,10 @@ class ModuleWriter:
         for number, argument in enumerate(arguments):
             if argument and held.get(argument) == held[draft.name]:
                 return number
-        return next(number for number, argument in enumerate(arguments) if argument)
+        left = [number for number, argument in enumerate(arguments) if argument]
+        if not left:
+            raise InputError(f"no operand is left for `{draft.name}`; the dump contradicts itself")
+        return left[0]
 
 
 def _arguments(caller: Draft, callee: str) -> list[str]:

@@ -1,0 +1,71 @@
+"""The order in which XLA keeps computations, replayed from the order in which they were made.
+
+In: the computations of a module, the oldest first. Out: `HloModule::MakeComputationPostOrder`,
+callees before callers, as the incremental sort left it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.topological_sort import OnlineTopologicalSort
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.hlo.ir import HloComputation
+
+
+def sorted_incrementally(
+    created: Sequence[HloComputation],
+    call_graph: CallGraph,
+    count: int | None = None,
+    delta: int = 0,
+) -> list[HloComputation]:
+    """Replay how computations were made and called (`HloModule::AddComputationInternal`).
+
+    With a `count`, how they lay when the first so many had been made. `delta` is how far searches
+    went already, because of computations that are gone. A computation that calls only older ones
+    was cut out of its caller, which called them before.
+    """
+    rank = {computation: i for i, computation in enumerate(created)}
+    callers: dict[HloComputation, list[HloComputation]] = {each: [] for each in created}
+    for computation in created:
+        for callee in call_graph.callees[computation]:
+            callers[callee].append(computation)
+    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort(delta)
+    for computation in created[:count]:
+        order.add_node(computation)
+        for caller in _callers_at(rank[computation], computation, callers, rank):
+            order.add_edge(caller, computation)
+        callees = call_graph.callees[computation]
+        if not callees:
+            continue
+        for callee in sorted(callees, key=rank.__getitem__):
+            if rank[callee] < rank[computation]:
+                order.add_edge(computation, callee)
+                for caller in callers[computation]:
+                    if rank[caller] < rank[computation] and caller not in callers[callee]:
+                        order.remove_edge(caller, callee)
+    return order.reverse_order()
+
+
+def _callers_at(
+    time: int,
+    computation: HloComputation,
+    callers: dict[HloComputation, list[HloComputation]],
+    rank: dict[HloComputation, int],
+) -> list[HloComputation]:
+    """Who called a computation when no computation younger than `time` was there."""
+    if all(rank[caller] < time for caller in callers[computation]):
+        return callers[computation]
+    found: dict[HloComputation, None] = {}
+    pending = list(reversed(callers[computation]))
+    while pending:
+        caller = pending.pop()
+        if rank[caller] < time:
+            found[caller] = None
+        else:
+            pending += reversed(callers[caller])
+    return list(found)

@@ -1,0 +1,211 @@
+"""In which order the GPU compiler made the computations of a module, read off their names.
+
+As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
+
+1. those the program came with, numbered as they came; those the partitioner made of them,
+2. what expanders and rewriters made: comparators, windows, loops with other bodies,
+3. clones for the collectives of the partitioner, as a walk through the program meets them,
+4. clones of what is called twice (`FlattenCallGraph`), by what they are clones of,
+5. clones that convert (`FloatNormalization`), sums of products that were split (`SplitkRewriter`),
+6. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
+   parameters,
+7. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
+   rematerialized bodies. All their parameters are called `param_0`, and `NameUniquer` numbers them
+   as they are made, whichever pass does it. `RenameFusions` leaves no other trace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.computation_replay import sorted_incrementally
+from hlomem.analysis.creation_order import (
+    PARTITIONED,
+    first_calls,
+    first_parameter,
+    in_order_of_parameters,
+    is_derived,
+    place_in_program,
+    split_number,
+    wrapped_bodies,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.analysis.creation_order import Priority
+    from hlomem.hlo.ir import HloComputation
+
+_COMPARATOR = "compare-greater-than"
+_SPLIT_SUM = ".reduce_sub_computation"
+_MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
+_REMATERIALIZED = ".remat"
+_NUMBERED_PARAMETER = "param_0"
+_NUMBER = re.compile(r"\.([0-9]+)")
+_NEVER = float("inf")
+
+Stamped = list[tuple[float, "HloComputation"]]
+"""Computations with the time they were made at, as their parameters are numbered."""
+
+
+def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
+    """The computations of a module, the oldest first."""
+    early: list[HloComputation] = []
+    products: list[HloComputation] = []
+    fused: list[HloComputation] = []
+    numbered = dict.fromkeys([*wrapped_bodies(call_graph), *_asynchronous(call_graph)])
+    for computation in call_graph.module.computations:
+        if computation in numbered:
+            continue
+        if not call_graph.is_fused(computation):
+            early.append(computation)
+        elif computation.name.startswith(_MADE_BEFORE_FUSION) and not _is_rematerialized(
+            computation, call_graph
+        ):
+            products.append(computation)
+        else:
+            fused.append(computation)
+    products.sort(key=lambda each: _age(each, call_graph))
+    before_fusion = [*_made_early(early, call_graph), *products]
+    late = _stamp_numbered(list(numbered), call_graph)
+    roughly = [*before_fusion, *fused, *numbered]
+    order = sorted_incrementally(roughly, call_graph, len(before_fusion))
+    end_of_fusion = min((time for time, _ in late), default=_NEVER)
+    stamped = [*_stamp_fused(fused, order, end_of_fusion, call_graph), *late]
+    stamped.sort(key=lambda entry: entry[0])
+    return [*before_fusion, *(computation for _, computation in stamped)]
+
+
+def _age(computation: HloComputation, call_graph: CallGraph) -> int:
+    return split_number(first_parameter(computation, call_graph))[1]
+
+
+def _time(body: HloComputation, call_graph: CallGraph) -> int | None:
+    """When a body got its first parameter, None where that is not known."""
+    base, number = split_number(first_parameter(body, call_graph))
+    return number if base == _NUMBERED_PARAMETER else None
+
+
+def _is_rematerialized(body: HloComputation, call_graph: CallGraph) -> bool:
+    return any(_REMATERIALIZED in site.name for site in call_graph.callsites[body])
+
+
+def _asynchronous(call_graph: CallGraph) -> list[HloComputation]:
+    """The computations of asynchronous operations, and the bodies that were cloned into them."""
+    found: list[HloComputation] = []
+    for computation, sites in call_graph.callsites.items():
+        if any(site.opcode == "async-start" for site in sites):
+            found += [
+                callee
+                for callee in call_graph.callees[computation]
+                if call_graph.is_fused(callee) and ".clone" in callee.name
+            ]
+            found.append(computation)
+    found.sort(key=lambda each: _age(each, call_graph))
+    return found
+
+
+# Before fusion.
+
+
+def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
+    own: list[HloComputation] = []
+    partitioned: list[HloComputation] = []
+    derived: list[HloComputation] = []
+    for computation in computations:
+        name = computation.name
+        if is_derived(computation, call_graph) or name.startswith(_COMPARATOR):
+            derived.append(computation)
+        elif name.endswith(PARTITIONED):
+            partitioned.append(computation)
+        else:
+            own.append(computation)
+    own.sort(key=place_in_program)
+    unordered: dict[HloComputation, Priority] = dict.fromkeys(partitioned, (0,))
+    return [
+        *own,
+        *in_order_of_parameters(partitioned, unordered, call_graph),
+        *in_order_of_parameters(derived, _derivation_priorities(derived, call_graph), call_graph),
+    ]
+
+
+def _derivation_priorities(
+    computations: list[HloComputation], call_graph: CallGraph
+) -> dict[HloComputation, Priority]:
+    """By pass, then by what the pass goes through."""
+    by_name = call_graph.module.computation_by_name
+    encounter = first_calls(call_graph)
+
+    def priority(computation: HloComputation) -> Priority:
+        original, clone, number = computation.name.partition(".clone")
+        if _SPLIT_SUM in computation.name:
+            return 4, _age(computation, call_graph)
+        if not clone:
+            return 0, 0, _age(computation, call_graph)
+        if call_graph.is_in_flow(computation):
+            return 0, 1, _age(computation, call_graph)
+        if any(each.opcode == "convert" for each in computation.instructions):
+            return 3, _last_number(original), _last_number(number)
+        if original not in by_name:
+            return 1, encounter.get(computation, 0)
+        return 2, _last_number(original), _last_number(number)
+
+    return {each: priority(each) for each in computations}
+
+
+def _last_number(text: str) -> int:
+    numbers = _NUMBER.findall(text)
+    return int(numbers[-1]) if numbers else -1
+
+
+# Since fusion.
+
+
+def _stamp_numbered(computations: list[HloComputation], call_graph: CallGraph) -> Stamped:
+    """By their parameters; what has none is as old as the next that has."""
+    stamped: Stamped = []
+    next_time = _NEVER
+    for computation in reversed(computations):
+        time = _time(computation, call_graph)
+        next_time = next_time if time is None else time
+        stamped.append((next_time, computation))
+    stamped.reverse()
+    return stamped
+
+
+def _stamp_fused(
+    fused: list[HloComputation],
+    order: Sequence[HloComputation],
+    end_of_fusion: float,
+    call_graph: CallGraph,
+) -> Stamped:
+    """By their parameters; what has none was made when its caller was gone through.
+
+    Fusion goes through one computation after the other, in `order`. A number from the time of a
+    later one belongs to a body that a later pass made.
+    """
+    place_of = {computation: place for place, computation in enumerate(order)}
+    time_of = {body: _time(body, call_graph) for body in fused}
+
+    def caller(body: HloComputation) -> int:
+        sites = call_graph.callsites[body]
+        return place_of.get(sites[0].parent, -1) if sites else -1
+
+    groups = [list(group) for _, group in itertools.groupby(sorted(fused, key=caller), key=caller)]
+    times = [[each for body in group if (each := time_of[body]) is not None] for group in groups]
+    ends = [end_of_fusion]
+    for later in reversed(times):
+        ends.append(min([ends[-1], *later]))
+    stamped: Stamped = []
+    latest = -1.0
+    for group, own_times, end in zip(groups, times, reversed(ends[:-1]), strict=True):
+        latest = max([latest, *(each for each in own_times if each < end)])
+        for body in group:
+            time: float | None = time_of[body]
+            if time is None:
+                time = _NEVER if _is_rematerialized(body, call_graph) else latest + 0.5
+            stamped.append((time, body))
+    return stamped

@@ -1,0 +1,130 @@
+"""The order in which the GPU compiler made computations, from their names."""
+
+from __future__ import annotations
+
+from hlomem.analysis.call_graph import CallGraph
+from hlomem.analysis.gpu_creation_order import gpu_creation_order
+from hlomem.hlo.parser import parse
+
+
+def _created(text: str) -> list[str]:
+    return [each.name for each in gpu_creation_order(CallGraph(parse(text)))]
+
+
+BRANCHES = """\
+HloModule branches, is_scheduled=true
+
+%fused_negate (param_0.4: f32[8]) -> f32[8] {
+  %param_0.4 = f32[8]{0} parameter(0)
+  ROOT %negate.1 = f32[8]{0} negate(%param_0.4)
+}
+
+%fused_iota () -> f32[8] {
+  ROOT %iota.1 = f32[8]{0} iota(), iota_dimension=0
+}
+
+%region_0.1 (x.1: f32[8]) -> f32[8] {
+  %x.1 = f32[8]{0} parameter(0)
+  ROOT %loop_negate_fusion = f32[8]{0} fusion(%x.1), kind=kLoop, calls=%fused_negate
+}
+
+%fused_sine (param_0.7: f32[8], param_1: f32[8]) -> f32[8] {
+  %param_0.7 = f32[8]{0} parameter(0)
+  %param_1 = f32[8]{0} parameter(1)
+  %add.1 = f32[8]{0} add(%param_0.7, %param_1)
+  ROOT %sine.1 = f32[8]{0} sine(%add.1)
+}
+
+%gemm_fusion_dot_computation (parameter_0: f32[8]) -> f32[8] {
+  %parameter_0 = f32[8]{0} parameter(0)
+  ROOT %exp.1 = f32[8]{0} exponential(%parameter_0)
+}
+
+%region_1.2 (y.1: f32[8]) -> f32[8] {
+  %y.1 = f32[8]{0} parameter(0)
+  %loop_iota_fusion = f32[8]{0} fusion(), kind=kLoop, calls=%fused_iota
+  ROOT %loop_sine_fusion = f32[8]{0} fusion(%y.1, %loop_iota_fusion), kind=kLoop, calls=%fused_sine
+}
+
+%wrapped_cosine_computation (param_0.9: f32[8]) -> f32[8] {
+  %param_0.9 = f32[8]{0} parameter(0)
+  ROOT %cosine.1 = f32[8]{0} cosine(%param_0.9)
+}
+
+%fused_negate.clone (param_0.11: f32[8]) -> f32[8] {
+  %param_0.11 = f32[8]{0} parameter(0)
+  ROOT %negate.2 = f32[8]{0} negate(%param_0.11)
+}
+
+%async_computation (param_0.12: f32[8]) -> f32[8] {
+  %param_0.12 = f32[8]{0} parameter(0)
+  ROOT %loop_negate_fusion.1 = f32[8]{0} fusion(%param_0.12), kind=kLoop, calls=%fused_negate.clone
+}
+
+ENTRY %main.3 (i.1: pred[], a.1: f32[8]) -> f32[8] {
+  %i.1 = pred[] parameter(0)
+  %a.1 = f32[8]{0} parameter(1)
+  %gemm_fusion_dot = f32[8]{0} fusion(%a.1), kind=kCustom, calls=%gemm_fusion_dot_computation
+  %cond.1 = f32[8]{0} conditional(%i.1, %gemm_fusion_dot, %a.1), true_computation=%region_1.2, \
+false_computation=%region_0.1
+  %wrapped_cosine = f32[8]{0} fusion(%cond.1), kind=kLoop, calls=%wrapped_cosine_computation
+  %fusion-start = ((f32[8]{0}), f32[8]{0}) async-start(%wrapped_cosine), calls=%async_computation
+  ROOT %fusion-done = f32[8]{0} async-done(%fusion-start)
+}
+"""
+
+
+def test_parameters_number_all_that_was_made_since_fusion() -> None:
+    assert _created(BRANCHES) == [
+        "region_0.1",
+        "region_1.2",
+        "main.3",
+        "gemm_fusion_dot_computation",
+        "fused_negate",
+        "fused_sine",
+        "fused_iota",  # has no parameter: with the others of its caller
+        "wrapped_cosine_computation",
+        "fused_negate.clone",
+        "async_computation",
+    ]
+
+
+def test_a_rematerialized_body_without_parameters_comes_last() -> None:
+    assert _created(BRANCHES.replace("loop_iota_fusion", "loop_iota_fusion.remat"))[-1] == (
+        "fused_iota"
+    )
+
+
+def _sums(names: str) -> str:
+    """A module in which every name is that of a reduction's computation."""
+    text = "HloModule sums, is_scheduled=true\n"
+    for number, name in enumerate(names.split()):
+        text += f"""
+%{name} (l_{number}: f32[], r_{number}: f32[]) -> f32[] {{
+  %l_{number} = f32[] parameter(0)
+  %r_{number} = f32[] parameter(1)
+  ROOT %add.{number} = f32[] add(%l_{number}, %r_{number})
+}}
+"""
+    text += "\nENTRY %main.9 (a.1: f32[8]) -> f32[8] {\n  %a.1 = f32[8]{0} parameter(0)\n"
+    text += "  %zero = f32[] constant(0)\n"
+    for number, name in enumerate(names.split()):
+        text += f"  %sum.{number} = f32[] reduce(%a.1, %zero), dimensions={{0}}, to_apply=%{name}\n"
+    return text + "  ROOT %n = f32[8]{0} negate(%a.1)\n}\n"
+
+
+def test_what_is_called_twice_is_cloned_computation_by_computation() -> None:
+    names = "region_0.1 region_1.2 region_0.1.clone region_0.1.clone.1 region_1.2.clone"
+    assert _created(_sums(names)) == [
+        "region_0.1",
+        "region_1.2",
+        "main.9",
+        "region_0.1.clone",
+        "region_0.1.clone.1",
+        "region_1.2.clone",
+    ]
+
+
+def test_sums_of_split_products_are_younger_than_clones() -> None:
+    names = "dot.reduce_sub_computation region_0.1 region_0.1.clone"
+    assert _created(_sums(names))[-2:] == ["region_0.1.clone", "dot.reduce_sub_computation"]
