@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "inputs": BASE | {"dump", "hlo"},
     "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},
+    "explaining": BASE | {"dump", "hlo", "backends", "inputs", "planning", "report"},
     "report": BASE | {"dump", "hlo", "backends", "check"},
 }
 ANYTHING = {"cli", "__main__", "__init__", "integrations"}

@@ -4,6 +4,7 @@
     dump.assignment.allocations[0].size
     plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
     print(plan.dump)
+    print(hlomem.explain(plan))
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "__version__",
     "advise",
     "diff",
+    "explain",
     "load",
     "plan",
     "read_oom",
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from hlomem.advising import advise
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
+    from hlomem.explaining import explain
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
     from hlomem.replanning import replan
@@ -46,6 +49,7 @@ _HOME = {
     "Plan": "hlomem.planning",
     "advise": "hlomem.advising",
     "diff": "hlomem.report.diff",
+    "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
     "read_oom": "hlomem.report.oom_log",

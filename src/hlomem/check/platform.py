@@ -47,12 +47,7 @@ def parse_shape_or_none(text: str) -> Shape | None:
 
 def size_on(backend: Backend, placed: Placed) -> int | None:
     """The bytes a value's shape takes; None where the shape does not say."""
-    return _size_of_text(backend, placed.value.shape)
-
-
-@lru_cache(maxsize=4096)
-def _size_of_text(backend: Backend, text: str) -> int | None:
-    shape = parse_shape_or_none(text)
+    shape = parse_shape_or_none(placed.value.shape)
     if shape is None:
         return None
     try:
@@ -96,5 +91,9 @@ def _chip_score(plan: Plan, chip: Backend) -> tuple[float, int]:
 
 
 def _share_explained(plan: Plan, backend: Backend) -> float:
-    sizes = [(size_on(backend, placed), placed.value.size) for placed in plan.placed]
-    return sum(expected == size for expected, size in sizes) / max(1, len(sizes))
+    size_of: dict[str, int | None] = {}
+    for placed in plan.placed:
+        if placed.value.shape not in size_of:
+            size_of[placed.value.shape] = size_on(backend, placed)
+    fitting = sum(size_of[each.value.shape] == each.value.size for each in plan.placed)
+    return fitting / max(1, len(plan.placed))

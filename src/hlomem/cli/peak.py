@@ -15,16 +15,22 @@ if TYPE_CHECKING:
     from hlomem.report.peak import Key
 
 
+_ROWS = 10
+
+
 @click.command("peak")
 @about_memory
 @click.option("--at", metavar="STEP|OP", help="Another step, or when this instruction runs.")
 @click.option("--by", type=click.Choice(KEYS), default="buffer", show_default=True)
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N")
-def command(memory: Memory, space: Space, as_json: bool, at: str | None, by: Key, top: int) -> int:
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Rows; 10, in JSON all.")
+def command(
+    memory: Memory, space: Space, as_json: bool, at: str | None, by: Key, top: int | None
+) -> int:
     """Show who is alive when the program needs most memory.
 
     DUMP is what `show` takes; an HLO MODULE is planned first. The peak is replayed from live
     ranges: bytes that several values share count once. Where XLA prints another number, the
     difference is explained.
     """
-    return write("peak", build_alive(memory, space, at, by, top), draw_alive, as_json)
+    rows = top or (None if as_json else _ROWS)
+    return write("peak", build_alive(memory, space, at, by, rows), draw_alive, as_json)

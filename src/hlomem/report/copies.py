@@ -79,7 +79,7 @@ def _is_copy(buffer: Buffer) -> bool:
 
 def _row(memory: Memory, buffer: Buffer, is_at_peak: bool) -> Copy:
     copied = _copied(memory, buffer)
-    cause, why = _cause(buffer, copied, memory.steps)
+    cause, why = _cause(memory, buffer, copied)
     return Copy(
         name=buffer.name,
         size=buffer.size,
@@ -102,7 +102,7 @@ def _copied(memory: Memory, buffer: Buffer) -> Buffer | None:
     return max(read, key=lambda each: (each.size, -each.id)) if read else None
 
 
-def _cause(buffer: Buffer, copied: Buffer | None, steps: int) -> tuple[Cause, str]:
+def _cause(memory: Memory, buffer: Buffer, copied: Buffer | None) -> tuple[Cause, str]:
     if copied is None:
         return "unknown", "the dump does not say what it copies"
     ours, theirs = _LAYOUT.search(buffer.shape), _LAYOUT.search(copied.shape)
@@ -111,23 +111,45 @@ def _cause(buffer: Buffer, copied: Buffer | None, steps: int) -> tuple[Cause, st
         return "memory space", f"moved from memory space {copied.color} to {buffer.color}"
     if ours and theirs and ours[1] != theirs[1]:
         return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}"
-    if buffer.shape.partition("{")[0] != copied.shape.partition("{")[0]:
+    is_transpose = "transpose" in buffer.name
+    if is_transpose or buffer.shape.partition("{")[0] != copied.shape.partition("{")[0]:
         return "layout", f"rearranges {copied.shape}"
     if ours and theirs and ours[2] != theirs[2]:
         return "layout", f"tiles {theirs[2].strip(':')} become {ours[2].strip(':')}"
-    return "kept value", _why_kept(buffer, copied, steps)
+    return "kept value", _why_kept(memory, buffer, copied)
 
 
-def _why_kept(buffer: Buffer, copied: Buffer, steps: int) -> str:
+def _why_kept(memory: Memory, buffer: Buffer, copied: Buffer) -> str:
     if copied.role == roles.PARAMETERS:
         return f"{copied.parameter} is not donated, so it may not be written to"
-    if buffer.start is not None and copied.end is not None and copied.end > buffer.start:
+    if buffer.start is None or buffer.end is None or copied.end is None:
+        return "made by copy insertion"
+    if copied.end > buffer.start:
         return f"{copied.name} is needed until step {copied.end}, and its copy is written to"
-    if buffer.end == steps:
-        return f"{copied.name} must come to lie where the result is"
-    if buffer.role in {roles.CARRIED, roles.STACKED}:
+    over = _overwriting(memory, buffer, copied)
+    if over is not None and (copied.role == roles.DONATED or memory.is_carried(copied)):
+        return f"{over.name} is written over {copied.name} at step {over.start}"
+    if memory.is_carried(buffer):
         return f"{copied.name} must come to lie where the loop has it"
+    if buffer.end == memory.steps:
+        return f"{copied.name} must come to lie where the result is"
     return f"made by copy insertion; {copied.name} is not needed after it"
+
+
+def _overwriting(memory: Memory, buffer: Buffer, copied: Buffer) -> Buffer | None:
+    """Who takes the bytes of what was copied while the copy is alive."""
+    assert buffer.start is not None
+    assert buffer.end is not None
+    end = copied.offset + copied.size
+    found = [
+        each
+        for each in memory.buffers_in(copied.allocation)
+        if each.start is not None
+        and buffer.start < each.start <= buffer.end
+        and each.offset < end
+        and copied.offset < each.offset + each.size
+    ]
+    return min(found, key=lambda each: (each.start or 0, each.id), default=None)
 
 
 def _space_of(shape: str) -> str:

@@ -21,14 +21,12 @@ def draw_copies(copies: Copies, width: int) -> list[Line]:
         return [*lines, [(f"no copy in {visible(copies.space)} memory", "")]]
     if copies.peak_size is not None:
         share = percent(copies.size_at_peak, copies.peak_size)
-        lines.append(
-            [
-                ("Copies ", ""),
-                (format_bytes(copies.size_at_peak), "bold"),
-                (f" at the peak, {share} of {format_bytes(copies.peak_size)}, in ", ""),
-                (f"{copies.count_at_peak} of {plural(len(copies.rows), 'buffer')}", ""),
-            ]
-        )
+        whole = f"{format_bytes(copies.peak_size)} in {visible(copies.space)} memory"
+        count = f"{copies.count_at_peak} of {plural(len(copies.rows), 'buffer')}"
+        lines += [
+            [("Copies ", ""), (format_bytes(copies.size_at_peak), "bold"), (" at the peak", "")],
+            [(f"  {share} of {whole}, {count}", "")],
+        ]
     for row in copies.rows[:_MOST]:
         lines += [[], *_draw_row(row, width)]
     if rest := copies.rows[_MOST:]:

@@ -68,21 +68,26 @@ class _Matcher:
         same = [each for each in self._results if each.shape.partition("{")[0] == elements]
         if not same:
             return None, "no result has its shape"
-        if not (free := [each for each in same if each.id not in self._taken]):
-            return None, "the results of its shape take the memory of other arguments"
-        if not (here := [each for each in free if each.color == argument.color]):
-            return None, f"{free[0].name} has its shape, in memory space {free[0].color}"
-        if not (laid_out := [each for each in here if each.shape == argument.shape]):
+        here = [each for each in same if each.color == argument.color]
+        if not here:
+            return None, f"{same[0].name} has its shape, in memory space {same[0].color}"
+        laid_out = [each for each in here if each.shape == argument.shape]
+        if not laid_out:
             return None, f"{here[0].name} has its shape, but layout {_layout(here[0])}"
+        free = [each for each in laid_out if each.id not in self._taken]
+        if not free:
+            return None, "the results of its shape take the memory of other arguments"
+        # Donated together, arguments of one shape can trade results.
         last_read = self._last_read(argument)
-        after = [each for each in laid_out if each.start is None or each.start >= last_read]
-        result = (after or laid_out)[0]
+        fitting = [each for each in laid_out if each.start is None or each.start >= last_read]
+        result = next((each for each in free if each in fitting), free[0])
         self._taken.add(result.id)
-        if after:
-            return result, f"{result.name} has its shape and layout, and is written after its use"
+        if fitting:
+            named = result if result in fitting else fitting[0]
+            return result, f"{named.name} has its shape and layout, and is written after its use"
         return result, (
             f"{result.name} has its shape and layout, but is written at step {result.start}, and "
-            f"the argument read until {last_read}: XLA would have to copy one of them"
+            f"the argument is read until {last_read}: XLA would have to copy one of them"
         )
 
     def _last_read(self, argument: Buffer) -> int:

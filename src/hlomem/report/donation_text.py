@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.report.text import Line, format_bytes, plural, shorten, shorten_front, wrap
+from hlomem.report.text import Line, format_bytes, plural, shorten, wrap
 from hlomem.source import visible
 
 if TYPE_CHECKING:
     from hlomem.report.donation import Argument, Donation
 
 _MOST = 12
+_SHAPE = 8
+"""The fewest columns worth a shape."""
 _WORDS = {
     "lost": "donated, but no result takes it",
     "possible": "not donated, though a result could take it",
@@ -25,17 +27,13 @@ def draw_donation(donation: Donation, width: int) -> list[Line]:
     lines: list[Line] = [[(shorten(visible(donation.name), width), "bold")]]
     if not donation.rows:
         return [*lines, [(f"no argument lies in {visible(donation.space)} memory", "")]]
-    lines.append(
-        [
-            ("Donated ", ""),
-            (format_bytes(donation.used_size), "bold"),
-            (" of arguments to results; ", ""),
-            (format_bytes(donation.possible_size), "bold"),
-            (" more could be", ""),
-        ]
-    )
+    lines += [
+        [("Donated ", ""), (format_bytes(donation.used_size), "bold"), (" of arguments", "")],
+        [(f"  {format_bytes(donation.possible_size)} more could be", "")],
+    ]
     if not donation.is_declared_known:
-        lines.append([("  without the HLO module, what was donated in vain is unknown", "dim")])
+        unknown = "without the HLO module, what was donated in vain is unknown"
+        lines += [[(each, "dim")] for each in wrap(unknown, width, "  ")]
     for state in _WORDS:
         rows = [row for row in donation.rows if row.state == state]
         if rows:
@@ -59,9 +57,10 @@ def _draw_state(state: str, rows: list[Argument], width: int) -> list[Line]:
 def _draw_row(row: Argument, width: int) -> list[Line]:
     head = f"  {format_bytes(row.size):>10}    "
     cells = width - len(head)
-    shape = shorten(visible(row.shape), cells // 2)
-    name = shorten_front(visible(row.name), cells - len(shape) - 2)
-    first: Line = [(head, ""), (name, "bold"), (f"  {shape}", "cyan")]
+    name = shorten(visible(row.name), cells)
+    room = cells - len(name) - 2
+    shape = f"  {shorten(visible(row.shape), room)}" if room > _SHAPE else ""
+    first: Line = [(head, ""), (name, "bold"), (shape, "cyan")]
     if row.state == "used":
         return [first]
     return [first, *([(each, "dim")] for each in wrap(row.why, width, " " * len(head)))]

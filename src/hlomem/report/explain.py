@@ -72,7 +72,7 @@ class Explanation(Record, frozen=True, kw_only=True):
     """What there is to say about a buffer."""
 
     buffer: Buffer
-    kind: str
+    allocation_kind: str
     """What its allocation is for."""
     allocation_size: int
     meaning: str
@@ -106,7 +106,7 @@ def explain(memory: Memory, buffer: Buffer) -> Explanation:
     readers = {use.instruction for use in (used.uses if used else None) or ()}
     return Explanation(
         buffer=buffer,
-        kind=kind_of(placed.allocation),
+        allocation_kind=kind_of(placed.allocation),
         allocation_size=placed.allocation.size,
         meaning=_meaning(memory, placed, buffer),
         instruction=used.instruction if used else "",

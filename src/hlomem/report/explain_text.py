@@ -20,12 +20,11 @@ _MOST = 4
 def draw_explanation(told: Explanation, width: int, all_frames: bool = False) -> list[Line]:
     """The lines of the screen: what, why, size, life, place, in place."""
     buffer = told.buffer
+    facts = f"  value {buffer.id}, {buffer.role}"
+    size = f"  {format_bytes(buffer.size)}"
+    name = shorten(visible(buffer.name), width - len(size) - len(facts))
     lines: list[Line] = [
-        [
-            (shorten(visible(buffer.name), width // 2), "bold"),
-            (f"  {format_bytes(buffer.size)}", "cyan"),
-            (f"  value {buffer.id}, {buffer.role}", ""),
-        ],
+        [(name, "bold"), (size, "cyan"), (facts, "")],
         [(shorten(visible(buffer.shape), width), "cyan")],
     ]
     for title, sentences in (
@@ -70,12 +69,7 @@ def _size(told: Explanation) -> list[str]:
     buffer = told.buffer
     sentences = [f"{buffer.size} bytes"]
     if buffer.padding:
-        grown = ", ".join(
-            f"dimension {each.dimension} is {each}"
-            if each.dimension is not None
-            else f"the tile has {each.padded_size} where the shape has {each.size}"
-            for each in told.growths
-        )
+        grown = ", ".join(each.words for each in told.growths)
         share = percent(buffer.padding, buffer.size)
         sentences.append(
             f"{format_bytes(buffer.padding)} of it ({share}) is padding: "
@@ -104,7 +98,7 @@ def _place(told: Explanation) -> list[str]:
     end = buffer.offset + buffer.size
     size = format_bytes(told.allocation_size)
     sentences = [f"bytes [{buffer.offset}, {end}) of allocation {buffer.allocation}"]
-    sentences[0] += f" ({told.kind}, {size}), memory space {buffer.color}"
+    sentences[0] += f" ({told.allocation_kind}, {size}), memory space {buffer.color}"
     for when, words in (
         ("together", "shares bytes at the same time with"),
         ("before", "before it:"),

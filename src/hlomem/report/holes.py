@@ -9,12 +9,15 @@ buffer that stays cannot be given back.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.dump.records import Allocation
     from hlomem.report.memory import Buffer, Memory, Space
 
@@ -81,41 +84,48 @@ def build_holes(memory: Memory, space: Space) -> Holes:
 def _allocation(memory: Memory, allocation: Allocation, step: int) -> HoledAllocation:
     owned, taken = memory.share_out(allocation, step)
     sequence = memory.plan.sequence
-    values = [each for each in memory.buffers_in(allocation.index) if each.start is not None]
-    alive = [each for each in values if each.is_live_at(step)]
-    others = [each for each in values if not each.is_live_at(step)]
     bounds = [(0, 0), *taken, (allocation.size, allocation.size)]
-    holes = [
-        _hole(alive, others, step, low, high)
-        for (_, low), (high, _) in pairwise(bounds)
-        if low < high
-    ]
+    gaps = [(low, high) for (_, low), (high, _) in pairwise(bounds) if low < high]
+    values = memory.buffers_in(allocation.index)
     return HoledAllocation(
         index=allocation.index,
         size=allocation.size,
         step=step,
         instruction=sequence[step] if step < len(sequence) else None,
         most_alive=sum(each.size for each in owned),
-        holes=tuple(sorted(holes, key=lambda hole: (-hole.size, hole.offset))),
+        holes=tuple(sorted(_holes(values, step, gaps), key=lambda each: (-each.size, each.offset))),
     )
 
 
-def _hole(alive: list[Buffer], others: list[Buffer], step: int, low: int, high: int) -> Hole:
-    above = [each for each in alive if each.offset == high]
-    inside = [each for each in others if each.offset < high and low < each.offset + each.size]
-    before = [each for each in inside if each.end is not None and each.end < step]
-    after = [each for each in inside if each.start is not None and each.start > step]
-    last = max(before, key=lambda each: (each.end or 0, each.size, -each.id), default=None)
-    following = min(after, key=lambda each: (each.start or 0, -each.size, each.id), default=None)
-    top = max(above, key=lambda each: (each.size, -each.id), default=None)
-    return Hole(
-        offset=low,
-        size=high - low,
-        above=top.name if top else None,
-        above_start=top.start if top else None,
-        above_end=top.end if top else None,
-        before=last.name if last else None,
-        before_end=last.end if last else None,
-        after=following.name if following else None,
-        after_start=following.start if following else None,
-    )
+def _holes(values: list[Buffer], step: int, gaps: list[tuple[int, int]]) -> Iterator[Hole]:
+    above = {each.offset: each for each in values if each.is_live_at(step) and each.size}
+    ended = [each for each in values if each.end is not None and each.end < step]
+    to_come = [each for each in values if each.start is not None and each.start > step]
+    last = _first_in(gaps, sorted(ended, key=lambda each: (-(each.end or 0), -each.size, each.id)))
+    following = _first_in(gaps, sorted(to_come, key=lambda each: (each.start, -each.size, each.id)))
+    for low, high in gaps:
+        top, before, after = above.get(high), last.get(low), following.get(low)
+        yield Hole(
+            offset=low,
+            size=high - low,
+            above=top.name if top else None,
+            above_start=top.start if top else None,
+            above_end=top.end if top else None,
+            before=before.name if before else None,
+            before_end=before.end if before else None,
+            after=after.name if after else None,
+            after_start=after.start if after else None,
+        )
+
+
+def _first_in(gaps: list[tuple[int, int]], buffers: list[Buffer]) -> dict[int, Buffer]:
+    """The first of the buffers that holds bytes of a gap, by where the gap begins."""
+    found: dict[int, Buffer] = {}
+    left = list(gaps)
+    for buffer in buffers:
+        first = bisect_right(left, buffer.offset, key=lambda gap: gap[1])
+        beyond = bisect_left(left, buffer.offset + buffer.size, key=lambda gap: gap[0])
+        for low, _ in left[first:beyond]:
+            found[low] = buffer
+        del left[first:beyond]
+    return found

@@ -2,8 +2,8 @@
 
 In: the text of an instruction and, where at hand, the module's stack frame tables. Out: the frames,
 innermost first, and the one to show: XLA names whatever called the primitive, which is often a
-line of flax or optax, so the innermost frame outside installed libraries is taken, else the
-innermost outside the frameworks below, else the innermost.
+line of flax or optax, so the innermost frame outside the frameworks below is taken, and rather one
+of a program than of an installed library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = re.compile(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
-    r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping|lib[/\\]python\d[^/\\]*)[/\\]|^<frozen "
+    r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping)[/\\]"
+    r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
 )
 
 
@@ -89,8 +90,9 @@ def bare_op_name(name: str) -> str:
 
 def users_frame(frames: tuple[Frame, ...]) -> Frame | None:
     """The frame to show."""
-    for foreign in (_INSTALLED, _FRAMEWORK):
-        for frame in frames:
-            if not foreign.search(frame.file):
+    own = [frame for frame in frames if not _FRAMEWORK.search(frame.file)]
+    for candidates in (own, frames):
+        for frame in candidates:
+            if not _INSTALLED.search(frame.file):
                 return frame
-    return frames[0] if frames else None
+    return (*own, *frames, None)[0]

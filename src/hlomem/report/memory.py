@@ -22,6 +22,7 @@ from hlomem.errors import CommandError, HlomemError, InputError
 from hlomem.hlo.padding import round_up, unpadded_size
 from hlomem.report import roles
 from hlomem.report.lines import Lines, op_name
+from hlomem.report.origins import Origins
 from hlomem.report.overview import DEFAULT_SPACE
 from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time, use_changes
 from hlomem.source import visible
@@ -358,20 +359,17 @@ class Memory:
     def _loop_roles(self) -> dict[Placed, str]:
         return roles.loop_roles(self.plan, self._families)
 
-    def _told_by(self, placed: Placed) -> str:
-        """The instruction that tells where a value comes from.
+    def is_carried(self, buffer: Buffer) -> bool:
+        """Whether a loop hands it from iteration to iteration."""
+        return self.placed_by_id[buffer.id] in self._loop_roles
 
-        A loop's version of a value says nothing; whoever computes it does.
-        """
-        family = self.family(placed) if placed.value.is_phi else []
-        texts = [each.used.instruction for each in family if each.used and not each.value.is_phi]
-        named = [text for text in texts if op_name(text)]
-        own = placed.used.instruction if placed.used else ""
-        return (named or texts or [own])[0]
+    @cached_property
+    def _origins(self) -> Origins:
+        return Origins(self.plan, self._families, self._loop_roles)
 
     def _buffer(self, placed: Placed) -> Buffer:
         value, allocation = placed.value, placed.allocation
-        instruction = self._told_by(placed)
+        instruction = self._origins.instruction(placed)
         text = self.plan.text_of.get(value.name)
         operation = op_name(instruction)
         life = placed.life if self._has_life(placed) else None
@@ -421,7 +419,8 @@ class Memory:
 
     def frames(self, buffer: Buffer) -> tuple[Frame, ...]:
         """The calls that led to a buffer, innermost first."""
-        return self.lines.frames(self._told_by(self.placed_by_id[buffer.id]))
+        placed = self.placed_by_id[buffer.id]
+        return self.lines.frames(self._origins.instruction(placed))
 
 
 def _claim(buffer: Buffer) -> tuple[int, bool, bool, int]:

@@ -26,6 +26,13 @@ class Growth(NamedTuple):
     def __str__(self) -> str:
         return f"{self.size} → {self.padded_size}"
 
+    @property
+    def words(self) -> str:
+        """Which dimension grows, and how."""
+        if self.dimension is None:
+            return f"a tile of {self.padded_size} for {self.size}"
+        return f"dimension {self.dimension}: {self}"
+
 
 class PaddedShape(Record, frozen=True, kw_only=True):
     """The buffers of one shape, and what its layout adds."""

@@ -22,13 +22,11 @@ def draw_padding(padding: Padding, width: int) -> list[Line]:
     if padding.peak_size is not None:
         share = percent(padding.padding_at_peak, padding.peak_size)
         whole = format_bytes(padding.peak_size)
-        lines.append(
-            [
-                ("Padding ", ""),
-                (format_bytes(padding.padding_at_peak), "bold"),
-                (f" at the peak, {share} of {whole} in {visible(padding.space)} memory", ""),
-            ]
-        )
+        size = format_bytes(padding.padding_at_peak)
+        lines += [
+            [("Padding ", ""), (size, "bold"), (" at the peak", "")],
+            [(f"  {share} of {whole} in {visible(padding.space)} memory", "")],
+        ]
     for row in padding.rows[:_MOST]:
         lines += [[], *_draw_row(row, width)]
     if (rest := len(padding.rows) - _MOST) > 0:
@@ -52,13 +50,7 @@ def _draw_row(row: PaddedShape, width: int) -> list[Line]:
 
 
 def _words(row: PaddedShape) -> str:
-    dimensions = [
-        f"dimension {each.dimension}: {each}"
-        if each.dimension is not None
-        else f"the tile's: {each}"
-        for each in row.growths
-    ]
-    how = ", ".join(dimensions) or "rounded up as a whole"
+    how = ", ".join(each.words for each in row.growths) or "rounded up as a whole"
     share = percent(row.padding, row.size)
     count = f"{row.count_at_peak} of {plural(row.count, 'buffer')} at the peak"
     return f"{how}; {share} of {format_bytes(row.size)}; {count}"

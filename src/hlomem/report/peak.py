@@ -193,10 +193,16 @@ def explain_printed(memory: Memory, space: Space, timeline: Timeline) -> Printed
         return None
     step = live.peak.moment
     size = sum(buffer.size for buffer in live.peak.buffers)
+    listed_whole = any(buffer.index is None for buffer in live.peak.buffers)
     alive = [each for each in memory.buffers if each.is_live_at(step)]
     here = [each for each in alive if each.color == space.color]
-    bare_size = sum(map(_size_at_peak, here))
-    other_size = sum(map(_size_at_peak, alive)) - bare_size
+    listed = {
+        each.id: _unpadded(_instruction_shape(memory, each) if listed_whole else each.shape, each)
+        for each in alive
+    }
+    listed_here = sum(listed[each.id] for each in here)
+    other_size = sum(listed.values()) - listed_here
+    bare_size = sum(_unpadded(each.shape, each) for each in here)
     full_size = sum(each.size for each in here)
     later = (
         f"as more is alive at step {timeline.peak.step}: XLA looks for the peak without padding, "
@@ -204,7 +210,8 @@ def explain_printed(memory: Memory, space: Space, timeline: Timeline) -> Printed
     )
     reasons = [
         ("in other memory spaces", -other_size),
-        ("of values without a place", other_size + bare_size - size),
+        ("of values without a place", sum(listed.values()) - size),
+        ("parts of tuples, which that list counts as pointers", bare_size - listed_here),
         ("padding, which that list leaves out", full_size - bare_size),
         ("shared bytes, which it counts for each value", timeline.sizes[step] - full_size),
         (later, timeline.peak.size - timeline.sizes[step]),
@@ -213,9 +220,15 @@ def explain_printed(memory: Memory, space: Space, timeline: Timeline) -> Printed
     return Printed(step=step, size=size, reasons=shown)
 
 
-def _size_at_peak(buffer: Buffer) -> int:
-    """The bytes XLA's list at the peak counts a value with (`HloLiveRange::ToString`)."""
-    shape = parse_shape_or_none(buffer.shape)
+def _instruction_shape(memory: Memory, buffer: Buffer) -> str:
+    """The shape XLA up to jaxlib 0.5.3 lists a value at the peak with: its whole instruction's."""
+    text = memory.plan.text_of.get(memory.placed_by_id[buffer.id].value.name)
+    return text.shape if text else buffer.shape
+
+
+def _unpadded(shape_text: str, buffer: Buffer) -> int:
+    """The bytes XLA's list at the peak counts for a shape (`HloLiveRange::ToString`)."""
+    shape = parse_shape_or_none(shape_text)
     try:
         return buffer.size if shape is None else unpadded_size(shape)
     except HlomemError:

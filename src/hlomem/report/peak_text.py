@@ -25,23 +25,25 @@ _BAR = 8
 _HEAD = 2 + 10 + 2 + 6 + 2 + _BAR + 2
 """Columns of a row before its words: margin, size, share and bar with a gap after each."""
 _MOST_SUMMITS = 3
-FROM_THE_FRONT = frozenset({"line", "op", "scope", "arg"})
+FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 """Keys whose ends tell most."""
 
 
 def draw_alive(alive: Alive, width: int) -> list[Line]:
     """The lines of the screen."""
     where = visible(alive.instruction) if alive.instruction else "after the last instruction"
+    of = f" of {format_bytes(alive.space_size)} in {visible(alive.space)} memory"
     lines: list[Line] = [
         [(shorten(visible(alive.name), width), "bold")],
         [
             ("Peak " if alive.size == alive.peak_size else "Alive ", ""),
             (format_bytes(alive.size), "bold"),
-            (f" of {format_bytes(alive.space_size)} in {visible(alive.space)} memory", ""),
+            (shorten(of, width - 16), ""),
         ],
         [(shorten(f"  at step {alive.step} of {alive.steps}, {where}", width), "")],
-        [("  replayed from live ranges; bytes that values share count once", "dim")],
     ]
+    method = "replayed from live ranges; bytes that values share count once"
+    lines += [[(each, "dim")] for each in wrap(method, width, "  ")]
     for caveat in alive.caveats:
         lines += [[(each, "dim")] for each in wrap(caveat, width, "  ")]
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)
@@ -90,9 +92,11 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
     first.append((cut(visible(row.key), cells), "bold"))
     if by == "role":
         return [first]
-    words = f"{row.role}, {visible(row.largest)}  "
     more = f" and {row.count - 1} more" if row.count > 1 else ""
-    words = shorten(words + visible(row.shape), cells - len(more)) + more
+    words = shorten(visible(row.largest), cells - len(more)) + more
+    for text in (row.role, visible(row.shape)):
+        if len(words) + len(text) + 2 <= cells:
+            words += f"  {text}"
     return [first, [(below + words, "dim")]]
 
 
@@ -101,7 +105,7 @@ def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
     lines: list[Line] = [
         [
             (f"  {format_bytes(printed.size):>10}  ", "bold"),
-            (f"XLA's own list at the peak, step {printed.step}, adds up to", ""),
+            (shorten(f"XLA's own list at the peak, step {printed.step}", width - 14), ""),
         ]
     ]
     for reason in printed.reasons:

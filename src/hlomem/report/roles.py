@@ -79,7 +79,7 @@ _COPY_FUSION = re.compile(
 _STACKS = re.compile(r"dynamic[-_]update[-_]slice")
 _WRITERS = frozenset({"fusion", "dynamic-update-slice", "call"})
 _OPTIMIZER_NAME = re.compile(
-    r"opt(?:imizer)?_?state|optimizer|\b(?:mu|nu|momentum|momentums|velocity|velocities)\b"
+    r"opt(?:imizer)?_?state|optimizer|\.(?:mu|nu|trace)\b|momentum|velocit(?:y|ies)\b"
     r"|exp_avg|\badam",
     re.IGNORECASE,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
+from hlomem.report import roles
 from hlomem.report.copies import build_copies
 from hlomem.report.donation import build_donation
 from hlomem.report.holes import build_holes
@@ -82,8 +83,28 @@ def _peak(memory: Memory, space: Space) -> Alive:
     return by_line
 
 
+def _kept_for_backward(memory: Memory, space: Space) -> int:
+    """Bytes at the peak that a loop of the forward pass stacks, by the names JAX gives them."""
+    timeline = memory.timeline(space.color)
+    alive = memory.alive(space.color, timeline.peak.step) if timeline else []
+    return sum(
+        size
+        for buffer, size in alive
+        if buffer.role == roles.STACKED
+        and "jvp(" in (buffer.op_name or "")
+        and "transpose(" not in (buffer.op_name or "")
+    )
+
+
 def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
     """What the other reports say could be saved at the peak."""
+    if kept := _kept_for_backward(memory, space):
+        yield Hint(
+            size=kept,
+            what="stacked by loops for the backward pass, which could recompute it "
+            "(jax.checkpoint)",
+            command="peak --by role",
+        )
     padding = build_padding(memory, space)
     if padding.padding_at_peak:
         worst = padding.rows[0]
@@ -99,7 +120,7 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
         yield Hint(
             size=copies.size_at_peak,
             what=f"copies at the peak, in {plural(copies.count_at_peak, 'buffer')}: first "
-            f"{worst_copy.name}, for its {worst_copy.cause}",
+            f"{worst_copy.name} ({worst_copy.cause})",
             command="copies",
         )
     donation = build_donation(memory, space)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hlomem.report.summary import Hint, Summary
 
 _BAR = 20
+_FIGURES = 32
+"""Columns of a role's row beside its name and its bar."""
 
 
 def draw_summary(summary: Summary, width: int) -> list[Line]:
@@ -35,7 +37,7 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
     if others := [each for each in summary.spaces if each.color != space.color and each.size]:
         words = ", ".join(f"{format_bytes(each.size)} in {visible(each.name)}" for each in others)
         lines += [[(each, "dim")] for each in wrap(f"and {words} (--space)", width)]
-    lines += _roles(summary.roles, space, summary.fullest_step)
+    lines += _roles(summary.roles, space, summary.fullest_step, width)
     if summary.peak is not None:
         lines += _peak(summary.peak, width)
     if summary.hints:
@@ -58,18 +60,19 @@ def _capacity(capacity: Capacity, size: int, width: int) -> Line:
     return [(full, style), (words, style)]
 
 
-def _roles(shares: tuple[RoleShare, ...], space: Space, step: int | None) -> list[Line]:
+def _roles(shares: tuple[RoleShare, ...], space: Space, step: int | None, width: int) -> list[Line]:
     title = "by role" + (
         "" if step is None else f"; temporaries at step {step}, when they need most"
     )
     columns = max((len(share.role) for share in shares), default=0)
+    cells = max(1, min(_BAR, width - columns - _FIGURES))
     lines: list[Line] = [[], [(f"  {title}", "bold")]]
     lines += [
         [
             (f"  {share.role:<{columns}}  ", ""),
             (f"{format_bytes(share.size):>10}", "cyan"),
             (f"  {percent(share.size, space.size):>6}  ", ""),
-            (bar(share.size, space.size, _BAR), "green"),
+            (bar(share.size, space.size, cells), "green"),
             (f"  {share.count or ''}", "dim"),
         ]
         for share in shares

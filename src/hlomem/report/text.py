@@ -15,6 +15,8 @@ from hlomem.source import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.text import Text
+
 Line: TypeAlias = list[tuple[str, str]]
 
 PIPED_WIDTH = 80
@@ -89,15 +91,23 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
+def plain(lines: Iterable[Line]) -> str:
+    """Lines without their styles."""
+    return "".join("".join(piece for piece, _ in line).rstrip() + "\n" for line in lines)
+
+
+def styled(lines: Iterable[Line]) -> Text:
+    """Lines for rich to print."""
+    from rich.text import Text  # noqa: PLC0415 - costs 0.1 s, and only a terminal needs it
+
+    return Text("\n").join(Text.assemble(*line) for line in lines)
+
+
 def write_lines(lines: Iterable[Line]) -> None:
     """Prints lines to standard output."""
     if not sys.stdout.isatty():
-        text = "".join("".join(piece for piece, _ in line).rstrip() + "\n" for line in lines)
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.buffer.write(plain(lines).encode("utf-8", "replace"))
         return
-    from rich.console import Console  # noqa: PLC0415 - costs 0.1 s, and only a terminal needs it
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - as in `styled`
 
-    console = Console(highlight=False, soft_wrap=True)
-    for line in lines:
-        console.print(Text.assemble(*line))
+    Console(highlight=False, soft_wrap=True).print(styled(lines))

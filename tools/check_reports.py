@@ -1,0 +1,148 @@
+"""Sums over a corpus: every report of every dump held against the dump itself.
+
+    python -m tools.check_reports [--corpus ../shared] [--json FILE]
+
+Of each dump and memory space: the roles add up to XLA's allocations, and those to `Total bytes
+used`; the peak is the union of the live values' bytes and no step has more; groups, holes and the
+way from XLA's own peak add up; every screen fits 80 columns. Prints what does not hold and exits 1
+where there is any.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import hlomem
+from hlomem.inputs import find_program
+from hlomem.report.copies import build_copies
+from hlomem.report.copies_text import draw_copies
+from hlomem.report.donation import build_donation
+from hlomem.report.donation_text import draw_donation
+from hlomem.report.explain import explain
+from hlomem.report.explain_text import draw_explanation
+from hlomem.report.holes import build_holes
+from hlomem.report.holes_text import draw_holes
+from hlomem.report.memory import build_memory
+from hlomem.report.padding import build_padding
+from hlomem.report.padding_text import draw_padding
+from hlomem.report.peak import KEYS, build_alive
+from hlomem.report.peak_text import draw_alive
+from hlomem.report.summary import build_summary
+from hlomem.report.summary_text import draw_summary
+from tools.corpus import check_all, parse_arguments, write_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from hlomem.report.memory import Memory, Space
+    from hlomem.report.text import Line
+
+WIDTH = 80
+_EXPLAINED = 20
+"""How many buffers of a dump are explained."""
+
+
+def check_dump(path: Path) -> list[str]:
+    """What does not hold in the reports of one dump."""
+    memory = build_memory(hlomem.load(path), find_program(str(path)))
+    problems = [
+        f"{path}: {space.name}: {problem}"
+        for space in memory.spaces
+        for problem in (*_sums(memory, space), *_screens(memory, space))
+    ]
+    values = memory.dump.values
+    if values is not None and sum(space.size for space in memory.spaces) != values.total_bytes:
+        problems.append(f"{path}: the memory spaces do not add up to `Total bytes used`")
+    return problems
+
+
+def _sums(memory: Memory, space: Space) -> Iterator[str]:
+    shares = memory.roles(space.color)
+    reserved = sum(a.size for a in memory.plan.allocations if a.color == space.color)
+    if sum(share.size for share in shares) != reserved:
+        yield "roles do not add up"
+    if any(share.size < 0 for share in shares):
+        yield "a role has less than nothing"
+    timeline = memory.timeline(space.color)
+    if timeline is None:
+        yield "no timeline"
+        return
+    if timeline.peak.size != max(timeline.sizes) or timeline.peak.size > space.size:
+        yield "the peak is not the most"
+    if timeline.peak.size != union_of_live_bytes(memory, space.color, timeline.peak.step):
+        yield "the peak is not what is alive then"
+    for key in KEYS:
+        alive = build_alive(memory, space, by=key)
+        if sum(row.size for row in alive.rows) != timeline.peak.size:
+            yield f"groups by {key} do not add up"
+    printed = build_alive(memory, space).printed
+    if printed is not None:
+        if printed.size + sum(each.size for each in printed.reasons) != timeline.peak.size:
+            yield "the way from XLA's peak does not add up"
+        if any("without a place" in each.why for each in printed.reasons):
+            yield "XLA's peak holds values that have no place"
+    for allocation in build_holes(memory, space).allocations:
+        if allocation.most_alive + sum(h.size for h in allocation.holes) != allocation.size:
+            yield f"holes of allocation {allocation.index} do not add up"
+
+
+def union_of_live_bytes(memory: Memory, color: int, step: int) -> int:
+    """The bytes of the values alive at a step, found between all their boundaries."""
+    total = 0
+    live = memory.dump.live_ranges
+    assert live is not None
+    alive = {(r.instruction, r.index) for r in live.ranges if r.is_live_at(step)}
+    for allocation in memory.plan.allocations:
+        if allocation.color != color:
+            continue
+        here = [
+            (value.offset, value.offset + value.size)
+            for value in allocation.values
+            if (value.name, value.index or ()) in alive
+        ]
+        bounds = sorted({bound for span in here for bound in span})
+        total += sum(
+            high - low
+            for low, high in pairwise(bounds)
+            if any(start <= low and high <= end for start, end in here)
+        )
+    return total
+
+
+def _screens(memory: Memory, space: Space) -> Iterator[str]:
+    screens: dict[str, list[Line]] = {
+        "summary": draw_summary(build_summary(memory, space), WIDTH),
+        "padding": draw_padding(build_padding(memory, space), WIDTH),
+        "copies": draw_copies(build_copies(memory, space), WIDTH),
+        "donate": draw_donation(build_donation(memory, space), WIDTH),
+        "holes": draw_holes(build_holes(memory, space), WIDTH),
+    }
+    for key in KEYS:
+        screens[f"peak --by {key}"] = draw_alive(build_alive(memory, space, by=key, top=9), WIDTH)
+    here = [each for each in memory.buffers if each.color == space.color]
+    for buffer in sorted(here, key=lambda each: (-each.size, each.id))[:_EXPLAINED]:
+        told = explain(memory, buffer)
+        screens[f"explain {buffer.name}"] = draw_explanation(told, WIDTH)
+    for name, screen in screens.items():
+        if any(len("".join(text for text, _ in line)) > WIDTH for line in screen):
+            yield f"`{name}` is wider than {WIDTH} columns"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Checks and prints."""
+    options = parse_arguments(__doc__, arguments)
+    paths = [path.parent for path in sorted(options.corpus.glob("*/*/*/buffer-assignment.txt"))]
+    paths += sorted(options.corpus.glob("seeds/*.txt"))
+    problems = [problem for found in check_all(check_dump, paths) for problem in found]
+    for problem in problems:
+        sys.stdout.write(f"{problem}\n")
+    sys.stdout.write(f"{len(paths)} dumps, {len(problems)} problems\n")
+    write_counts(options.json, {"dumps": len(paths), "problems": len(problems)})
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
