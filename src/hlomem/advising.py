@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Verdict
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
-    from hlomem.report.memory import Space
+    from hlomem.report.memory import Buffer, Owned, Space
 
 E1000 = "https://openxla.org/xla/errors/error_1000"
 FLAGS = "https://openxla.org/xla/flags_guidance"
@@ -94,9 +94,13 @@ def advise(
 
 
 class _Made(NamedTuple):
+    """A program, its plan, and how to plan others like it."""
+
     module: HloModule
     memory: Memory
     plan_text: Callable[[str], Plan]
+    is_xlas: bool = True
+    """Whether the plan reserves what XLA does, where that is known."""
 
 
 def _of_program(program: HloModule, backend: str, chip: str, era: str) -> _Made:
@@ -124,8 +128,9 @@ def _of_dump(
     notes = [] if program is module else ["the program was rebuilt from the dump"]
     if not same:
         found, wanted = _total(planned.dump), _total(dump)
-        notes.append(f"our plan reserves {found} bytes, the dump {wanted}: savings are differences")
-    return _Made(program, build_memory(planned.dump, module or program), plan_text), tuple(notes)
+        notes.append(f"our plan of it reserves {found} bytes, XLA's {wanted}: savings may differ")
+    memory = build_memory(planned.dump, module or program)
+    return _Made(program, memory, plan_text, is_xlas=bool(same)), tuple(notes)
 
 
 def _total(dump: Dump) -> int:
@@ -135,6 +140,8 @@ def _total(dump: Dump) -> int:
 def _advise(made: _Made, space: Space, notes: tuple[str, ...]) -> Advised:
     subject = _Subject(made.module, made.memory, space, made.plan_text)
     tried = [advice for rule in _TRIED for advice in _try_all(subject, rule)]
+    if not made.is_xlas:
+        tried = [replace(advice, confidence="low") for advice in tried]
     known = {advice.rule for advice in tried}
     counted = [a for rule in _COUNTED for a in rule(subject) if a.rule not in known]
     least = _WORTH_SAYING * space.size
@@ -380,43 +387,41 @@ _TRIED: tuple[_Rule, ...] = (
 
 
 def _count_roles(subject: _Subject) -> Iterator[Advice]:
+    """Memory that holds nothing of the program's own making."""
     sizes = {share.role: share.size for share in subject.memory.roles(subject.space.color)}
-    for rule, (wanted, title, cost, how) in _ROLE_ADVICE.items():
-        size = sum(sizes.get(role, 0) for role in wanted)
-        if size:
-            yield Advice(
-                rule=rule,
-                title=title.format(size=format_bytes(size)),
-                saves=size,
-                method="counted",
-                confidence="low",
-                cost=cost,
-                how=how,
-                link=E1000,
-            )
+    for rule, (role, title, cost, how) in _ROLE_ADVICE.items():
+        if size := sizes.get(role, 0):
+            yield _counted(rule, title.format(size=format_bytes(size)), size, cost, how)
 
 
-_ROLE_ADVICE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
-    "checkpoint": (
-        (roles.ACTIVATIONS, roles.STACKED),
-        "recompute activations in the backward pass: {size} are kept for it",
-        "time: up to one more forward pass",
-        "jax.checkpoint around each layer",
-    ),
+def _counted(rule: str, title: str, size: int, cost: str, how: str) -> Advice:
+    return Advice(
+        rule=rule,
+        title=title,
+        saves=size,
+        method="counted",
+        confidence="low",
+        cost=cost,
+        how=how,
+        link=E1000,
+    )
+
+
+_ROLE_ADVICE: dict[str, tuple[str, str, str, str]] = {
     "padding": (
-        (roles.PADDING,),
+        roles.PADDING,
         "choose dimensions that fill their tiles: {size} hold nothing",
         "changes the model, or needs masks",
         "hlomem padding names the dimensions",
     ),
     "constants": (
-        (roles.CONSTANTS,),
+        roles.CONSTANTS,
         "pass large constants as arguments: {size} are part of the program",
         "none; they then can be shared between programs, and donated",
         "an argument instead of a closed-over array",
     ),
     "holes": (
-        (roles.HOLES,),
+        roles.HOLES,
         "a better packing could fill {size} of holes",
         "nothing a program can do; sizes that repeat pack better",
         "hlomem holes names who lies around them",
@@ -424,14 +429,37 @@ _ROLE_ADVICE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
 }
 
 
+def _count_kept(subject: _Subject) -> Iterator[Advice]:
+    """What the forward pass computes and the backward pass reads."""
+    held = _hold(subject)
+    size = sum(size for buffer, size in held if _is_kept(buffer))
+    title = f"recompute activations in the backward pass: {format_bytes(size)} are kept for it"
+    cost = "time: up to one more forward pass"
+    yield _counted("checkpoint", title, size, cost, "jax.checkpoint around each layer")
+
+
+def _is_kept(buffer: Buffer) -> bool:
+    operation = buffer.op_name or ""
+    is_forward = "jvp(" in operation and "transpose(jvp(" not in operation
+    return is_forward and buffer.role in {roles.ACTIVATIONS, roles.STACKED}
+
+
+def _hold(subject: _Subject) -> Iterator[Owned]:
+    """Who holds the memory of the space."""
+    color = subject.space.color
+    return hold(subject.memory, color, subject.memory.fullest_step(color))
+
+
 def _count_narrow(subject: _Subject) -> Iterator[Advice]:
     """Half of what arrays of the widest type hold, where the places of some are given."""
-    color = subject.space.color
     for old in _widest(subject.module):
-        held = hold(subject.memory, color, subject.memory.fullest_step(color))
-        size = sum(size for buffer, size in held if buffer.shape.startswith(f"{old}["))
+        size = sum(n for buffer, n in _hold(subject) if buffer.shape.startswith(f"{old}["))
         yield _narrow_advice(old, "counted", size // 2)
 
 
-_COUNTED: tuple[Callable[[_Subject], Iterator[Advice]], ...] = (_count_roles, _count_narrow)
+_COUNTED: tuple[Callable[[_Subject], Iterator[Advice]], ...] = (
+    _count_kept,
+    _count_roles,
+    _count_narrow,
+)
 """What a rule that was tried found is not counted again."""
