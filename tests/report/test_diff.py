@@ -125,11 +125,12 @@ def test_two_plans_of_one_module() -> None:
     assert build_diff(newest, _open(PAIRS / "remat_removed/after")).rows == ()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_screen_has_80_columns(name: str) -> None:
-    lines = ["".join(text for text, _ in line) for line in draw_diff(_diff(name), 80)]
-    assert max(map(len, lines)) <= 80
-    assert len(lines) <= 40
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_a_screen_has_80_columns(by: str) -> None:
+    for name in NAMES:
+        lines = ["".join(text for text, _ in line) for line in draw_diff(_diff(name, by=by), 80)]
+        assert max(map(len, lines)) <= 80
+        assert len(lines) <= 45
 
 
 def test_from_python() -> None:

@@ -218,6 +218,12 @@ def test_of_lists_of_several_devices_the_first_counts() -> None:
     assert read_oom(_OLD_GPU * 3).buffers == read_oom(_OLD_GPU).buffers
 
 
+def test_a_line_without_end_takes_no_time() -> None:
+    for line in ("x/y." * 200_000, " reserved" * 100_000, "Allocation (size=1" + " [" * 200_000):
+        head = "Total hbm usage >= 1.00G:\n"
+        assert read_oom(f"{head}{line}\n1. Size: 1B\n  Shape: {line}\n").failures == ()
+
+
 @given(st.text(max_size=300))
 def test_any_text_can_be_read(text: str) -> None:
     read_oom(text)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from hlomem.cli.subject import open_memory, write
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
@@ -45,8 +46,11 @@ def command(
     first. Buffers are matched by what they are, not by their names, and the differences add up from
     what A reserves to what B reserves.
     """
-    memories = [open_memory(path, module) for path in (before, after)]
-    found = build_diff(memories[0], memories[1], by=by, space=space)
+    memories = open_memory(before, module), open_memory(after, module)
+    found = build_diff(*memories, by=by, space=space)
+    found = replace(
+        found, before=replace(found.before, name=before), after=replace(found.after, name=after)
+    )
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
     write("diff", found, draw_diff, as_json)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)

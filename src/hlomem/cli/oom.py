@@ -18,14 +18,14 @@ from hlomem.source import visible
 
 
 @click.command("oom")
-@click.argument("path", metavar="LOG", default="-")
+@click.argument("path", metavar="[LOG]", default="-")
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON (schema hlomem/1).")
 def command(path: str, as_json: bool) -> int:
     """Explain an out-of-memory message of XLA, from a log or pasted.
 
-    LOG is a file with the message in it, whatever else it holds, or `-` for standard input.
-    Understood are what TPU, GPU and CPU say at compile and at run time, the allocator's dump, and
-    the warning of rematerialization.
+    LOG is a file with the message in it, whatever else it holds, or `-`, the default, for standard
+    input. Understood are what TPU, GPU and CPU say at compile and at run time, the allocator's
+    dump, and the warning of rematerialization.
     """
     source = read_source(path)
     oom = build_oom(read_oom(source.text, source.name))

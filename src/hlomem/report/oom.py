@@ -203,7 +203,7 @@ def _about_large(failure: Failure, groups: tuple[BufferGroup, ...]) -> Iterator[
             yield f"padding makes it larger: {grown}"
         return
     for group in groups[:1]:
-        each = group.size // group.count
+        each = (group.size - group.padding) // group.count
         if failure.available and each > _LARGE * failure.available:
             share = percent(each, failure.available)
             yield f"one buffer alone takes {share} of the memory: {group.shape}; is it sharded?"
