@@ -267,7 +267,7 @@ _HEADS = (
     (re.compile(rf"Program (\w+) requirement ({_SIZE}):"), "the program's {}"),
     (re.compile(r"(BufferAssignment) stats:()"), "the program"),
 )
-_PART = re.compile(rf"\s+([A-Za-z][\w /()-]{0, 80}?):?\s+({_SIZE}|unknown size)(.*)$")
+_PART = re.compile(rf"\s+([A-Za-z][\w /()-]{{0,80}}?):?\s+({_SIZE}|unknown size)(.*)$")
 _UNPADDED = re.compile(rf"Unpadded \(({_SIZE})\)")
 _TOTALS = frozenset({"total allocation", "total fragmentation", "preallocated temp fragmentation"})
 
