@@ -18,10 +18,11 @@ from hlomem import hlo
 from hlomem.analysis.memory_order import memory_order
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
+from hlomem.dump.eras import releases_of
 from hlomem.errors import HlomemError
 from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
 from hlomem.hlo.shape import ROOT_INDEX
-from hlomem.planning import Plan, plan
+from hlomem.planning import Plan, options_of, plan
 from hlomem.replanning import replan
 from hlomem.report import roles
 from hlomem.report.advice import CONFIDENCES, Advice, Advised, Method
@@ -117,9 +118,10 @@ def _of_dump(
     base = replan(dump, backend=backend, chip=chip)
     name, _, kind = base.stages.options.backend.name.partition("-")
     preset = dump if name == "tpu" else None
+    era = _release_of(base, dump, name, kind)
 
     def plan_text(text: str) -> Plan:
-        return plan(text, backend=name, chip=kind, like=dump, preset=preset, name=dump.name)
+        return plan(text, backend=name, chip=kind, era=era, preset=preset, name=dump.name)
 
     given = [module] if module is not None and module.is_scheduled else []
     plans = [(each, plan_text(each.source.text)) for each in (*given, base.stages.module)]
@@ -131,6 +133,14 @@ def _of_dump(
         notes.append(f"our plan of it reserves {found} bytes, XLA's {wanted}: savings may differ")
     memory = build_memory(planned.dump, module or program)
     return _Made(program, memory, plan_text, is_xlas=bool(same)), tuple(notes)
+
+
+def _release_of(base: Plan, dump: Dump, backend: str, chip: str) -> str:
+    """A release that writes a dump's format and plans as a plan of it was made."""
+    package = "libtpu" if backend == "tpu" else "jaxlib"
+    releases = [release for era in dump.eras for release in releases_of(era, package)]
+    same = (each for each in releases if options_of(backend, chip, each) == base.stages.options)
+    return str(next(same))
 
 
 def _total(dump: Dump) -> int:
