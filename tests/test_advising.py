@@ -69,6 +69,14 @@ def test_a_dump_alone_is_enough() -> None:
     assert advised.advice[0].saves == 335790080
 
 
+def test_a_donation_in_a_program_made_of_a_dump_is_less_sure() -> None:
+    folder = PAIRS / "donation_dropped/after"
+    rebuilt = hlomem.advise(hlomem.load(folder))
+    assert _rules(rebuilt)["donate"] == _rules(hlomem.advise(_module(folder)))["donate"]
+    [donation] = [each for each in rebuilt.advice if each.rule == "donate"]
+    assert donation.confidence == "medium"
+
+
 def test_a_dump_and_its_module_give_what_the_module_gives() -> None:
     folder = PAIRS / "donation_dropped/after"
     module = hlomem.hlo.parse(_module(folder))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from hlomem import hlo
+from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.memory_order import memory_order
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
@@ -25,7 +26,7 @@ from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.planning import Plan, options_of, plan
 from hlomem.replanning import replan
 from hlomem.report import roles
-from hlomem.report.advice import CONFIDENCES, Advice, Advised, Method
+from hlomem.report.advice import CONFIDENCES, Advice, Advised, Confidence, Method
 from hlomem.report.copies import build_copies
 from hlomem.report.diff import hold
 from hlomem.report.memory import Memory, build_memory
@@ -34,13 +35,15 @@ from hlomem.report.text import format_bytes, plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hlomem.check.findings import Verdict
+    from hlomem.check.findings import Finding
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
     from hlomem.report.memory import Buffer, Owned, Space
 
 E1000 = "https://openxla.org/xla/errors/error_1000"
 FLAGS = "https://openxla.org/xla/flags_guidance"
+_IN_PLACE = "interference/in-place-fusion"
+"""What verifying cannot tell about a fusion whose inside is unknown."""
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _NARROWER = {"f64": "f32", "c128": "c64", "f32": "bf16"}
@@ -54,12 +57,17 @@ _LONGEST_COMPUTATION = 4000
 
 
 class _Subject(NamedTuple):
-    """A program and how to plan variations of it."""
+    """A program, its plan, and how to plan variations of it."""
 
     module: HloModule
     memory: Memory
     space: Space
     plan_text: Callable[[str], Plan]
+    is_rebuilt: bool = False
+    """Whether it was made of a dump, which does not tell what fusions do inside."""
+    is_xlas: bool = True
+    """Whether its plan reserves what XLA does, where that is known."""
+    notes: tuple[str, ...] = ()
 
 
 class _Trial(NamedTuple):
@@ -87,34 +95,24 @@ def advise(
     is `cpu` for a program, and inferred for a dump.
     """
     if isinstance(subject, Dump):
-        made, notes = _of_dump(subject, module, backend, chip)
-    else:
-        program = hlo.parse(subject) if isinstance(subject, str) else subject
-        made, notes = _of_program(program, backend or "cpu", chip, era), ()
-    return _advise(made, made.memory.find_space(space), notes)
+        return _advise(_of_dump(subject, module, backend, chip, space))
+    program = hlo.parse(subject) if isinstance(subject, str) else subject
+    return _advise(_of_program(program, backend or "cpu", chip, era, space))
 
 
-class _Made(NamedTuple):
-    """A program, its plan, and how to plan others like it."""
-
-    module: HloModule
-    memory: Memory
-    plan_text: Callable[[str], Plan]
-    is_xlas: bool = True
-    """Whether the plan reserves what XLA does, where that is known."""
-
-
-def _of_program(program: HloModule, backend: str, chip: str, era: str) -> _Made:
+def _of_program(
+    program: HloModule, backend: str, chip: str, era: str, space: str | None
+) -> _Subject:
     def plan_text(text: str) -> Plan:
         return plan(text, backend=backend, chip=chip, era=era, name=program.name)
 
-    planned = plan_text(program.source.text)
-    return _Made(program, build_memory(planned.dump, program), plan_text)
+    memory = build_memory(plan_text(program.source.text).dump, program)
+    return _Subject(program, memory, memory.find_space(space), plan_text)
 
 
 def _of_dump(
-    dump: Dump, module: HloModule | None, backend: str, chip: str
-) -> tuple[_Made, tuple[str, ...]]:
+    dump: Dump, module: HloModule | None, backend: str, chip: str, space: str | None
+) -> _Subject:
     base = replan(dump, backend=backend, chip=chip)
     name, _, kind = base.stages.options.backend.name.partition("-")
     preset = dump if name == "tpu" else None
@@ -132,7 +130,15 @@ def _of_dump(
         found, wanted = _total(planned.dump), _total(dump)
         notes.append(f"our plan of it reserves {found} bytes, XLA's {wanted}: savings may differ")
     memory = build_memory(planned.dump, module or program)
-    return _Made(program, memory, plan_text, is_xlas=bool(same)), tuple(notes)
+    return _Subject(
+        module=program,
+        memory=memory,
+        space=memory.find_space(space),
+        plan_text=plan_text,
+        is_rebuilt=program is not module,
+        is_xlas=bool(same),
+        notes=tuple(notes),
+    )
 
 
 def _release_of(base: Plan, dump: Dump, backend: str, chip: str) -> str:
@@ -147,11 +153,9 @@ def _total(dump: Dump) -> int:
     return sum(each.size for each in dump.assignment.allocations) if dump.assignment else 0
 
 
-def _advise(made: _Made, space: Space, notes: tuple[str, ...]) -> Advised:
-    subject = _Subject(made.module, made.memory, space, made.plan_text)
+def _advise(subject: _Subject) -> Advised:
+    space = subject.space
     tried = [advice for rule in _TRIED for advice in _try_all(subject, rule)]
-    if not made.is_xlas:
-        tried = [replace(advice, confidence="low") for advice in tried]
     known = {advice.rule for advice in tried}
     counted = [a for rule in _COUNTED for a in rule(subject) if a.rule not in known]
     least = _WORTH_SAYING * space.size
@@ -163,11 +167,11 @@ def _advise(made: _Made, space: Space, notes: tuple[str, ...]) -> Advised:
         for advice in (tried, counted)
     )
     return Advised(
-        name=made.memory.dump.name,
+        name=subject.memory.dump.name,
         space=space.name,
         size=space.size,
         advice=(*tried, *counted),
-        notes=notes,
+        notes=subject.notes,
     )
 
 
@@ -177,20 +181,33 @@ def _try_all(subject: _Subject, rule: _Rule) -> Iterator[Advice]:
     while True:
         try:
             trial = next(trials)
-            planned, verdict = _judge(subject, trial)
+            planned, findings = _judge(subject, trial)
         except HlomemError:
             continue
         except StopIteration:
             return
-        if verdict.is_clean:
+        if not findings:
             after = build_memory(planned.dump).find_space(str(subject.space.color))
-            yield replace(trial.advice, saves=subject.space.size - after.size)
+            yield replace(
+                trial.advice,
+                saves=subject.space.size - after.size,
+                confidence=_confidence(subject, trial.advice),
+            )
 
 
-def _judge(subject: _Subject, trial: _Trial) -> tuple[Plan, Verdict]:
-    """The plan of a changed program, and whether it is right."""
+def _judge(subject: _Subject, trial: _Trial) -> tuple[Plan, list[Finding]]:
+    """The plan of a changed program, and what is wrong with it."""
     planned = subject.plan_text(trial.text)
-    return planned, verify(planned.dump, module=planned.stages.module)
+    verdict = verify(planned.dump, module=planned.stages.module)
+    ignored = {_IN_PLACE} if subject.is_rebuilt else set()
+    return planned, [each for each in verdict.findings if each.rule not in ignored]
+
+
+def _confidence(subject: _Subject, advice: Advice) -> Confidence:
+    """How sure an advice is, less so where not all is known about the program."""
+    if not subject.is_xlas:
+        return "low"
+    return "medium" if subject.is_rebuilt and advice.confidence == "high" else advice.confidence
 
 
 # Changes that are tried
@@ -212,8 +229,8 @@ def _donate(subject: _Subject) -> Iterator[_Trial]:
 
 def _wrong_names(subject: _Subject, trial: _Trial) -> set[str]:
     """The instructions whose values do not lie right when a change is planned."""
-    verdict = _judge(subject, trial)[1]
-    return {value.name.partition("{")[0] for each in verdict.findings for value in each.values}
+    _, findings = _judge(subject, trial)
+    return {value.name.partition("{")[0] for each in findings for value in each.values}
 
 
 def _names(module: HloModule, index: ShapeIndex, parameter: HloInstruction) -> set[str]:
@@ -356,9 +373,8 @@ _NUMPY = {"f32": "jnp.float32", "bf16": "jnp.bfloat16", "c64": "jnp.complex64"}
 
 def _reorder(subject: _Subject) -> Iterator[_Trial]:
     """Every computation of the program's flow in an order made for memory."""
-    graph = subject.plan_text(subject.module.source.text).stages.call_graph
-    module = graph.module
-    backend = subject.memory.backend
+    module, backend = subject.module, subject.memory.backend
+    graph = CallGraph(module)
     flow = [
         each
         for each in module.computations
