@@ -86,12 +86,12 @@ files that hold the same lines, but some lists of positions or uses in another o
 - **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its
   get-tuple-elements. It is planned soundly, sizes agree, names and times do not.
 
-TPU is not planned yet.
-
 ## Planning from dumps alone
 
 `hlomem replan` over every dump: whether the plan of the rebuilt program is the dump's own, and in
-which stage the first difference is where it is not.
+which stage the first difference is where it is not. Values are the dump's, so lists of uses have
+its order; usage reports are compared without the order of equal rows, which is a hash map's up to
+jaxlib 0.7.2. [cli.md](cli.md#replan) says what is taken from a dump and what is planned.
 
 | group | same | values | live ranges | assignment | report | not planned |
 |---|---|---|---|---|---|---|
@@ -99,10 +99,12 @@ which stage the first difference is where it is not.
 
 ### Why some differ
 
-- **May or must**: a dump shows that a fusion wrote over an operand, not whether it had to. One that
-  had to (a dynamic-update-slice inside, which neither its name nor its metadata tells) makes one
-  buffer of both.
-- **Rules of TPU that are not public**: old versions let an all-reduce write over its operand.
+- **May or must** (`pjit_fsdp_train`, CPU). A dump shows that a fusion wrote over an operand, not
+  whether it had to. One that had to makes one buffer of both: a dynamic-update-slice inside, which
+  neither its name nor its metadata tells.
+- **An update that runs what its start announced** (`embed_scatter_add`, TPU 7x), an operation of
+  the sparse core, is not rebuilt.
+- **Packing on v5p by libtpu 0.0.2** (`decode_scan_donate`) differs from the module's text, too.
 """
 
 

@@ -398,7 +398,7 @@ def _reorder(subject: _Subject) -> Iterator[_Trial]:
 
 _SCHEDULER_FLAGS = {
     "cpu": 'XLA_FLAGS="--xla_cpu_enable_concurrency_optimized_scheduler=false"',
-    "gpu": 'XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=false"',
+    "gpu": 'XLA_FLAGS="--xla_gpu_enable_analytical_sol_latency_estimator=false"',
     "tpu": 'LIBTPU_INIT_ARGS="--xla_latency_hiding_scheduler_rerun=5"',
 }
 _TRIED: tuple[_Rule, ...] = (

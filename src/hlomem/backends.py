@@ -53,6 +53,8 @@ class Backend(Struct, frozen=True):
     """Color to alignment of offsets, in bytes."""
     memory_spaces: Mapping[int, str] = field(default_factory=dict)
     """Color to what that memory is called."""
+    stack_colors: frozenset[int] = frozenset()
+    """Memory that operations of another core have for themselves, one after the other."""
     preset_color: int | None = None
     """The memory in which a pass before buffer assignment has placed the values."""
 
@@ -96,8 +98,7 @@ def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
     if name == "gpu" and chip.lower().startswith(_AMD):
         raise CommandError(f"no rules for GPU `{chip}`: only those of NVIDIA are known")
     if name == "tpu" and not chip:
-        chips = [each.removeprefix("tpu-") for each in BACKENDS if each.startswith("tpu-")]
-        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(chips)} with --chip")
+        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(CHIPS)} with --chip")
     key = f"{name}-{chip}" if name == "tpu" else name
     if key == "cpu" and jaxlib and _version(jaxlib) < _CPU_ALIGNS_TO_64_FROM:
         return CPU_ALIGNED_TO_16
@@ -126,6 +127,7 @@ def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
         packed_spaces=frozenset({2, 8, 10}),
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_TPU_MEMORY_SPACES,
+        stack_colors=frozenset({8, 10, 11, 12}),
         preset_color=fast_color,
     )
 

@@ -24,6 +24,9 @@ class Options(Struct, frozen=True):
     sorts_computations_by_content: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
+    reads_module_anew: bool = False
+    """Whether the module was written out and read again before its last passes (libtpu 0.0.51), so
+    that its computations stand callees first. Decides the order of positions."""
     rewrites_reductions_last: bool = False
     """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
     0.8.3). Decides the order of value ids."""
@@ -66,6 +69,7 @@ def options_for_libtpu(backend: Backend, libtpu: tuple[int, ...]) -> Options:
         backend=backend,
         sorts_computations_incrementally=libtpu >= (0, 0, 9),
         sorts_computations_by_content=libtpu < (0, 0, 9),
+        reads_module_anew=libtpu >= (0, 0, 51),
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
         async_results_begin_late=libtpu >= (0, 0, 51),

@@ -92,8 +92,8 @@ def replan(
     try:
         made = replanner.plan_as_one_of(releases)
     except (LookupError, ValueError) as error:
-        problem = f"cannot be planned again, because it contradicts itself ({error!r})"
-        raise InputError(f"{dump.name}: {problem}; `hlomem verify` may say where") from error
+        problem = f"its lines do not make a program ({error!r})"
+        raise InputError(f"{dump.name}: {problem}; `hlomem verify` may say why") from error
     return replace(made, notes=(*notes, *made.notes))
 
 

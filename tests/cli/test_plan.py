@@ -91,7 +91,7 @@ def test_a_module_without_a_schedule_says_what_to_do(run: Run) -> None:
         (["--era", "Z"], 2, "no era `Z`"),
         (["--era", "K", "--like", "DUMP"], 2, "not both"),
         (["--schedule", "DUMP/live-range.txt"], 3, "is not one of module"),
-        (["--backend", "tpu"], 2, "--backend"),
+        (["--backend", "tpu"], 2, "--chip"),
     ],
 )
 def test_wrong_options_are_refused(

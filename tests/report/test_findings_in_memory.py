@@ -79,6 +79,17 @@ def test_donation_says_which_argument_could_and_which_does() -> None:
     assert donation.possible_size == 0
 
 
+def test_an_argument_read_after_its_result_is_written_is_not_counted() -> None:
+    memory = _memory(GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "zero_size")
+    donation = build_donation(memory, memory.find_space())
+    [row] = [row for row in donation.rows if row.state == "read later"]
+    assert (row.name, row.result) == ("b", "broadcast_multiply_fusion")
+    written = "is written at step 5, and wrapped_reduce-window reads the argument at 7"
+    assert row.why.endswith(written)
+    possible = sum(row.size for row in donation.rows if row.state == "possible")
+    assert donation.possible_size == possible
+
+
 def test_a_donated_argument_no_result_takes_is_lost() -> None:
     path = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "loop_rotate3"
     text = (path / "module.hlo").read_text()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hlomem
-from hlomem.errors import CommandError, InputError
+from hlomem.errors import CommandError, HlomemError, InputError
 from hlomem.report.memory import Memory, build_memory
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -56,6 +59,24 @@ def _union_of_live_bytes(memory: Memory, color: int, step: int) -> int:
             if any(start <= low and high <= end for start, end in here):
                 total += high - low
     return total
+
+
+NUMBERS = list(re.finditer(r"\d+", SEED_003.read_text()))
+
+
+@given(st.sampled_from(NUMBERS), st.sampled_from(["0", "7", "14", "40000", "9" * 20]))
+def test_with_any_number_changed_roles_still_add_up(number: re.Match[str], other: str) -> None:
+    text = number.string[: number.start()] + other + number.string[number.end() :]
+    try:
+        memory = build_memory(hlomem.load(text))
+    except HlomemError:
+        return
+    for space in memory.spaces:
+        assert sum(share.size for share in memory.roles(space.color)) == space.size
+        timeline = memory.timeline(space.color)
+        if timeline is not None:
+            alive = memory.alive(space.color, timeline.peak.step)
+            assert sum(each.size for each in alive) == timeline.peak.size
 
 
 def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:

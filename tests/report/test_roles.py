@@ -12,7 +12,8 @@ from hlomem.dump.records import Allocation, AssignedValue, Parameter
 from hlomem.report import roles
 from hlomem.report.memory import build_memory
 
-OOM = Path(__file__).parent.parent.parent / "examples" / "oom" / "before"
+ROOT = Path(__file__).parent.parent.parent
+OOM = ROOT / "examples" / "oom" / "before"
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,9 @@ def test_what_a_scan_stacks_is_told_from_what_it_carries() -> None:
     shares = {share.role: share.size for share in memory.roles(0)}
     assert shares[roles.STACKED] > shares[roles.OUTPUTS] > shares[roles.PARAMETERS]
     assert shares[roles.CARRIED] == 10240 * 4096 * 4
+
+
+def test_the_roles_are_in_the_documents() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for role, meaning in roles.MEANING.items():
+        assert f"| {role} | {meaning} |\n" in text

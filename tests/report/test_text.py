@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.text import bar, format_bytes, percent, shorten, shorten_front
+from hlomem.report.text import bar, curve, format_bytes, percent, shorten, shorten_front
 
 
 def test_sizes_have_iec_units_and_about_three_digits() -> None:
@@ -47,3 +47,8 @@ def test_the_middle_of_a_name_and_the_front_of_a_path_are_left_out() -> None:
 def test_a_share_of_nothing_is_no_number() -> None:
     assert percent(0, 0) == "-"
     assert percent(1, 3) == "33.3%"
+
+
+def test_a_curve_is_full_at_its_highest() -> None:
+    assert curve([0, 50, 100, 1], 100) == "▁▅█▁"
+    assert curve([0, 0], 0) == "▁▁"

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from hlomem.check.plan import Placed
 from hlomem.dump.records import Allocation, AssignedValue, LiveRange
-from hlomem.report.timeline import build_timeline, bytes_over_time, find_summits, use_changes
+from hlomem.report.timeline import (
+    build_timeline,
+    bytes_over_time,
+    find_summits,
+    outline,
+    use_changes,
+)
 
 ALLOCATION = Allocation(index=0, size=100)
 STEPS = 12
@@ -55,6 +61,12 @@ def test_summits_are_apart_and_near_the_peak() -> None:
 def test_a_small_dip_does_not_part_two_summits() -> None:
     assert find_summits([1000, 1100, 1092, 1100, 1000]) == [1]
     assert find_summits([1000, 1100, 1050, 1090, 1000]) == [1, 3]
+
+
+def test_an_outline_has_the_highest_of_each_stretch() -> None:
+    assert outline([1, 5, 2, 3, 9, 4], 3) == (5, 3, 9)
+    assert outline([1, 5], 48) == (1, 5)
+    assert outline(range(100), 7)[-1] == 99
 
 
 def test_the_last_step_is_after_the_last_instruction() -> None:

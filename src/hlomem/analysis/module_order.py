@@ -19,6 +19,11 @@ from hlomem.analysis.gpu_creation_order import gpu_creation_order
 from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age, gpu_reordered_users
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 from hlomem.analysis.tpu_creation_order import tpu_creation_order
+from hlomem.analysis.tpu_instruction_order import (
+    tpu_instructions_by_age,
+    tpu_instructions_read_anew,
+    tpu_reordered_users,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,13 +54,28 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     elif options.sorts_computations_by_content:
         computations = sorted_by_content(call_graph)
     lists = _LISTS.get(platform, _Lists(instructions_by_age, reordered_users))
+    listed = created
+    if options.reads_module_anew:
+        lists = _Lists(tpu_instructions_read_anew, tpu_reordered_users)
+        listed = _read_anew(computations, call_graph)
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
-    for computation in created:
+    for computation in listed:
         if not call_graph.is_fused(computation):
             instructions += lists.instructions_by_age(computation, call_graph)
             users.update(lists.reordered_users(computation, call_graph))
     return ModuleOrder(computations, instructions, users)
+
+
+def _read_anew(
+    computations: Sequence[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """The computations of a module that was read callees first, then what was made afterwards."""
+
+    def is_late(computation: HloComputation) -> bool:
+        return any(site.opcode == "async-start" for site in call_graph.callsites[computation])
+
+    return sorted(computations, key=is_late)
 
 
 def _creation_order(call_graph: CallGraph, options: Options) -> list[HloComputation]:
@@ -79,7 +99,10 @@ _CREATION_ORDER: dict[str, Callable[[CallGraph], list[HloComputation]]] = {
     "gpu": gpu_creation_order,
     "tpu": tpu_creation_order,
 }
-_LISTS = {"gpu": _Lists(gpu_instructions_by_age, gpu_reordered_users)}
+_LISTS = {
+    "gpu": _Lists(gpu_instructions_by_age, gpu_reordered_users),
+    "tpu": _Lists(tpu_instructions_by_age, tpu_reordered_users),
+}
 # How far searches for an order go already: on TPU every loop is cloned several times, so that XLA has
 # seen many more computations than are left.
 _DELTA = {"tpu": 16}

@@ -96,7 +96,15 @@ def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
     copies = [each for each in computations if each.name.startswith(_COPY_FUSION)]
     late |= dict.fromkeys(sorted(copies, key=_number))
     asynchronous = [each for each in computations if _is_asynchronous(each, call_graph)]
-    return late | dict.fromkeys(sorted(asynchronous, key=_number))
+    for computation in sorted(asynchronous, key=lambda each: _number_inside(each, call_graph)):
+        late |= _with_all_callees(computation, call_graph)
+    return late
+
+
+def _number_inside(computation: HloComputation, call_graph: CallGraph) -> int:
+    """The number of what runs asynchronously, where it is more than one instruction."""
+    callees = [each for each in call_graph.callees[computation] if not call_graph.is_fused(each)]
+    return _number(callees[0] if callees else computation)
 
 
 def _in_order_of_derivation(
@@ -197,6 +205,25 @@ def _is_clone_of_clone(computation: HloComputation, call_graph: CallGraph) -> bo
     """Whether it was cloned again and again with the loop it is used in."""
     is_plain = call_graph.is_embedded(computation) and not call_graph.is_fused(computation)
     return is_plain and computation.name.count(_CLONE) > 1
+
+
+def _with_all_callees(
+    computation: HloComputation, call_graph: CallGraph
+) -> dict[HloComputation, None]:
+    """What runs asynchronously after all that it calls.
+
+    What runs on a sparse core was moved into a module of its own and back: its reducers are copies,
+    numbered anew from 0.
+    """
+    made: dict[HloComputation, None] = {}
+    is_body = call_graph.is_fused(computation)
+    is_numbered = _number(call_graph.module.entry) > 0
+    for callee in call_graph.callees[computation]:
+        is_copy = is_numbered and _number(callee) == 0
+        if not is_body or call_graph.is_fused(callee) or is_copy:
+            made |= _with_all_callees(callee, call_graph)
+    made[computation] = None
+    return made
 
 
 def _is_asynchronous(computation: HloComputation, call_graph: CallGraph) -> bool:

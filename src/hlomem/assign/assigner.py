@@ -116,6 +116,8 @@ class _Assigner:
             if not self._assign_special(buffer) and not self._reuse(buffer):
                 if buffer in self._aliasing.live_out:
                     self._make_reusable(self._new_allocation(buffer))
+                elif self._size_of_buffer[buffer] and _is_handed_on(buffer):
+                    self._new_allocation(buffer)
                 else:
                     waiting += buffer.values
         return waiting
@@ -329,9 +331,11 @@ class _Assigner:
             target = combined.setdefault(temporary.color, temporary)
             if target is temporary:
                 continue
-            alignment = self._alignment(temporary.color)
-            base = -(-target.size // alignment) * alignment
-            target.size = base + temporary.size
+            base = 0
+            if temporary.color not in self._options.backend.stack_colors:
+                alignment = self._alignment(temporary.color)
+                base = -(-target.size // alignment) * alignment
+            target.size = max(target.size, base + temporary.size)
             for value, (offset, size) in temporary.slices.items():
                 target.slices[value] = OffsetSize(base + offset, size)
         self.allocations = [*kept, *combined.values()]
@@ -395,6 +399,20 @@ class _Assigner:
     def _last_position(self, value: HloValue) -> HloPosition:
         """The position at which a value's live range ends (`LiveRangeBounds::end_position`)."""
         return self._live_ranges.end_position(value)
+
+
+def _is_handed_on(buffer: HloBuffer) -> bool:
+    """Whether it is a part of the context that an async-start hands on to an async-update.
+
+    Such operations run on another core of a TPU, and each has its context for itself.
+    """
+    return any(
+        value.instruction.opcode == "async-update" and value.index[:1] == _CONTEXT
+        for value in buffer.values
+    )
+
+
+_CONTEXT = (2,)
 
 
 def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, int]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.backends import CHIPS
 from hlomem.cli.plan import write_dump
 from hlomem.collector import collector_off
 from hlomem.dump.compare import find_differences
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--check", is_flag=True, help="Say whether the plan is the dump's, byte for byte.")
 @click.option("--backend", type=click.Choice(BACKENDS), help="Else inferred.")
-@click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
+@click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Plan as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Plan as the XLA that wrote DUMP.")
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
@@ -45,7 +44,7 @@ def command(
     module: str | None,
     check: bool,
     backend: str | None,
-    chip: str | None,
+    chip: str,
     era: str,
     like: str | None,
     output: Path | None,
@@ -58,13 +57,13 @@ def command(
     does not tell is said on standard error. With --check, the first difference of every stage is
     shown, and the exit code is 1 if there is one.
     """
-    if chip is not None and backend != "tpu":
-        raise CommandError("`--chip` is for `--backend tpu`")
+    if chip and backend is None:
+        raise CommandError("`--chip` needs `--backend`")
     dump = load(path, module=module)
     made = replan(
         dump,
         backend=backend or "",
-        chip=chip or "",
+        chip=chip,
         era=era,
         like=load(like) if like else None,
         name=_stem(dump),

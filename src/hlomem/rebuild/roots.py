@@ -26,13 +26,16 @@ class Roots:
         self._read = {operand for draft in drafts.values() for operand in draft.operands}
 
     def of_entry(self, entry: Computation) -> str:
-        """The root of the program: what has the shape of its output."""
-        wanted = next(
-            (a.output_shape for a in self._facts.assignment.allocations if a.output_shape), None
-        )
-        root = self._choose(entry, wanted)
-        if wanted is not None and self._drafts[root].opcode == "bitcast":
-            self._drafts[root].shape = parse_shape_text(wanted)
+        """The root of the program: what has the shape of its output, and lies in its place."""
+        output = next((a for a in self._facts.assignment.allocations if a.output_shape), None)
+        if output is None or output.output_shape is None:
+            return self._choose(entry.instructions, None)
+        here = {value.id for value in output.values}
+        held = self._facts.held
+        fitting = [n for n in entry.instructions if not here.isdisjoint(held[n].get((), ()))]
+        root = self._choose(fitting or entry.instructions, output.output_shape)
+        if self._drafts[root].opcode == "bitcast":
+            self._drafts[root].shape = parse_shape_text(output.output_shape)
         return root
 
     def of_called(self, computation: Computation) -> str:
@@ -50,13 +53,13 @@ class Roots:
             wanted = caller.shape.text_without_layout
             if caller.opcode == "while" and computation.name == caller.callees[0]:
                 wanted = "pred[]"
-        return self._choose(computation, wanted)
+        return self._choose(computation.instructions, wanted)
 
     def of_embedded(self, computation: Computation) -> str:
         """The root of what runs inside one operation."""
-        return self._choose(computation, None)
+        return self._choose(computation.instructions, None)
 
-    def _choose(self, computation: Computation, wanted: str | None) -> str:
+    def _choose(self, names: list[str], wanted: str | None) -> str:
         """The last of those that fit best: returns values, has the shape, is read by nobody."""
         ranked = [
             (
@@ -65,9 +68,9 @@ class Roots:
                 name not in self._read,
                 number,
             )
-            for number, name in enumerate(computation.instructions)
+            for number, name in enumerate(names)
         ]
-        return computation.instructions[max(ranked)[-1]]
+        return names[max(ranked)[-1]]
 
     def _returns_operands(self, name: str) -> bool:
         return self._drafts[name].opcode == "tuple" and bool(self._facts.reads.get(name))

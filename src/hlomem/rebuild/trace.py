@@ -25,6 +25,7 @@ def take_names(facts: Facts, in_flow: list[Computation], drafts: dict[str, Draft
         return
     paths = _paths(peak.stack_trace)
     home_of = {name: each for each in in_flow for name in each.instructions}
+    taken = {each.name for each in in_flow}
     for buffer in peak.buffers:
         chain = _chain(home_of[buffer.instruction], home_of)
         if not any(_is_nameless(drafts[each.caller]) for each in chain):
@@ -33,11 +34,18 @@ def take_names(facts: Facts, in_flow: list[Computation], drafts: dict[str, Draft
         known = _known_names(chain, drafts, in_flow[0])
         known.append(_shown_name(drafts[buffer.instruction]) + index)
         for path in paths:
-            if len(path) == len(known) and all(
-                k in (None, p) for k, p in zip(known, path, strict=True)
-            ):
+            if _agrees(path, known, taken):
                 _take(path, chain, drafts)
+                taken.update(path[2::2])
                 break
+
+
+def _agrees(path: list[str], known: list[str | None], taken: set[str]) -> bool:
+    """Whether a path has the names that are known, and no name of another computation."""
+    return len(path) == len(known) and all(
+        name == shown or (name is None and (number % 2 == 1 or shown not in taken))
+        for number, (name, shown) in enumerate(zip(known, path, strict=True))
+    )
 
 
 def _paths(trace: StackTrace) -> list[list[str]]:
@@ -78,7 +86,7 @@ def _is_nameless(caller: Draft) -> bool:
 def _shown_name(draft: Draft) -> str:
     text = draft.line.tail if draft.line is not None else draft.attributes
     match = _OP_NAME.search(text)
-    return match[1] if match is not None and match[1] else draft.name
+    return match[1].replace("\\'", "'") if match is not None and match[1] else draft.name
 
 
 def _take(path: list[str], chain: list[Computation], drafts: dict[str, Draft]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.errors import InputError
 from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.instructions import Shapes
 from hlomem.rebuild.listing import age, list_embedded, lists_by_id
+from hlomem.rebuild.parameters import number_parameters
 from hlomem.rebuild.roots import Roots
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ModuleWriter:
         self._last_fusion = max(fusions, key=facts.own_id.__getitem__, default="")
         self._embedded = embedded
         self._texts: dict[str, str] = {}
-        self._number_parameters()
+        number_parameters(self._by_name.values(), drafts, self._shapes, facts)
 
     def text(self, options: Options) -> str:
         """The module; its computations as this XLA lists them."""
@@ -191,38 +191,3 @@ class ModuleWriter:
         # What the wrapped instruction calls is said there.
         attributes = f", calls=%{draft.callees[0]}{_CALLS.sub('', line.tail)}"
         return f"%{draft.name} = {line.shape.text} async-start({operands}){attributes}"
-
-    def _number_parameters(self) -> None:
-        """Tell the parameters of called computations which operand of the caller they are."""
-        for computation in self._by_name.values():
-            unknown = [
-                self._drafts[name]
-                for name in computation.instructions
-                if self._drafts[name].opcode == "parameter" and self._drafts[name].line is None
-            ]
-            if not unknown or not computation.caller:
-                continue
-            caller = self._drafts[computation.caller]
-            arguments = _arguments(caller, computation.name)
-            for draft in unknown:
-                number = self._argument_of(draft, arguments)
-                draft.attributes = str(number)
-                draft.shape = self._shapes[arguments[number]]
-                arguments = [*arguments[:number], "", *arguments[number + 1 :]]
-
-    def _argument_of(self, draft: Draft, arguments: list[str]) -> int:
-        held = self._facts.held
-        for number, argument in enumerate(arguments):
-            if argument and held.get(argument) == held[draft.name]:
-                return number
-        left = [number for number, argument in enumerate(arguments) if argument]
-        if not left:
-            raise InputError(f"no operand is left for `{draft.name}`; the dump contradicts itself")
-        return left[0]
-
-
-def _arguments(caller: Draft, callee: str) -> list[str]:
-    """What a callee's parameters stand for."""
-    if caller.opcode == "conditional":
-        return [caller.operands[1 + caller.callees.index(callee)]]
-    return caller.operands[:1] if caller.opcode == "while" else caller.operands

@@ -108,7 +108,8 @@ def _cause(memory: Memory, buffer: Buffer, copied: Buffer | None) -> tuple[Cause
     ours, theirs = _LAYOUT.search(buffer.shape), _LAYOUT.search(copied.shape)
     here, there = _space_of(buffer.shape), _space_of(copied.shape)
     if here != there or buffer.color != copied.color:
-        return "memory space", f"moved from memory space {copied.color} to {buffer.color}"
+        names = memory.space_name(copied.color), memory.space_name(buffer.color)
+        return "memory space", f"moved from {names[0]} to {names[1]} memory"
     if ours and theirs and ours[1] != theirs[1]:
         return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}"
     is_transpose = "transpose" in buffer.name

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from hlomem.dump.records import Allocation
     from hlomem.report.memory import Buffer, Memory, Space
 
-State: TypeAlias = Literal["used", "lost", "possible", "no match"]
+State: TypeAlias = Literal["used", "lost", "possible", "read later", "no match"]
+
+
+_ORDER: tuple[State, ...] = ("lost", "possible", "read later", "used", "no match")
 
 
 class Argument(Record, frozen=True, kw_only=True):
@@ -28,7 +31,8 @@ class Argument(Record, frozen=True, kw_only=True):
     shape: str
     state: State
     """`used`: donated, a result takes it. `lost`: donated, but no result does. `possible`: not
-    donated, though a result could take it. `no match`: no result could."""
+    donated, though a result could take it. `read later`: one could, were it not written before the
+    argument's last use. `no match`: no result could."""
     result: str | None
     """The result that takes it, or could."""
     why: str
@@ -41,7 +45,7 @@ class Donation(Record, frozen=True, kw_only=True):
     space: str
     used_size: int
     possible_size: int
-    """What donating the arguments that are `possible` or `lost` with a result would save."""
+    """What donating the arguments that are `possible` would save at most."""
     is_declared_known: bool
     """Whether the module is at hand, which says what was donated in vain."""
     rows: tuple[Argument, ...]
@@ -57,45 +61,47 @@ class _Matcher:
             # What the caller gets is what is in the allocation last.
             max(values, key=_last)
             for each in live_out
-            if (values := [v for v in memory.buffers_in(each.index) if v.shape[0] != "("])
+            if (values := [v for v in memory.buffers_in(each.index) if not v.shape.startswith("(")])
         ]
         donated = {each.index for each in live_out if each.parameter is not None}
         self._taken = {each.id for each in self._results if each.allocation in donated}
 
-    def match(self, argument: Buffer) -> tuple[Buffer | None, str]:
-        """A result that could take an argument's memory, or why none can."""
+    def match(self, argument: Buffer) -> tuple[State, Buffer | None, str]:
+        """Whether a result could take an argument's memory, which one, and why."""
         elements = argument.shape.partition("{")[0]
         same = [each for each in self._results if each.shape.partition("{")[0] == elements]
         if not same:
-            return None, "no result has its shape"
+            return "no match", None, "no result has its shape"
         here = [each for each in same if each.color == argument.color]
         if not here:
-            return None, f"{same[0].name} has its shape, in memory space {same[0].color}"
+            there = self._memory.space_name(same[0].color)
+            return "no match", None, f"{same[0].name} has its shape, but lies in {there} memory"
         laid_out = [each for each in here if each.shape == argument.shape]
         if not laid_out:
-            return None, f"{here[0].name} has its shape, but layout {_layout(here[0])}"
+            return "no match", None, f"{here[0].name} has its shape, but layout {_layout(here[0])}"
         free = [each for each in laid_out if each.id not in self._taken]
         if not free:
-            return None, "the results of its shape take the memory of other arguments"
+            taken = "the results of its shape take the memory of other arguments"
+            return "no match", None, taken
         # Donated together, arguments of one shape can trade results.
-        last_read = self._last_read(argument)
+        last_read, reader = self._last_read(argument)
         fitting = [each for each in laid_out if each.start is None or each.start >= last_read]
         result = next((each for each in free if each in fitting), free[0])
         self._taken.add(result.id)
         if fitting:
             named = result if result in fitting else fitting[0]
-            return result, f"{named.name} has its shape and layout, and is written after its use"
-        return result, (
-            f"{result.name} has its shape and layout, but is written at step {result.start}, and "
-            f"the argument is read until {last_read}: XLA would have to copy one of them"
-        )
+            why = f"{named.name} has its shape and layout, and is written after its use"
+            return "possible", result, why
+        why = f"{result.name} has its shape and layout, but is written at step {result.start}"
+        return "read later", result, f"{why}, and {reader} reads the argument at {last_read}"
 
-    def _last_read(self, argument: Buffer) -> int:
-        """The last step at which an argument is read, in a loop the loop's own step."""
+    def _last_read(self, argument: Buffer) -> tuple[int, str]:
+        """The last step at which an argument is read, and who reads it; a loop at its end."""
         placed = self._memory.placed_by_id[argument.id]
         times = self._memory.plan.time_of
         uses = (placed.used.uses if placed.used else None) or ()
-        return max((times.get(use.instruction, 0) for use in uses), default=0)
+        reads = [(times.get(use.instruction, 0), use.instruction) for use in uses]
+        return max(reads, default=(0, "nobody"))
 
 
 def build_donation(memory: Memory, space: Space) -> Donation:
@@ -111,15 +117,12 @@ def build_donation(memory: Memory, space: Space) -> Donation:
     ]
     arguments.sort(key=lambda each: (-each[1].size, each[0].index))
     rows = [_row(matcher, memory, *each, declared) for each in arguments]
-    order = ("lost", "possible", "used", "no match")
-    rows.sort(key=lambda row: (order.index(row.state), -row.size, row.number))
+    rows.sort(key=lambda row: (_ORDER.index(row.state), -row.size, row.number))
     return Donation(
         name=memory.dump.name,
         space=space.name,
         used_size=sum(row.size for row in rows if row.state == "used"),
-        possible_size=sum(
-            row.size for row in rows if row.state in {"possible", "lost"} and row.result
-        ),
+        possible_size=sum(row.size for row in rows if row.state == "possible"),
         is_declared_known=memory.module is not None,
         rows=tuple(rows),
     )
@@ -174,10 +177,9 @@ def _fate(
         values = memory.buffers_in(allocation.index)
         taker = max(values, key=_last)
         return "used", taker, "its memory is the result's"
-    result, why = matcher.match(argument)
-    if (allocation.parameter.number, allocation.parameter.index) in declared:
-        return "lost", result, why
-    return ("possible" if result else "no match"), result, why
+    state, result, why = matcher.match(argument)
+    is_donated = (allocation.parameter.number, allocation.parameter.index) in declared
+    return "lost" if is_donated else state, result, why
 
 
 def _last(buffer: Buffer) -> tuple[int, int, int]:

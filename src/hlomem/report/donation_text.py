@@ -16,10 +16,17 @@ _SHAPE = 8
 _WORDS = {
     "lost": "donated, but no result takes it",
     "possible": "not donated, though a result could take it",
+    "read later": "not donated; a result could take it, were it written later",
     "used": "donated, a result takes it",
     "no match": "not donated, and no result could take it",
 }
-_STYLE = {"lost": "red", "possible": "yellow", "used": "green", "no match": "dim"}
+_STYLE = {
+    "lost": "red",
+    "possible": "yellow",
+    "read later": "dim",
+    "used": "green",
+    "no match": "dim",
+}
 
 
 def draw_donation(donation: Donation, width: int) -> list[Line]:

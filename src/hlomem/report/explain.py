@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.check.structure import find_structure
 from hlomem.dump.records import Record
 from hlomem.report import roles
 from hlomem.report.overview import kind_of
@@ -75,6 +74,8 @@ class Explanation(Record, frozen=True, kw_only=True):
     allocation_kind: str
     """What its allocation is for."""
     allocation_size: int
+    space: str
+    """The memory space it lies in."""
     meaning: str
     """Its role, in words."""
     instruction: str
@@ -108,6 +109,7 @@ def explain(memory: Memory, buffer: Buffer) -> Explanation:
         buffer=buffer,
         allocation_kind=kind_of(placed.allocation),
         allocation_size=placed.allocation.size,
+        space=memory.space_name(buffer.color),
         meaning=_meaning(memory, placed, buffer),
         instruction=used.instruction if used else "",
         frames=memory.frames(buffer),
@@ -186,7 +188,7 @@ def _why_until(memory: Memory, placed: Placed, buffer: Buffer) -> str:
 def _loops(memory: Memory, placed: Placed, buffer: Buffer) -> Iterator[str]:
     plan = memory.plan
     positions = {each.instruction for each in (placed.used.positions if placed.used else ())}
-    for loop in find_structure(plan).loops:
+    for loop in memory.structure.loops:
         first = plan.time_of[loop.condition_parameter]
         last = plan.time_of[loop.instruction]
         if loop.instruction in positions:
@@ -249,13 +251,19 @@ def _in_place(memory: Memory, buffer: Buffer) -> Iterator[InPlace]:
             and operand.offset < buffer.offset + buffer.size
             and buffer.offset < operand.offset + operand.size
         )
-        why = "it is written over it" if is_shared else _why_not_in_place(buffer, operand)
-        yield InPlace(operand=operand.name, size=operand.size, is_shared=is_shared, why=why)
+        yield InPlace(
+            operand=operand.name,
+            size=operand.size,
+            is_shared=is_shared,
+            why="it is written over it"
+            if is_shared
+            else _why_not_in_place(memory, buffer, operand),
+        )
 
 
-def _why_not_in_place(buffer: Buffer, operand: Buffer) -> str:
+def _why_not_in_place(memory: Memory, buffer: Buffer, operand: Buffer) -> str:
     if operand.color != buffer.color:
-        return f"lies in memory space {operand.color}"
+        return f"lies in {memory.space_name(operand.color)} memory"
     if operand.role in {roles.CONSTANTS, roles.PARAMETERS}:
         return "is a constant" if operand.role == roles.CONSTANTS else "is not donated"
     if operand.size != buffer.size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.report.lines import bare_op_name
-from hlomem.report.text import Line, format_bytes, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.text import Line, format_bytes, percent, shorten, shorten_front, wrap
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -67,15 +67,14 @@ def _why(told: Explanation, columns: int, all_frames: bool) -> list[str]:
 
 def _size(told: Explanation) -> list[str]:
     buffer = told.buffer
-    sentences = [f"{buffer.size} bytes"]
-    if buffer.padding:
-        grown = ", ".join(each.words for each in told.growths)
-        share = percent(buffer.padding, buffer.size)
-        sentences.append(
-            f"{format_bytes(buffer.padding)} of it ({share}) is padding: "
-            f"{grown or 'the whole is rounded up'}"
-        )
-    return sentences
+    if not buffer.padding:
+        return [f"{buffer.size} bytes"]
+    grown = ", ".join(each.words for each in told.growths) or "the whole is rounded up"
+    share = percent(buffer.padding, buffer.size)
+    return [
+        f"{buffer.size} bytes, {buffer.size - buffer.padding} of them for its elements",
+        f"{buffer.padding} bytes ({share}) are padding; {grown}",
+    ]
 
 
 def _life(told: Explanation) -> list[str]:
@@ -98,7 +97,7 @@ def _place(told: Explanation) -> list[str]:
     end = buffer.offset + buffer.size
     size = format_bytes(told.allocation_size)
     sentences = [f"bytes [{buffer.offset}, {end}) of allocation {buffer.allocation}"]
-    sentences[0] += f" ({told.allocation_kind}, {size}), memory space {buffer.color}"
+    sentences[0] += f" ({told.allocation_kind}, {size}) in {told.space} memory"
     for when, words in (
         ("together", "shares bytes at the same time with"),
         ("before", "before it:"),
@@ -123,4 +122,4 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _most(sentences: list[str] | tuple[str, ...]) -> list[str]:
     rest = len(sentences) - _MOST
-    return [*sentences[:_MOST], *([f"and {plural(rest, 'more')[:-1]}"] if rest > 0 else [])]
+    return [*sentences[:_MOST], *([f"and {rest} more"] if rest > 0 else [])]

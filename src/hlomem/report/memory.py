@@ -7,22 +7,18 @@ counted once; the roles of a memory space add up to the sum of its allocations.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from hlomem.check.aliases import find_families
-from hlomem.check.plan import build_plan, display_name
-from hlomem.check.platform import choose_platform, parse_shape_or_none
-from hlomem.check.structure import find_structure
+from hlomem.check.plan import build_plan
+from hlomem.check.platform import choose_platform
 from hlomem.dump.records import Record, SpaceReport
-from hlomem.errors import CommandError, HlomemError, InputError
-from hlomem.hlo.padding import round_up, unpadded_size
+from hlomem.errors import CommandError, InputError
 from hlomem.report import roles
-from hlomem.report.lines import Lines, op_name
-from hlomem.report.origins import Origins
+from hlomem.report.buffers import Buffer, BufferBuilder
+from hlomem.report.lines import Lines
+from hlomem.report.occupancy import Owned, alignment_gaps, share_out
 from hlomem.report.overview import DEFAULT_SPACE
 from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time, use_changes
 from hlomem.source import visible
@@ -31,49 +27,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hlomem.backends import Backend
-    from hlomem.check.plan import Placed, Plan, Text
+    from hlomem.check.plan import Placed, Plan
+    from hlomem.check.structure import Structure
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation
     from hlomem.hlo.ir import HloModule
     from hlomem.report.lines import Frame
+    from hlomem.report.occupancy import ByteRange
 
+__all__ = ["Buffer", "Memory", "Owned", "RoleShare", "Space", "build_memory"]
 
-class Buffer(Record, frozen=True, kw_only=True):
-    """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
-
-    id: int
-    """XLA's number of the value."""
-    name: str
-    """As XLA prints it: `while.5{1}`."""
-    size: int
-    padding: int
-    """Bytes of it that hold no element."""
-    shape: str
-    allocation: int
-    offset: int
-    color: int
-    """The memory space it lies in."""
-    start: int | None
-    end: int | None
-    """The last step it is alive at; None, as `start`, where the dump does not say."""
-    role: str
-    opcode: str | None
-    op_name: str | None
-    source: str | None
-    """`file:line` of the code its author wrote."""
-    parameter: str | None
-    """Which argument of the program it is, by JAX's name or by its number."""
-
-    def is_live_at(self, step: int) -> bool:
-        """Whether it is alive at a step."""
-        return self.start is not None and self.end is not None and self.start <= step <= self.end
-
-
-class Owned(NamedTuple):
-    """A buffer and how many bytes at a moment are its own, not another's that shares them."""
-
-    buffer: Buffer
-    size: int
+_SUGGESTED = 5
 
 
 class RoleShare(Record, frozen=True, kw_only=True):
@@ -111,8 +75,8 @@ class Memory:
     def __init__(self, dump: Dump, module: HloModule | None, backend: Backend | None) -> None:
         self.dump = dump
         self.module = module
-        self.lines = Lines(module)
         self.plan: Plan = build_plan(dump)
+        self._builder = BufferBuilder(self.plan, Lines(module))
         self._given_backend = backend
         self._timelines: dict[int, Timeline | None] = {}
 
@@ -147,6 +111,10 @@ class Memory:
             for color, all_ in sorted(sizes.items())
         )
 
+    def space_name(self, color: int) -> str:
+        """What the memory space of a color is called."""
+        return next((s.name for s in self.spaces if s.color == color), f"color {color}")
+
     def find_space(self, wanted: str | None = None) -> Space:
         """The space of a name or color; by default the first that holds anything."""
         if wanted is None:
@@ -165,7 +133,7 @@ class Memory:
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """Every value in its place, in the order of the dump."""
-        return tuple(map(self._buffer, self.plan.placed))
+        return tuple(map(self._builder.build, self.plan.placed))
 
     def find_buffer(self, wanted: str) -> Buffer:
         """The buffer of a name as XLA prints it, or of an instruction that defines one."""
@@ -188,7 +156,9 @@ class Memory:
         raise CommandError(self._unknown("instruction", wanted, self.plan.sequence))
 
     def _unknown(self, what: str, wanted: str, known: Iterable[str]) -> str:
-        near = get_close_matches(wanted, known, n=5, cutoff=0.5)
+        names = list(dict.fromkeys(known))
+        near = [name for name in names if wanted in name][:_SUGGESTED]
+        near = near or get_close_matches(wanted, names, n=_SUGGESTED, cutoff=0.5)
         hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""
         return f"no {what} `{visible(wanted)}` in {visible(self.dump.name)}{hint}"
 
@@ -261,7 +231,7 @@ class Memory:
 
     def _roles_of(self, allocation: Allocation, step: int | None) -> Iterator[tuple[str, int]]:
         values = self.buffers_in(allocation.index)
-        role = self._role_of_allocation.get(allocation.index)
+        role = self._builder.role_of_allocation.get(allocation.index)
         if role is not None or step is None:
             # The largest value is the one the allocation was made for.
             padding = max(values, key=lambda each: each.size).padding if values else 0
@@ -274,28 +244,17 @@ class Memory:
             padding = size * buffer.padding // buffer.size if buffer.size else 0
             yield buffer.role, size - padding
             yield roles.PADDING, padding
-        alignment = sum(self._alignment_gaps(allocation, taken))
+        granule = self.backend.alignment(allocation.color) or 1
+        alignment = sum(alignment_gaps(taken, allocation.size, granule))
         yield roles.ALIGNMENT, alignment
         in_use = sum(end - start for start, end in taken)
         yield roles.HOLES, allocation.size - in_use - alignment
 
-    def _alignment_gaps(
-        self, allocation: Allocation, taken: list[tuple[int, int]]
-    ) -> Iterator[int]:
-        """Bytes from the end of each taken range to the next offset a buffer may have."""
-        alignment = self.backend.alignment(allocation.color) or 1
-        for (_, end), (limit, _) in pairwise([*taken, (allocation.size, allocation.size)]):
-            yield max(0, min(round_up(end, alignment), limit) - end)
-
-    def share_out(
-        self, allocation: Allocation, step: int
-    ) -> tuple[list[Owned], list[tuple[int, int]]]:
+    def share_out(self, allocation: Allocation, step: int) -> tuple[list[Owned], list[ByteRange]]:
         """Whose each byte of an allocation is at a step, and the byte ranges taken in all."""
-        alive = [each for each in self.buffers_in(allocation.index) if each.is_live_at(step)]
-        alive.sort(key=_claim)
-        taken: list[tuple[int, int]] = []
-        owned = [Owned(each, _take(taken, each.offset, each.offset + each.size)) for each in alive]
-        return [each for each in owned if each.size or not each.buffer.size], taken
+        return share_out(
+            each for each in self.buffers_in(allocation.index) if each.is_live_at(step)
+        )
 
     def _bytes_over_time(self, indices: Iterable[int]) -> list[int]:
         if self.dump.live_ranges is None:
@@ -308,93 +267,30 @@ class Memory:
         """How the use of each allocation changes over time."""
         values: dict[int, list[Placed]] = {}
         for placed in self.plan.placed:
-            if self._has_life(placed):
+            if self._builder.has_life(placed):
                 values.setdefault(placed.allocation.index, []).append(placed)
         return {index: use_changes(all_) for index, all_ in values.items()}
-
-    def _has_life(self, placed: Placed) -> bool:
-        life = placed.life
-        return life is not None and 0 <= life.start <= life.end <= self.steps
 
     def temporary_allocations(self, color: int) -> list[Allocation]:
         """The allocations of a space whose bytes different values use one after another."""
         return [
             each
             for each in self.plan.allocations
-            if each.color == color and self._role_of_allocation.get(each.index) is None
+            if each.color == color and self._builder.role_of_allocation.get(each.index) is None
         ]
 
-    @cached_property
-    def _role_of_allocation(self) -> dict[int, str | None]:
-        return {
-            each.index: roles.role_of_allocation(each, self._parameter_names.get(each.index))
-            for each in self.plan.allocations
-        }
-
-    @cached_property
-    def _parameter_names(self) -> dict[int, str]:
-        """The argument each parameter's allocation holds."""
-        names: dict[int, str] = {}
-        for placed in self.plan.placed:
-            allocation = placed.allocation
-            if allocation.parameter is None or allocation.index in names:
-                continue
-            text = self.plan.text_of.get(placed.value.name)
-            if text is not None and text.opcode == "parameter":
-                names[allocation.index] = op_name(text.tail) or _parameter_number(allocation)
-        return names
-
-    @cached_property
-    def _families(self) -> dict[Placed, list[Placed]]:
-        """The values each value must share its storage with, itself among them."""
-        families = find_families(self.plan, find_structure(self.plan))
-        members = families.members(self.plan.placed).values()
-        return {placed: family for family in members for placed in family}
+    @property
+    def structure(self) -> Structure:
+        """The loops and conditionals of the program, as far as the dump shows them."""
+        return self._builder.structure
 
     def family(self, placed: Placed) -> list[Placed]:
         """The values that must share the storage of one, itself among them."""
-        return self._families.get(placed, [placed])
-
-    @cached_property
-    def _loop_roles(self) -> dict[Placed, str]:
-        return roles.loop_roles(self.plan, self._families)
+        return self._builder.families.get(placed, [placed])
 
     def is_carried(self, buffer: Buffer) -> bool:
         """Whether a loop hands it from iteration to iteration."""
-        return self.placed_by_id[buffer.id] in self._loop_roles
-
-    @cached_property
-    def _origins(self) -> Origins:
-        return Origins(self.plan, self._families, self._loop_roles)
-
-    def _buffer(self, placed: Placed) -> Buffer:
-        value, allocation = placed.value, placed.allocation
-        instruction = self._origins.instruction(placed)
-        text = self.plan.text_of.get(value.name)
-        operation = op_name(instruction)
-        life = placed.life if self._has_life(placed) else None
-        return Buffer(
-            id=value.id,
-            name=display_name(value),
-            size=value.size,
-            padding=_padding(value.shape, value.size),
-            shape=value.shape,
-            allocation=allocation.index,
-            offset=value.offset,
-            color=allocation.color,
-            start=life.start if life else None,
-            end=life.end if life else None,
-            role=self._role(placed, text, operation),
-            opcode=text.opcode if text else None,
-            op_name=operation,
-            source=self.lines.line(instruction),
-            parameter=self._parameter_names.get(allocation.index),
-        )
-
-    def _role(self, placed: Placed, text: Text | None, operation: str | None) -> str:
-        role = self._role_of_allocation.get(placed.allocation.index)
-        role = role or self._loop_roles.get(placed)
-        return role or roles.role_of_temporary(placed, text, operation)
+        return self.placed_by_id[buffer.id] in self._builder.loop_roles
 
     @cached_property
     def placed_by_id(self) -> dict[int, Placed]:
@@ -419,45 +315,4 @@ class Memory:
 
     def frames(self, buffer: Buffer) -> tuple[Frame, ...]:
         """The calls that led to a buffer, innermost first."""
-        placed = self.placed_by_id[buffer.id]
-        return self.lines.frames(self._origins.instruction(placed))
-
-
-def _claim(buffer: Buffer) -> tuple[int, bool, bool, int]:
-    """Of buffers that share bytes the first of this order is said to hold them."""
-    is_handed_on = buffer.opcode in {"while", "conditional"} or (
-        buffer.opcode == "parameter" and buffer.parameter is None
-    )
-    return (roles.rank(buffer.role), buffer.op_name is None, is_handed_on, buffer.id)
-
-
-def _take(taken: list[tuple[int, int]], start: int, end: int) -> int:
-    """Adds [start, end) to sorted, disjoint ranges, and says how many bytes of it are new."""
-    low = bisect_left(taken, start, key=lambda each: each[1])
-    high = low
-    covered = 0
-    first, last = start, end
-    while high < len(taken) and taken[high][0] <= end:
-        covered += max(0, min(end, taken[high][1]) - max(start, taken[high][0]))
-        first, last = min(first, taken[high][0]), max(last, taken[high][1])
-        high += 1
-    if end > start:
-        taken[low:high] = [(first, last)]
-    return end - start - covered
-
-
-def _padding(shape_text: str, size: int) -> int:
-    """Bytes of an array that hold no element; 0 where the shape does not say."""
-    shape = parse_shape_or_none(shape_text)
-    if shape is None or not shape.is_array or shape.dynamic:
-        return 0
-    try:
-        return max(0, size - unpadded_size(shape))
-    except HlomemError:
-        return 0
-
-
-def _parameter_number(allocation: Allocation) -> str:
-    assert allocation.parameter is not None
-    number, index = allocation.parameter.number, allocation.parameter.index
-    return f"parameter {number}" + (f" {{{','.join(map(str, index))}}}" if index else "")
+        return self._builder.frames(self.placed_by_id[buffer.id])

@@ -15,6 +15,7 @@ from hlomem.errors import HlomemError, InputError
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report import roles
 from hlomem.report.lines import bare_op_name
+from hlomem.report.timeline import outline
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = Literal["buffer", "line", "op", "scope", "role", "shape", "arg"]
 KEYS: tuple[Key, ...] = get_args(Key)
+_STRETCHES = 44
 NOWHERE = "(no source line)"
 ARGUMENTS = "(arguments)"
 UNNAMED = "(no name)"
@@ -90,6 +92,8 @@ class Alive(Record, frozen=True, kw_only=True):
     rest_size: int
     rest_count: int
     """How many buffers are in groups that are not shown."""
+    outline: tuple[int, ...]
+    """The most alive in each stretch of the schedule, from the first step to the last."""
     near_peaks: tuple[Summit, ...]
     printed: Printed | None
 
@@ -118,6 +122,7 @@ def build_alive(
         rows=tuple(rows[: len(rows) - len(rest)]),
         rest_size=sum(row.size for row in rest),
         rest_count=sum(row.count for row in rest),
+        outline=outline(timeline.sizes, _STRETCHES),
         near_peaks=timeline.near_peaks if at is None else (),
         printed=explain_printed(memory, space, timeline) if at is None else None,
     )
@@ -148,7 +153,8 @@ def key_of(buffer: Buffer, by: Key) -> str:
     if by == "op":
         return bare_op_name(buffer.op_name or UNNAMED)
     if by == "scope":
-        return bare_op_name(buffer.op_name or "").rpartition("/")[0] or UNNAMED
+        scope = bare_op_name(buffer.op_name or "").rpartition("/")[0]
+        return scope or (ARGUMENTS if buffer.parameter else UNNAMED)
     if by == "role":
         return buffer.role
     if by == "shape":

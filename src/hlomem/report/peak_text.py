@@ -8,6 +8,7 @@ from hlomem.report.lines import bare_op_name
 from hlomem.report.text import (
     Line,
     bar,
+    curve,
     format_bytes,
     percent,
     plural,
@@ -46,6 +47,7 @@ def draw_alive(alive: Alive, width: int) -> list[Line]:
     lines += [[(each, "dim")] for each in wrap(method, width, "  ")]
     for caveat in alive.caveats:
         lines += [[(each, "dim")] for each in wrap(caveat, width, "  ")]
+    lines.append(draw_outline(alive))
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)
     lines.append([])
     for row in alive.rows:
@@ -61,6 +63,11 @@ def draw_alive(alive: Alive, width: int) -> list[Line]:
     if alive.printed is not None and alive.printed.reasons:
         lines += [[], *draw_printed(alive.printed, alive.size, width)]
     return lines
+
+
+def draw_outline(alive: Alive) -> Line:
+    """The bytes alive from the first step to the last."""
+    return [("  ", ""), (curve(alive.outline, alive.peak_size), "green"), ("  over time", "dim")]
 
 
 def draw_near_peaks(summits: tuple[Summit, ...], peak_size: int, width: int) -> list[Line]:
@@ -85,6 +92,8 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
     below = " " * _HEAD
     if by == "buffer":
         name, shape = visible(row.largest), visible(row.shape)
+        if len(name) + 2 + len(shape) > cells and shape[:1] != "(":
+            shape = shape.partition("{")[0]  # rather no layout than a cut shape
         named = shorten(name, max(cells // 2, cells - 2 - len(shape)))
         first += [(named, "bold"), ("  " + shorten(shape, cells - 2 - len(named)), "cyan")]
         return [first, [(below + _origin(row, cells), "dim")]]

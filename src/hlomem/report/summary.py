@@ -125,7 +125,7 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
         )
     donation = build_donation(memory, space)
     if donation.possible_size:
-        first = next(row for row in donation.rows if row.result and row.state != "used")
+        first = next(row for row in donation.rows if row.state == "possible")
         yield Hint(
             size=donation.possible_size,
             what=f"arguments that could be donated: first {first.name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.report.peak_text import draw_near_peaks, draw_row
+from hlomem.report.peak_text import draw_near_peaks, draw_outline, draw_row
 from hlomem.report.text import Line, bar, format_bytes, percent, plural, shorten, wrap
 from hlomem.source import visible
 
@@ -87,6 +87,7 @@ def _peak(peak: Alive, width: int) -> list[Line]:
         [],
         [("Peak ", ""), (format_bytes(peak.size), "bold"), (shorten(at, width - 16), "")],
         [(shorten(_method(peak), width), "dim")],
+        draw_outline(peak),
         *draw_near_peaks(peak.near_peaks, peak.peak_size, width),
     ]
     for row in peak.rows:

@@ -22,6 +22,7 @@ Line: TypeAlias = list[tuple[str, str]]
 PIPED_WIDTH = 80
 _WIDEST = 120
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_LEVELS = "▁▂▃▄▅▆▇█"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -48,6 +49,12 @@ def bar(part: int, whole: int, columns: int) -> str:
     eighths = max(1, min(8 * columns, round(8 * columns * part / whole)))
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(columns)
+
+
+def curve(sizes: Iterable[int], highest: int) -> str:
+    """One cell per size, the highest full."""
+    levels = len(_LEVELS) - 1
+    return "".join(_LEVELS[round(levels * size / highest) if highest else 0] for size in sizes)
 
 
 def shorten(text: str, columns: int) -> str:

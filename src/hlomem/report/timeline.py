@@ -90,6 +90,13 @@ def find_summits(sizes: Sequence[int]) -> list[int]:
     return sorted(near, key=lambda step: (-sizes[step], step))
 
 
+def outline(sizes: Sequence[int], stretches: int) -> tuple[int, ...]:
+    """The most alive in each of at most so many stretches of equal length."""
+    count = min(stretches, len(sizes))
+    bounds = [len(sizes) * number // count for number in range(count + 1)]
+    return tuple(max(sizes[low:high]) for low, high in pairwise(bounds))
+
+
 def use_changes(values: Iterable[Placed]) -> list[tuple[int, int]]:
     """By how many bytes the use of one allocation grows or shrinks, and at which steps.
 

@@ -1,0 +1,49 @@
+"""Which operand of its caller each parameter of a called computation stands for.
+
+It holds no value of its own but those of the operand, so no text shows it; the values tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hlomem.rebuild.computations import Computation
+    from hlomem.rebuild.facts import Facts
+    from hlomem.rebuild.instructions import Draft, Shapes
+
+
+def number_parameters(
+    computations: Iterable[Computation], drafts: Mapping[str, Draft], shapes: Shapes, facts: Facts
+) -> None:
+    """Give the parameters that are not printed their numbers and shapes."""
+    for computation in computations:
+        members = [drafts[name] for name in computation.instructions]
+        unknown = [each for each in members if each.opcode == "parameter" and each.line is None]
+        if not unknown or not computation.caller:
+            continue
+        arguments = dict(enumerate(_arguments(drafts[computation.caller], computation.name)))
+        for draft in unknown:
+            number = _argument_of(draft, arguments, facts)
+            draft.attributes = str(number)
+            draft.shape = shapes[arguments.pop(number)]
+
+
+def _argument_of(draft: Draft, arguments: dict[int, str], facts: Facts) -> int:
+    """The number of the first argument left that holds the same, or of the first."""
+    if not arguments:
+        raise InputError(f"no operand is left for `{draft.name}`; the dump contradicts itself")
+    held = facts.held[draft.name]
+    fitting = (number for number, name in arguments.items() if facts.held.get(name) == held)
+    return next(fitting, min(arguments))
+
+
+def _arguments(caller: Draft, callee: str) -> list[str]:
+    """What a callee's parameters stand for."""
+    if caller.opcode == "conditional":
+        return [caller.operands[1 + caller.callees.index(callee)]]
+    return caller.operands[:1] if caller.opcode == "while" else caller.operands

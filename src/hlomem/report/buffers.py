@@ -1,0 +1,166 @@
+"""Buffers: every value of a dump in its place, with all that is known about it.
+
+In: what the files of a dump say, joined by value, and the tables that name source lines. Out: one
+`Buffer` a value.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hlomem.check.aliases import find_families
+from hlomem.check.plan import display_name
+from hlomem.check.platform import parse_shape_or_none
+from hlomem.check.structure import find_structure
+from hlomem.dump.records import Record
+from hlomem.errors import HlomemError
+from hlomem.hlo.padding import unpadded_size
+from hlomem.report import roles
+from hlomem.report.lines import op_name
+from hlomem.report.origins import Origins
+
+if TYPE_CHECKING:
+    from hlomem.check.plan import Placed, Plan, Text
+    from hlomem.check.structure import Structure
+    from hlomem.dump.records import Parameter
+    from hlomem.report.lines import Frame, Lines
+
+
+class Buffer(Record, frozen=True, kw_only=True):
+    """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
+
+    id: int
+    """XLA's number of the value."""
+    name: str
+    """As XLA prints it: `while.5{1}`."""
+    size: int
+    padding: int
+    """Bytes of it that hold no element."""
+    shape: str
+    allocation: int
+    offset: int
+    color: int
+    """The memory space it lies in."""
+    start: int | None
+    end: int | None
+    """The last step it is alive at; None, as `start`, where the dump does not say."""
+    role: str
+    opcode: str | None
+    op_name: str | None
+    source: str | None
+    """`file:line` of the code its author wrote."""
+    parameter: str | None
+    """The argument of the program whose memory it lies in, by JAX's name or by its number."""
+
+    def is_live_at(self, step: int) -> bool:
+        """Whether it is alive at a step."""
+        return self.start is not None and self.end is not None and self.start <= step <= self.end
+
+
+class BufferBuilder:
+    """Makes buffers of the values of a plan."""
+
+    def __init__(self, plan: Plan, lines: Lines) -> None:
+        self._plan = plan
+        self._lines = lines
+
+    def build(self, placed: Placed) -> Buffer:
+        """A value in its place."""
+        value, allocation = placed.value, placed.allocation
+        instruction = self._origins.instruction(placed)
+        text = self._plan.text_of.get(value.name)
+        operation = op_name(instruction)
+        life = placed.life if self.has_life(placed) else None
+        return Buffer(
+            id=value.id,
+            name=display_name(value),
+            size=value.size,
+            padding=_padding(value.shape, value.size),
+            shape=value.shape,
+            allocation=allocation.index,
+            offset=value.offset,
+            color=allocation.color,
+            start=life.start if life else None,
+            end=life.end if life else None,
+            role=self._role(placed, text, operation),
+            opcode=text.opcode if text else None,
+            op_name=operation,
+            source=self._lines.line(instruction),
+            parameter=self.parameter_names.get(allocation.index),
+        )
+
+    def frames(self, placed: Placed) -> tuple[Frame, ...]:
+        """The calls that led to a value, innermost first."""
+        return self._lines.frames(self._origins.instruction(placed))
+
+    def has_life(self, placed: Placed) -> bool:
+        """Whether the dump says, within its schedule, when a value is alive."""
+        life = placed.life
+        return life is not None and 0 <= life.start <= life.end <= len(self._plan.sequence)
+
+    def _role(self, placed: Placed, text: Text | None, operation: str | None) -> str:
+        role = self.role_of_allocation.get(placed.allocation.index)
+        role = role or self.loop_roles.get(placed)
+        return role or roles.role_of_temporary(placed, text, operation)
+
+    @cached_property
+    def role_of_allocation(self) -> dict[int, str | None]:
+        """The role of all of an allocation; None for temporaries', whose values have their own."""
+        return {
+            each.index: roles.role_of_allocation(each, self.parameter_names.get(each.index))
+            for each in self._plan.allocations
+        }
+
+    @cached_property
+    def parameter_names(self) -> dict[int, str]:
+        """The argument each parameter's allocation holds."""
+        names = {
+            each.index: _parameter_number(each.parameter)
+            for each in self._plan.allocations
+            if each.parameter is not None
+        }
+        for placed in self._plan.placed:
+            text = self._plan.text_of.get(placed.value.name)
+            if text is None or text.opcode != "parameter" or placed.value.is_phi:
+                continue
+            if placed.allocation.index in names and (name := op_name(text.tail)):
+                names[placed.allocation.index] = name
+        return names
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The loops and conditionals of the program."""
+        return find_structure(self._plan)
+
+    @cached_property
+    def families(self) -> dict[Placed, list[Placed]]:
+        """The values each value must share its storage with, itself among them."""
+        families = find_families(self._plan, self.structure)
+        members = families.members(self._plan.placed).values()
+        return {placed: family for family in members for placed in family}
+
+    @cached_property
+    def loop_roles(self) -> dict[Placed, str]:
+        """The role of what loops carry or stack."""
+        return roles.loop_roles(self._plan, self.families)
+
+    @cached_property
+    def _origins(self) -> Origins:
+        return Origins(self._plan, self.families, self.loop_roles)
+
+
+def _padding(shape_text: str, size: int) -> int:
+    """Bytes of an array that hold no element; 0 where the shape does not say."""
+    shape = parse_shape_or_none(shape_text)
+    if shape is None or not shape.is_array or shape.dynamic:
+        return 0
+    try:
+        return max(0, size - unpadded_size(shape))
+    except HlomemError:
+        return 0
+
+
+def _parameter_number(parameter: Parameter) -> str:
+    index = f" {{{','.join(map(str, parameter.index))}}}" if parameter.index else ""
+    return f"parameter {parameter.number}{index}"
