@@ -149,8 +149,10 @@ def _release_of(base: Plan, dump: Dump, backend: str, chip: str) -> str:
     return str(next(same))
 
 
-def _total(dump: Dump) -> int:
-    return sum(each.size for each in dump.assignment.allocations) if dump.assignment else 0
+def _total(dump: Dump, color: int | None = None) -> int:
+    """What a dump reserves, in all or in one memory space."""
+    allocations = dump.assignment.allocations if dump.assignment else ()
+    return sum(each.size for each in allocations if color in (None, each.color))
 
 
 def _advise(subject: _Subject) -> Advised:
@@ -187,10 +189,9 @@ def _try_all(subject: _Subject, rule: _Rule) -> Iterator[Advice]:
         except StopIteration:
             return
         if not findings:
-            after = build_memory(planned.dump).find_space(str(subject.space.color))
             yield replace(
                 trial.advice,
-                saves=subject.space.size - after.size,
+                saves=subject.space.size - _total(planned.dump, subject.space.color),
                 confidence=_confidence(subject, trial.advice),
             )
 
