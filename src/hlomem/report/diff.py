@@ -303,6 +303,8 @@ _TEXTS = {
     "moved here": "{new}: {count} in another memory space before",
     "moved away": "{old}: {count} in another memory space now",
     "shares otherwise": "{new}: {count} sharing memory with others",
+    "into result": "{old}: {count} in memory of results now",
+    "out of result": "{new}: {count} no longer in memory of results",
     "role": "{count} changed from {old} to {new}",
     "size": "{new}: {count} of another size",
     "padding": "{new}: {count} padded otherwise",
@@ -340,7 +342,7 @@ def _reason(change: Change) -> _Reason:
         return _Reason(change.kind, before.role if before else "", after.role if after else "")
     if change.kind not in {"grown", "shrunk"}:
         moved = change.kind in {"moved here", "moved away"}
-        kind = change.kind if moved or before.role == after.role else "role"
+        kind = change.kind if moved else _role_change(change.kind, before.role, after.role)
         return _Reason(kind, before.role, after.role)
     old, new = _ARRAY.match(before.shape), _ARRAY.match(after.shape)
     if old is None or new is None:
@@ -350,6 +352,15 @@ def _reason(change: Change) -> _Reason:
     if old[1] != new[1]:
         return _Reason("type", old[1], new[1])
     return _Reason("padding", before.role, after.role)
+
+
+def _role_change(kind: str, old: str, new: str) -> str:
+    """What it means that a buffer's role changed; `kind` where it did not."""
+    if old == new:
+        return kind
+    if roles.DONATED in {old, new} or roles.OUTPUTS not in {old, new}:
+        return "role"
+    return "into result" if new == roles.OUTPUTS else "out of result"
 
 
 def _different(old: list[str], new: list[str]) -> tuple[str, str]:
