@@ -13,9 +13,14 @@ BENCH_VENV   := .venv-bench
 BENCH_READY  := $(BENCH_VENV)/.ready
 
 CORPUS ?= ../shared
+
+# `make fuzz`: how many mutants of modules and of dumps, and which.
+N    ?= 10000
+SEED ?= 1
+
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types pytest bench parity clean
+.PHONY: demo test lint format types pytest bench parity fuzz clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -52,6 +57,10 @@ pytest: $(READY)
 parity: $(READY)
 	$(BIN)/python -m tools.write_parity --corpus $(CORPUS)
 
+# Damaged and hostile inputs through every command, each with 5 s and 512 MB; findings go to .fuzz.
+fuzz: $(READY)
+	$(BIN)/python -m tools.fuzz --count $(N) --seed $(SEED)
+
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib -e .
@@ -62,4 +71,4 @@ bench: $(BENCH_READY)
 	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz

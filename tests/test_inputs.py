@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from hlomem.inputs import (
     decode,
     encode,
     files_of,
+    limited_to,
     list_modules,
     load,
     read_source,
@@ -148,11 +150,11 @@ def test_a_path_that_cannot_be_read_is_named_with_the_reason(
 def test_a_file_that_may_not_be_read_is_named_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, _mode: str) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
     write(tmp_path, {"x.txt": COMBINED})
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(InputError) as caught:
         load(tmp_path / "x.txt")
     assert str(caught.value) == f"{tmp_path}/x.txt: Permission denied"
@@ -174,6 +176,36 @@ def test_a_name_that_leaves_no_room_for_its_siblings_is_read(tmp_path: Path) -> 
     write(tmp_path, {name: LIVE_RANGE})
     assert files_of(tmp_path / name) == (tmp_path / name,)
     assert load(tmp_path / name).to_text() == LIVE_RANGE
+
+
+# --- what is too large -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_input_may_have_as_many_bytes_as_allowed(tmp_path: Path, packed: bool) -> None:
+    data = encode(COMBINED)
+    (tmp_path / "x.txt").write_bytes(gzip.compress(data) if packed else data)
+    with limited_to(len(data)):
+        assert load(tmp_path / "x.txt").to_text() == COMBINED
+    with limited_to(len(data) - 1), pytest.raises(InputError, match="--max-input allows more"):
+        load(tmp_path / "x.txt")
+
+
+def test_standard_input_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/zero").open("rb") as zeros, limited_to(10_000_000):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=zeros))
+        with pytest.raises(InputError, match="<stdin>: more than 10000000 bytes"):
+            load("-")
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    """Ten megabytes that unpack to ten gigabytes: told long before memory runs out."""
+    bomb = gzip.compress(bytes(1 << 20)) * 10_000
+    tracemalloc.start()
+    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
+        decode("bomb.gz", bomb)
+    assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    tracemalloc.stop()
 
 
 # --- files of one dump -------------------------------------------------------------------------
@@ -213,7 +245,7 @@ def test_missing_files_of_a_dump_are_noted(tmp_path: Path) -> None:
 
 def test_files_of_two_versions_that_hold_the_same_are_refused(tmp_path: Path) -> None:
     write(tmp_path, SHORT | {"buffer-assignment.txt": COMBINED})
-    with pytest.raises(InputError, match="two files hold values"):
+    with pytest.raises(ParseError, match=r"values.txt:2:1: two files hold values"):
         load(tmp_path / "values.txt")
 
 

@@ -9,11 +9,14 @@ that nothing is lost on the way back. Files of one dump are found by name, XLA's
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import sys
 import zlib
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from hlomem import hlo
 from hlomem.dump.dump import Dump, join
@@ -22,7 +25,7 @@ from hlomem.errors import CommandError, InputError
 from hlomem.source import Source, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.hlo.ir import HloModule
 
@@ -35,7 +38,13 @@ _SUFFIXES = (
 )
 _GZIP_MAGIC = b"\x1f\x8b"
 _SNIFF_BYTES = 64
-_MODULE_START = re.compile(r"\ufeff?\s*(?://[^\n]*\n\s*)*HloModule\b")
+_PIECE = 1 << 20
+_MOST_GROWTH = 100
+"""How much larger than packed a text may be; dumps are 5 to 25 times as large."""
+MOST_BYTES = 4 << 30
+_most_bytes = ContextVar("most_bytes", default=MOST_BYTES)
+"""What every input is held to; the command line sets it once for all that is read."""
+_MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 
 class Module(NamedTuple):
@@ -45,25 +54,56 @@ class Module(NamedTuple):
     files: tuple[Path, ...]
 
 
+@contextmanager
+def limited_to(size: int) -> Iterator[None]:
+    """Inputs of more than `size` bytes, unpacked, are refused meanwhile."""
+    before = _most_bytes.set(size)
+    try:
+        yield
+    finally:
+        _most_bytes.reset(before)
+
+
 def read_source(path: str | Path) -> Source:
     """The text of a file, gzipped or not, or of standard input for `-`."""
     if str(path) == "-":
-        return decode("<stdin>", sys.stdin.buffer.read())
+        return decode("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
     try:
-        return decode(str(path), Path(path).read_bytes())
+        with Path(path).open("rb") as file:
+            data = _read_limited(str(path), file)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise InputError(f"{visible(str(path))}: {reason or error}") from error
+    return decode(str(path), data)
 
 
-def decode(name: str, data: bytes) -> Source:
+def decode(name: str, data: bytes | bytearray) -> Source:
     """The text in `data`; bytes that are not UTF-8 stay, as surrogates."""
     if data.startswith(_GZIP_MAGIC):
+        packed = io.BytesIO(data)
         try:
-            data = gzip.decompress(data)
+            data = _read_limited(name, gzip.GzipFile(fileobj=packed), packed)
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{visible(name)}: damaged gzip file: {error}") from error
     return Source(name, data.decode("utf-8", "surrogateescape"))
+
+
+def _read_limited(
+    name: str, file: BinaryIO | gzip.GzipFile, packed: BinaryIO | None = None
+) -> bytearray:
+    """All of a file, in pieces; refused when it is too long, or grows too much by unpacking."""
+    limit, data = _most_bytes.get(), bytearray()
+    while piece := file.read(_PIECE):
+        data += piece
+        if len(data) > limit:
+            problem = f"more than {limit} bytes; --max-input allows more"
+            raise InputError(f"{visible(name)}: {problem}")
+        if packed is not None and len(data) > max(_PIECE * 64, _MOST_GROWTH * packed.tell()):
+            problem = (
+                f"unpacks to more than {_MOST_GROWTH} times its size; if that is right, unpack it"
+            )
+            raise InputError(f"{visible(name)}: {problem}")
+    return data
 
 
 def encode(text: str) -> bytes:

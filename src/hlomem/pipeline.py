@@ -23,6 +23,7 @@ from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.collector import collector_off
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
+from hlomem.hlo.verifier import verify_module
 from hlomem.options import Options
 from hlomem.source import Span
 
@@ -107,6 +108,7 @@ def start_stages(
     preset: Preset = NO_PRESET,
 ) -> Stages:
     """The stages of a plan, none computed yet; `schedule` is for a text that carries none."""
+    verify_module(module)
     schedule = schedule or schedule_of(module) or _refuse_unscheduled(module)
     return Stages(module, schedule, options or Options(), pack, preset)
 

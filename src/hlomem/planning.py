@@ -20,13 +20,23 @@ from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import NEWEST, Era, Release, era_of, find_release, nearest_libtpu
+from hlomem.dump.eras import (
+    NEWEST,
+    Era,
+    Features,
+    Release,
+    era_of,
+    find_release,
+    nearest_libtpu,
+    recognise,
+)
 from hlomem.dump.parts import Contents, Part, Wrapping
-from hlomem.errors import CommandError, InputError
-from hlomem.hlo.schedule import schedule_from_names
+from hlomem.errors import CommandError, InputError, ParseError
+from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.options import Options, options_for, options_for_libtpu
 from hlomem.pipeline import Stages, run_stages
+from hlomem.source import Source, Span, visible
 
 if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
@@ -120,9 +130,22 @@ def _release(backend: str, era: str, like: Dump | None) -> Release:
     if era and like is not None:
         raise CommandError("give an era or a dump like which to write, not both")
     if like is not None and like.era.letter == "?":
-        raise CommandError(f"{like.name}: its era is unknown; give one with --era")
+        raise _unknown_era(like)
     letter = like.era.letter if like is not None else NEWEST.letter
     return find_release(era or letter, package)
+
+
+def _unknown_era(dump: Dump) -> ParseError:
+    """The error at the first file of a dump that no XLA writes, or not beside those before it."""
+    seen = Features()
+    for part in dump.parts:
+        seen = seen.merged_with(part.seen)
+        if recognise(seen)[0].letter == "?":
+            break
+    text = dump.part_text(part)
+    problem = "its era is unknown: no XLA writes this file as it is, or not beside the others"
+    span = Span(0, max(0, text.find("\n")))
+    return ParseError(Source(part.name, text), span, problem, "give an era with --era")
 
 
 def options_of(backend: str, chip: str, release: Release) -> Options:
@@ -147,16 +170,18 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
         for each in dump.assignment.allocations
         if each.color == backend.preset_color and each.is_preallocated_temp
     ]
-    known = {
-        instruction.name
+    shape_of = {
+        instruction.name: instruction.shape
         for computation in module.computations
         if computation.is_open
         for instruction in computation.instructions
     }
     for value in (value for each in allocations for value in each.values):
-        if value.name not in known:
-            problem = f"it places `{value.name}`, which module `{module.name}` does not have"
-            raise InputError(f"{dump.name}: {problem}")
+        whole = shape_of.get(value.name)
+        part = None if whole is None else whole.optional_subshape(value.index or ())
+        if part is None or part.text != value.shape:
+            problem = f"it places `{value.name}` of shape {value.shape}"
+            raise InputError(f"{dump.name}: {problem}, which `{module.name}` does not have")
     return Preset(
         {each.color: each.size for each in allocations},
         {
@@ -186,12 +211,27 @@ def _notes_on_elements(module: HloModule) -> list[str]:
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
     """The order of a dump's instruction sequence."""
     if dump.live_ranges is None:
-        raise InputError(f"{dump.name}: no live ranges, so no instruction sequence, in this dump")
+        where = visible(dump.name)
+        raise InputError(f"{where}: no live ranges, so no instruction sequence, in this dump")
+    sequence = dump.live_ranges.sequence
     try:
-        return schedule_from_names(module, split_sequence(module, dump.live_ranges.sequence))
-    except (KeyError, ValueError) as error:
-        problem = f"its sequence is not one of module `{module.name}`: {error}"
-        raise InputError(f"{dump.name}: {problem}") from error
+        check_sequence(module, sequence)
+    except SequenceProblem as problem:
+        raise _at_step(
+            dump, problem, f"its sequence is not one of module `{module.name}`"
+        ) from None
+    return schedule_from_names(module, split_sequence(module, sequence))
+
+
+def _at_step(dump: Dump, problem: SequenceProblem, hint: str) -> ParseError:
+    """The error at a step of a dump's sequence, in the text the dump was read from."""
+    part = next(part for part in dump.parts if part.contents.live_ranges is not None)
+    text = dump.part_text(part)
+    start = text.find("\n", text.index("InstructionSequence:"))
+    for _ in range(problem.step):
+        start = text.find("\n", start + 1)
+    span = Span(start + 1, text.find("\n", start + 1))
+    return ParseError(Source(part.name, text), span, str(problem), hint)
 
 
 def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 EXCERPT_COLUMNS = 96
 _MARGIN = 30
 
-# C0 and C1 controls, line and paragraph separators, bidi controls and lone surrogates: what must
-# never reach a terminal.
-_INVISIBLE = "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+INVISIBLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+"""C0 and C1 controls, line and paragraph separators, bidi controls, characters without width and
+lone surrogates: what must never reach a terminal."""
 
 
 # Between backquotes, with the first and last characters to keep.
@@ -38,7 +40,12 @@ class Place(NamedTuple):
 
 def visible(text: str) -> str:
     """`text` with control, bidi and undecodable characters written as escapes, fit for a screen."""
-    return re.sub(_INVISIBLE, _escape, text)
+    return INVISIBLE.sub(_escape, text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for a text of several lines, which stay lines."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def elide(text: str) -> str:

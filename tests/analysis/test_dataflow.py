@@ -149,3 +149,28 @@ def test_an_update_may_bring_the_operands() -> None:
 def test_a_module_without_a_schedule_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="not scheduled"):
         run_stages(parse(LOOP.replace(", is_scheduled=true", "")))
+
+
+CALLED_TWICE = """\
+HloModule m, is_scheduled=true
+
+%f (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  ROOT %b = f32[8]{0} bitcast(%x)
+}
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %n = f32[8]{0} negate(%p)
+  %c = f32[8]{0} call(%n), to_apply=%f
+  ROOT %d = f32[8]{0} call(%c), to_apply=%f
+}
+"""
+
+
+def test_calls_may_put_values_only_at_so_many_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_stages(parse(CALLED_TWICE)).dataflow.values
+    monkeypatch.setattr("hlomem.analysis.dataflow._FREE_POSITIONS", -1)
+    monkeypatch.setattr("hlomem.analysis.dataflow._MOST_VALUES", 1)
+    with pytest.raises(UnsupportedError, match=r"the calls of `f` put values at \d+ positions"):
+        run_stages(parse(CALLED_TWICE))

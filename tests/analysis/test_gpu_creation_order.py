@@ -95,6 +95,35 @@ def test_a_rematerialized_body_without_parameters_comes_last() -> None:
     )
 
 
+def test_a_body_that_took_another_in_is_as_old_as_its_neighbours() -> None:
+    grown = """\
+%fused_sine (param_0.8: f32[8], param_1: f32[8]) -> (f32[8], f32[8]) {
+  %param_0.8 = f32[8]{0} parameter(0)
+  %param_1 = f32[8]{0} parameter(1)
+  %add.1.clone.1 = f32[8]{0} add(%param_0.8, %param_1)
+  %sine.1 = f32[8]{0} sine(%add.1.clone.1)
+  %tanh.1 = f32[8]{0} tanh(%sine.1)
+  ROOT %tuple.1 = (f32[8]{0}, f32[8]{0}) tuple(%tanh.1, %add.1.clone.1)
+}
+"""
+    begin = BRANCHES.index("%fused_sine (")
+    text = BRANCHES[:begin] + grown + BRANCHES[BRANCHES.index("\n%gemm_fusion_dot_computation (") :]
+    text = text.replace("param_0.9", "param_0.5").replace(
+        "  ROOT %loop_sine_fusion = f32[8]{0} fusion",
+        "  %loop_sine_fusion = (f32[8]{0}, f32[8]{0}) fusion",
+    )
+    text = text.replace(
+        "calls=%fused_sine\n",
+        "calls=%fused_sine\n  ROOT %part = f32[8]{0} get-tuple-element(%loop_sine_fusion), "
+        "index=0\n",
+    )
+    order = _created(text)
+    assert order.index("fused_sine") < order.index("wrapped_cosine_computation")
+    single = text.replace("%tanh.1 = f32[8]{0} tanh(%sine.1)", "").replace("(%tanh.1,", "(%sine.1,")
+    order = _created(single.replace("\n  \n", "\n"))
+    assert order.index("wrapped_cosine_computation") < order.index("fused_sine")
+
+
 def _sums(names: str) -> str:
     """A module in which every name is that of a reduction's computation."""
     text = "HloModule sums, is_scheduled=true\n"
@@ -125,6 +154,40 @@ def test_what_is_called_twice_is_cloned_computation_by_computation() -> None:
     ]
 
 
+def test_what_a_pass_made_is_cloned_after_what_the_program_came_with() -> None:
+    names = "region_0.1_rw_wrapper region_1.2 region_0.1_rw_wrapper.clone region_1.2.clone"
+    assert _created(_sums(names))[-2:] == ["region_1.2.clone", "region_0.1_rw_wrapper.clone"]
+
+
 def test_sums_of_split_products_are_younger_than_clones() -> None:
     names = "dot.reduce_sub_computation region_0.1 region_0.1.clone"
     assert _created(_sums(names))[-2:] == ["region_0.1.clone", "dot.reduce_sub_computation"]
+
+
+def test_transfers_to_the_host_are_older_than_fusions() -> None:
+    text = BRANCHES.replace("param_0.12", "param_0.1")
+    assert _created(text)[-6:] == [
+        "async_computation",
+        "fused_negate",
+        "fused_sine",
+        "fused_iota",
+        "wrapped_cosine_computation",
+        "fused_negate.clone",
+    ]
+
+
+def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening() -> None:
+    text = _sums("region_0.1 region_0.1_rw_wrapper region_0.1.clone")
+    comparator = """
+%region_5.6.clone (x: f32[], y: f32[]) -> pred[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %less = pred[] compare(%x, %y), direction=LT
+}
+
+ENTRY"""
+    text = text.replace("\nENTRY", comparator).replace(
+        "  ROOT %n",
+        "  %s = f32[8]{0} sort(%a.1), dimensions={0}, to_apply=%region_5.6.clone\n  ROOT %n",
+    )
+    assert _created(text)[-3:] == ["region_0.1_rw_wrapper", "region_5.6.clone", "region_0.1.clone"]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import hlomem
 from hlomem.analysis.stack_trace import split_name
+from hlomem.errors import UnsupportedError
+from tests.fuzz.hostile import call_bomb
 
 
 @pytest.mark.parametrize(
@@ -20,3 +23,9 @@ from hlomem.analysis.stack_trace import split_name
 )
 def test_only_quoted_keys_are_split(name: str, parts: list[str]) -> None:
     assert split_name(name) == parts
+
+
+def test_more_ways_than_can_be_drawn_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="make a tree of over 10000000 names") as caught:
+        hlomem.plan(call_bomb(0))
+    assert caught.value.line > 3

@@ -13,6 +13,7 @@ from hlomem.assign.packing import (
     lower_bound,
     pack,
     pack_best,
+    pack_by_time,
     spatial_key,
     temporal_key,
 )
@@ -126,3 +127,22 @@ def test_many_lives_in_many_blocks() -> None:
     packing = pack(buffers, 64, spatial_key)
     assert packing is not None
     assert packing.offset_by_id == _slow_pack(buffers, 64)
+
+
+@given(problems(), st.sampled_from([1, 16, 64]))
+def test_packing_by_time_is_sound(buffers: list[BufferInterval], alignment: int) -> None:
+    packing = pack_by_time(buffers, alignment)
+    offset = packing.offset_by_id
+    assert all(each % alignment == 0 for each in offset.values())
+    for one, two in combinations([each for each in buffers if each.size], 2):
+        if _meet(one, two):
+            first, second = sorted((one, two), key=lambda each: offset[each.id])
+            assert offset[first.id] + first.size <= offset[second.id]
+    assert packing.heap_size == max(offset[each.id] + each.size for each in buffers)
+
+
+def test_packing_by_time_takes_the_smallest_gap_there_is() -> None:
+    lives = [(8, 0, 3), (2, 1, 9), (4, 2, 5), (2, 4, 9), (3, 6, 9)]
+    buffers = [BufferInterval(i, size, start, end) for i, (size, start, end) in enumerate(lives)]
+    # At 4 the first eight bytes are free, and those from 14 on; at 6 bytes 2 to 7, and from 10 on.
+    assert pack_by_time(buffers, 1) == Packing({0: 0, 1: 8, 2: 10, 3: 0, 4: 2}, 14)

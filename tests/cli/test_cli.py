@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -12,6 +13,7 @@ import pytest
 
 from hlomem import __version__
 from hlomem.cli import COMMANDS, main
+from hlomem.source import INVISIBLE
 from tests.cli.conftest import Run
 
 
@@ -56,6 +58,92 @@ def test_a_bug_of_ours_exits_4_without_a_traceback(
     assert "this is a bug of hlomem" in shown
     assert "ZeroDivisionError: what\\x1b now" in shown
     assert "Traceback" not in shown
+    monkeypatch.setenv("HLOMEM_TRACEBACK", "1")
+    assert main(["show", "x.txt"]) == 4
+    shown = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (MemoryError(), 3, "error: not enough memory for this input\n"),
+        (RecursionError("maximum"), 3, "error: the input nests deeper than hlomem can follow\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 141, ""),
+        (OSError(28, "No space left on device"), 3, "error: standard output: No space left"),
+        (OSError(5, "Input/output error", "a\x1b"), 3, "error: a\\x1b: Input/output error\n"),
+    ],
+)
+def test_whatever_happens_has_its_exit_code(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, says: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("hlomem.cli.show.load_any", fail)
+    result = run("show", "x.txt")
+    assert (result.code, result.err[: len(says) or 1]) == (code, says)
+
+
+def test_control_characters_of_arguments_do_not_reach_the_terminal(run: Run) -> None:
+    for arguments in (["\x1b[2J"], ["show", "--\x9b"], ["show", "\u202e"], ["fmt", "\x07"]):
+        result = run(*arguments)
+        assert result.code in {2, 3}
+        assert not INVISIBLE.search(result.err.replace("\n", ""))
+
+
+def test_a_full_disk_behind_standard_output_is_an_error(goldens: Path) -> None:
+    dump = goldens / "seeds" / "000_d4bdf7378546cee1.txt"
+    for command in (["show"], ["fmt"], ["show", "--json"]):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "hlomem", *command, dump],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        assert done.returncode == 3
+        assert done.stderr == b"error: standard output: No space left on device\n"
+
+
+def test_an_interrupt_is_quiet() -> None:
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "print(flush=True); import hlomem.__main__ as m; m.sys.exit(m.main(['show', '-']))",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.stdin.write(b"x" * 200_000)  # more than a pipe holds: it has begun to read
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("size", ["1000", "1000B", "1k", "1KiB", "1000 b"])
+def test_larger_inputs_than_allowed_are_refused(run: Run, goldens: Path, size: str) -> None:
+    seed = goldens / "seeds" / "000_d4bdf7378546cee1.txt"
+    for command in ("show", "fmt", "verify", "plan"):
+        result = run(command, seed, "--max-input", size)
+        assert result.code == 3
+        assert f"{seed}: more than 10" in result.err
+        assert run(command, seed, "--max-input", "2TiB").code != 3 or command == "plan"
+
+
+@pytest.mark.parametrize("size", ["", "-1", "4 GiBs", "1e9", "٣"])
+def test_a_limit_that_is_no_size_is_refused(run: Run, size: str) -> None:
+    result = run("show", "x.txt", "--max-input", size)
+    assert result.code == 2
+    assert "is not a size such as 4GiB or 500M" in result.err
 
 
 def test_a_closed_pipe_is_quiet(goldens: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_existing_files_are_overwritten_only_by_force(
     assert run("plan", module, "-o", tmp_path, "--force").code == 0
 
 
+def test_a_dump_that_no_xla_wrote_is_nothing_to_write_like(
+    run: Run, goldens: Path, tmp_path: Path
+) -> None:
+    """Files of two versions: the second is where it shows."""
+    new, old = goldens / SCALAR, goldens / "xla/jaxlib-0.5.3/cpu/nested_while"
+    shutil.copy(new / "live-range.txt", tmp_path)
+    shutil.copy(old / "memory-usage-report.txt", tmp_path)
+    result = run("plan", new / "module.hlo", "--like", tmp_path / "live-range.txt")
+    assert result.code == 3
+    assert "memory-usage-report.txt:1:1: its era is unknown" in result.err
+
+
 UNSCHEDULED = """\
 HloModule m
 
@@ -91,7 +104,7 @@ def test_a_module_without_a_schedule_says_what_to_do(run: Run) -> None:
         (["--era", "Z"], 2, "no era `Z`"),
         (["--era", "K", "--like", "DUMP"], 2, "not both"),
         (["--schedule", "DUMP/live-range.txt"], 3, "is not one of module"),
-        (["--backend", "tpu"], 2, "--chip"),
+        (["--backend", "npu"], 2, "--backend"),
     ],
 )
 def test_wrong_options_are_refused(
@@ -108,3 +121,45 @@ def test_a_dump_is_not_a_module(run: Run, goldens: Path) -> None:
     result = run("plan", goldens / "seeds/000_d4bdf7378546cee1.txt")
     assert result.code == 3
     assert "`plan` wants the HLO module" in result.err
+
+
+TPU = "xla/libtpu-0.0.51/tpu-v5e/donate_mixed"
+
+
+def test_a_tpu_with_what_was_placed_beforehand(run: Run, goldens: Path, tmp_path: Path) -> None:
+    entry = goldens / TPU
+    chip = ("--backend", "tpu", "--chip", "v5e", "--era", "libtpu-0.0.51")
+    preset = ("--preset", entry / "buffer-assignment.txt")
+    result = run("plan", entry / "module.hlo", *chip, *preset, "-o", tmp_path / "out")
+    assert result.code == 0
+    assert "note" not in result.err
+    made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert made == {long: (entry / short).read_bytes() for long, short in NAMES.items()}
+
+
+def test_a_tpu_without_says_that_it_packs_anew(run: Run, goldens: Path, tmp_path: Path) -> None:
+    entry = goldens / TPU
+    result = run(
+        "plan", entry / "module.hlo", "--backend", "tpu", "--chip", "v5e", "-o", tmp_path / "out"
+    )
+    assert result.code == 0
+    assert "note: the text does not say where values lie in memory space 1" in result.err
+    assert run("verify", tmp_path / "out", "--hlo", entry / "module.hlo").code == 0
+
+
+def test_a_preset_must_be_of_the_module(run: Run, goldens: Path) -> None:
+    chip = ("--backend", "tpu", "--chip", "v5e")
+    other = goldens / "xla/libtpu-0.0.51/tpu-v5e/dus_donate/buffer-assignment.txt"
+    result = run("plan", goldens / TPU / "module.hlo", *chip, "--preset", other)
+    assert result.code == 3
+    assert "it places `copy-start` of shape f32[16,256]" in result.err
+
+
+def test_a_tpu_needs_its_chip_and_a_cpu_no_preset(run: Run, goldens: Path) -> None:
+    result = run("plan", goldens / TPU / "module.hlo", "--backend", "tpu")
+    assert result.code == 2
+    assert "give one of v4, v5e, v5p, v6e, tpu7x with --chip" in result.err
+    dump = goldens / SCALAR / "buffer-assignment.txt"
+    result = run("plan", goldens / SCALAR / "module.hlo", "--preset", dump)
+    assert result.code == 2
+    assert "nothing is placed beforehand on `cpu`" in result.err

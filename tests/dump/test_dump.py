@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hlomem.dump.dump import Dump, Note, join
 from hlomem.dump.parts import parse_part
-from hlomem.errors import HlomemError, InputError, ParseError
+from hlomem.errors import HlomemError, ParseError
 from hlomem.inputs import encode, load, read_source
 from hlomem.source import Source
 
@@ -284,19 +284,25 @@ def test_what_is_not_at_hand_is_none_and_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "doubled"),
+    ("texts", "doubled", "line"),
     [
-        ([ASSIGNMENT, ASSIGNMENT], "allocations (*-buffer-assignment.txt)"),
-        ([COMBINED, COMBINED], "allocations (*-buffer-assignment.txt)"),
-        ([COMBINED, VALUES], "values (*-buffer-assignment-values.txt)"),
-        ([LIVE_RANGE, COMBINED], "live ranges (*-live-range.txt)"),
-        ([BY_SPACE, COMBINED, BY_ALLOCATION], "usage report (*-memory-usage-report.txt)"),
+        ([ASSIGNMENT, ASSIGNMENT], "allocations (*-buffer-assignment.txt)", "BufferAssignment:"),
+        ([COMBINED, COMBINED], "allocations (*-buffer-assignment.txt)", "BufferAssignment:"),
+        ([COMBINED, VALUES], "values (*-buffer-assignment-values.txt)", "Total bytes used: "),
+        ([LIVE_RANGE, COMBINED], "live ranges (*-live-range.txt)", "HloLiveRange"),
+        ([BY_SPACE, COMBINED, BY_ALLOCATION], "usage report (*-memory-usage-report.txt)", "Total"),
     ],
 )
-def test_two_files_that_hold_the_same_are_refused(texts: list[str], doubled: str) -> None:
-    with pytest.raises(InputError) as caught:
-        join("m", [parse_part(Source("d", text)) for text in texts])
-    assert str(caught.value) == f"m: two files hold {doubled}; give one dump at a time"
+def test_two_files_that_hold_the_same_are_refused(
+    texts: list[str], doubled: str, line: str
+) -> None:
+    with pytest.raises(ParseError) as caught:
+        join("m", [parse_part(Source(str(n), text)) for n, text in enumerate(texts)])
+    last = len(texts) - 1
+    assert caught.value.problem == f"two files hold {doubled}: 0 is the other"
+    assert caught.value.source.name == str(last)
+    assert caught.value.source.text == texts[last]
+    assert texts[last][caught.value.span.start :].startswith(line)
 
 
 def test_a_combined_dump_and_its_report_are_joined() -> None:

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _TOKEN = re.compile(r'"[^"\n]*"|[\w.\-%]+|[^\s\w]|\s+')
 _NUMBER = re.compile(r"\d+")
@@ -47,18 +47,21 @@ _ATTRIBUTES = [
 ]
 
 
-def _put(text: str, span: tuple[int, int], new: str) -> str:
+def put(text: str, span: tuple[int, int], new: str) -> str:
+    """`text` with `new` in the place of a span."""
     return text[: span[0]] + new + text[span[1] :]
 
 
-def _choose(random: Random, pattern: re.Pattern[str], text: str, group: int = 0) -> tuple[int, int]:
+def choose_span(
+    random: Random, pattern: re.Pattern[str], text: str, group: int = 0
+) -> tuple[int, int]:
     """Where some match of a pattern lies; the end of the text where there is none."""
     spans = [match.span(group) for match in pattern.finditer(text)]
     return random.choice(spans) if spans else (len(text), len(text))
 
 
 def _choose_text(random: Random, pattern: re.Pattern[str], text: str) -> str:
-    start, end = _choose(random, pattern, text)
+    start, end = choose_span(random, pattern, text)
     return text[start:end]
 
 
@@ -108,13 +111,13 @@ def swap_tokens(random: Random, text: str) -> str:
 
 def delete_token(random: Random, text: str) -> str:
     """One token less."""
-    return _put(text, _choose(random, _TOKEN, text), "")
+    return put(text, choose_span(random, _TOKEN, text), "")
 
 
 def double_token(random: Random, text: str) -> str:
     """One token twice."""
-    start, end = _choose(random, _TOKEN, text)
-    return _put(text, (end, end), text[start:end])
+    start, end = choose_span(random, _TOKEN, text)
+    return put(text, (end, end), text[start:end])
 
 
 def cut_end(random: Random, text: str) -> str:
@@ -136,27 +139,27 @@ def cut_middle(random: Random, text: str) -> str:
 def add_bracket(random: Random, text: str) -> str:
     """A bracket, quote or sign too many."""
     place = random.randrange(len(text))
-    return _put(text, (place, place), random.choice(_BRACKETS))
+    return put(text, (place, place), random.choice(_BRACKETS))
 
 
 def nest_brackets(random: Random, text: str) -> str:
     """Many brackets around a token, some of them closed."""
-    start, end = _choose(random, _TOKEN, text)
+    start, end = choose_span(random, _TOKEN, text)
     opener, closer = random.choice([("(", ")"), ("{", "}"), ("[", "]")])
     depth = random.choice([1, 2, 30, 1000, 9000])
     nested = opener * depth + text[start:end] + closer * random.choice([depth, depth - 1])
-    return _put(text, (start, end), nested)
+    return put(text, (start, end), nested)
 
 
 def change_number(random: Random, text: str) -> str:
     """Another number, maybe a huge one."""
-    return _put(text, _choose(random, _NUMBER, text), random.choice(_NUMBERS))
+    return put(text, choose_span(random, _NUMBER, text), random.choice(_NUMBERS))
 
 
 def add_odd_character(random: Random, text: str) -> str:
     """NUL, controls, separators, surrogates."""
     place = random.randrange(len(text))
-    return _put(text, (place, place), random.choice(_ODD))
+    return put(text, (place, place), random.choice(_ODD))
 
 
 def change_line_ends(random: Random, text: str) -> str:
@@ -167,76 +170,78 @@ def change_line_ends(random: Random, text: str) -> str:
 def change_name(random: Random, text: str) -> str:
     """A name replaced by another of the text, or by an unknown one."""
     names = [_choose_text(random, _NAME, text), "%nope", "%", "nope nope"]
-    return _put(text, _choose(random, _NAME, text), random.choice(names))
+    return put(text, choose_span(random, _NAME, text), random.choice(names))
 
 
 def change_shape(random: Random, text: str) -> str:
     """A shape replaced."""
     shapes = [*_SHAPES, _choose_text(random, _SHAPE, text)]
-    return _put(text, _choose(random, _SHAPE, text), random.choice(shapes))
+    return put(text, choose_span(random, _SHAPE, text), random.choice(shapes))
 
 
 def change_layout(random: Random, text: str) -> str:
     """A layout replaced."""
     layouts = ["{}", "{0,0}", "{9}", "{:T(-8", "{0:T(8,128)(", "{0:S(99999999999)}", "{0:SC(0:9)}"]
-    return _put(text, _choose(random, _LAYOUT, text), random.choice(layouts))
+    return put(text, choose_span(random, _LAYOUT, text), random.choice(layouts))
 
 
 def change_opcode(random: Random, text: str) -> str:
     """An opcode replaced."""
-    return _put(text, _choose(random, _OPCODE, text, 1), random.choice(_OPCODES))
+    return put(text, choose_span(random, _OPCODE, text, 1), random.choice(_OPCODES))
 
 
 def change_literal(random: Random, text: str) -> str:
     """A literal replaced."""
     literals = ["", "{...}", "true", "{{1},{2", "nan", "(1, 2)", "-", '"', "{" * 500]
-    return _put(text, _choose(random, _LITERAL, text, 1), random.choice(literals))
+    return put(text, choose_span(random, _LITERAL, text, 1), random.choice(literals))
 
 
 def drop_attribute(random: Random, text: str) -> str:
     """An attribute less."""
-    return _put(text, _choose(random, _ATTRIBUTE, text), "")
+    return put(text, choose_span(random, _ATTRIBUTE, text), "")
 
 
 def double_attribute(random: Random, text: str) -> str:
     """An attribute twice."""
-    start, end = _choose(random, _ATTRIBUTE, text)
-    return _put(text, (end, end), text[start:end])
+    start, end = choose_span(random, _ATTRIBUTE, text)
+    return put(text, (end, end), text[start:end])
 
 
 def add_attribute(random: Random, text: str) -> str:
     """An attribute more, most likely a wrong one."""
-    _, end = _choose(random, _ATTRIBUTE, text)
-    return _put(text, (end, end), random.choice(_ATTRIBUTES))
+    _, end = choose_span(random, _ATTRIBUTE, text)
+    return put(text, (end, end), random.choice(_ATTRIBUTES))
 
 
 def change_attribute(random: Random, text: str) -> str:
     """Another value for an attribute."""
-    start, end = _choose(random, _ATTRIBUTE, text)
+    start, end = choose_span(random, _ATTRIBUTE, text)
     name = text[start:end].partition("=")[0]
-    return _put(text, (start, end), f"{name}={random.choice(_VALUES)}")
+    return put(text, (start, end), f"{name}={random.choice(_VALUES)}")
 
 
 def change_string(random: Random, text: str) -> str:
     """A string that is not closed, or holds what looks like more."""
     strings = ['"', '"\\', '"a\nb"', '", x="', '"\\777\\xff"', "'a'", '"' + "\\" * 99 + '"']
-    return _put(text, _choose(random, _STRING, text), random.choice(strings))
+    return put(text, choose_span(random, _STRING, text), random.choice(strings))
 
 
 def change_header(random: Random, text: str) -> str:
     """A header attribute less or twice."""
-    start, end = _choose(random, _HEADER, text)
-    return _put(text, (start, end), random.choice(["", 2 * text[start:end], text[start : end - 1]]))
+    start, end = choose_span(random, _HEADER, text)
+    return put(text, (start, end), random.choice(["", 2 * text[start:end], text[start : end - 1]]))
 
 
-def several(random: Random, text: str) -> str:
+def several(
+    random: Random, text: str, kinds: Sequence[Callable[[Random, str], str]] | None = None
+) -> str:
     """Some kinds of damage, one after the other."""
     for _ in range(random.randint(2, 5)):
-        text = random.choice(KINDS)(random, text) or "x"
+        text = random.choice(kinds or KINDS)(random, text) or "x"
     return text
 
 
-KINDS: list[Callable[[Random, str], str]] = [
+TEXT_KINDS: list[Callable[[Random, str], str]] = [
     flip_characters,
     delete_line,
     double_line,
@@ -252,6 +257,11 @@ KINDS: list[Callable[[Random, str], str]] = [
     change_number,
     add_odd_character,
     change_line_ends,
+]
+"""What may happen to any text."""
+
+KINDS: list[Callable[[Random, str], str]] = [
+    *TEXT_KINDS,
     change_name,
     change_shape,
     change_layout,
@@ -264,3 +274,4 @@ KINDS: list[Callable[[Random, str], str]] = [
     change_string,
     change_header,
 ]
+"""What may happen to a module."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-MUTANTS_PER_KIND = 56
+MUTANTS_PER_KIND = 30
 
 
 def use_everything(module: HloModule) -> str:

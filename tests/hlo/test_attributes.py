@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from hlomem.hlo import attributes as attr
@@ -51,6 +53,7 @@ def test_split_says_what_is_wrong(text: str, start: int, problem: str) -> None:
         ("\\'a\\'\\n\\\\", "'a'\n\\"),
         ("caf\\303\\251", "café"),
         ("\\x41é", "Aé"),
+        ("\\x41\\n'", "A\n'"),
     ],
 )
 def test_unescape(text: str, value: str) -> None:
@@ -96,3 +99,26 @@ def test_integers() -> None:
     assert attr.parse_integers("{}") == ()
     with pytest.raises(attr.TextProblem, match="expected integers"):
         attr.parse_integers("{a}")
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "problem"),
+    [
+        (attr.parse_metadata, "op_name", "expected braces"),
+        (
+            attr.parse_program_shape,
+            "{f32[]->f32[]}",
+            "expected `{(parameter shapes)->result shape}`",
+        ),
+        (attr.parse_program_shape, "{(f32[])}", "expected `{(parameter shapes)->result shape}`"),
+        (attr.parse_program_shape, "(f32[])->f32[]", "expected `{(parameter shapes)"),
+        (attr.parse_program_shape, "{(f32[)->f32[]}", "expected a number"),
+    ],
+)
+def test_values_of_another_form_are_refused(
+    parse: Callable[[str], object], text: str, problem: str
+) -> None:
+    with pytest.raises(attr.TextProblem) as caught:
+        parse(text)
+    assert caught.value.problem.startswith(problem)
+    assert 0 <= caught.value.start < caught.value.end <= len(text)

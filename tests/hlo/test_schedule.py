@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hlomem.hlo import parse
-from hlomem.hlo.schedule import schedule_from_names, schedule_of
+from hlomem.hlo.schedule import (
+    SequenceProblem,
+    check_sequence,
+    schedule_from_names,
+    schedule_of,
+)
 
 TEXT = """\
 HloModule m{header}
@@ -36,3 +43,22 @@ def test_a_schedule_names_every_instruction_once() -> None:
     module = parse(TEXT.format(header=""))
     with pytest.raises(ValueError, match="the order of `c`"):
         schedule_from_names(module, {"c": ["p", "p", "a"]})
+
+
+@pytest.mark.parametrize(
+    ("names", "step", "problem"),
+    [
+        (["p", "a", "b", "x"], 3, "the module runs no instruction `x`"),
+        (["p", "p"], 1, "`p` stands twice in the sequence"),
+        (["a", "p", "b"], 0, "`a` comes before its operand `p`"),
+        (["p", "a"], 2, "the sequence lacks `b`"),
+        ([], 0, "the sequence lacks `p`"),
+    ],
+)
+def test_a_sequence_has_everything_that_runs_once_and_in_order(
+    names: list[str], step: int, problem: str
+) -> None:
+    with pytest.raises(SequenceProblem, match=re.escape(problem)) as caught:
+        check_sequence(parse(TEXT.format(header="")), names)
+    assert caught.value.step == step
+    check_sequence(parse(TEXT.format(header="")), ["p", "b", "a"])

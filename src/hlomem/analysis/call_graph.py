@@ -110,6 +110,8 @@ class CallGraph:
             for each in _NAME.findall(names or name):
                 callee = self.module.computation_by_name.get(each)
                 if callee is not None:
+                    if callee.index >= computation.index:
+                        computation.instructions  # noqa: B018 - raises that it is called too early
                     callees[callee] = None
                     if attribute == _FUSION_ATTRIBUTE:
                         self._fused.add(callee)

@@ -61,11 +61,13 @@ def _callers_at(
     if all(rank[caller] < time for caller in callers[computation]):
         return callers[computation]
     found: dict[HloComputation, None] = {}
+    younger: set[HloComputation] = set()
     pending = list(reversed(callers[computation]))
     while pending:
         caller = pending.pop()
         if rank[caller] < time:
             found[caller] = None
-        else:
+        elif caller not in younger:
+            younger.add(caller)
             pending += reversed(callers[caller])
     return list(found)

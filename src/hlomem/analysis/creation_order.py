@@ -24,9 +24,11 @@ import re
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.ir import HloComputation
+
 if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.hlo.ir import HloComputation
+    from hlomem.hlo.ir import HloInstruction
 
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
@@ -35,6 +37,7 @@ PARTITIONED = "_spmd"
 _CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
+_MOST_DIGITS = 18  # of a number that fits 64 bits
 _WALKED = frozenset({"async-start", "call", "conditional", "while"})
 
 
@@ -74,7 +77,8 @@ def creation_order(
 def split_number(name: str) -> tuple[str, int]:
     """A name's base and number; -1 where it has none."""
     base, _, number = name.rpartition(".")
-    return (base, int(number)) if base and number.isdecimal() else (name, -1)
+    is_number = number.isdecimal() and len(number) <= _MOST_DIGITS
+    return (base, int(number)) if base and is_number else (name, -1)
 
 
 def _number(computation: HloComputation) -> int:
@@ -139,14 +143,18 @@ def is_made_for_call(computation: HloComputation, call_graph: CallGraph) -> bool
 def wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
     """Bodies of fusions around one instruction, in the order in which the program is walked."""
     bodies: dict[HloComputation, None] = {}
-    pending = list(reversed(call_graph.post_order(call_graph.module.entry)))
+    walked: set[HloComputation] = set()  # XLA walks them again, and meets nothing new
+    pending: list[HloComputation | HloInstruction] = [call_graph.module.entry]
     while pending:
-        instruction = pending.pop()
-        if instruction.opcode in _WALKED:
-            for callee in reversed(instruction.called_computations):
-                pending += reversed(call_graph.post_order(callee))
-        elif instruction.opcode == "fusion":
-            body = instruction.called_computations[0]
+        item = pending.pop()
+        if isinstance(item, HloComputation):
+            if item not in walked:
+                walked.add(item)
+                pending += reversed(call_graph.post_order(item))
+        elif item.opcode in _WALKED:
+            pending += reversed(item.called_computations)
+        elif item.opcode == "fusion":
+            body = item.called_computations[0]
             if body.name.startswith("wrapped_"):
                 bodies.setdefault(body)
     return bodies

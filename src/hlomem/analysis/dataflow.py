@@ -162,6 +162,7 @@ class _Analysis:
         for computation, post_order in self._post_orders.items():
             if self.call_graph.is_embedded(computation):
                 schedule.update(dict.fromkeys(filter(_passes_on, post_order)))
+        walked: set[HloComputation] = set()
         pending: list[HloComputation | HloInstruction] = [self.module.entry]
         while pending:
             item = pending.pop()
@@ -169,6 +170,9 @@ class _Analysis:
                 if _passes_on(item):
                     schedule.setdefault(item)
                 continue
+            if item in walked:
+                continue
+            walked.add(item)
             for instruction in reversed(self._post_orders[item]):
                 pending.append(instruction)
                 if instruction.opcode in _FLATTENED:
@@ -310,8 +314,23 @@ class _Analysis:
             self._replace(replacement)
         for value_id in self._dead:
             self._values.pop(value_id, None)
+        self._refuse_many_positions()
         self._set_positions()
         return list(self._values.values())
+
+    def _refuse_many_positions(self) -> None:
+        """Only where a computation has several callers may a part hold several values.
+
+        n callers of a computation with n instructions make n² positions, all of which a dump lists.
+        """
+        most_called = max(self._post_orders, key=lambda each: len(self.call_graph.callsites[each]))
+        if len(self.call_graph.callsites[most_called]) < 2:
+            return
+        part_count = sum(map(len, self.sets.values()))
+        position_count = sum(len(part) for parts in self.sets.values() for part in parts)
+        if position_count > _FREE_POSITIONS + _MOST_VALUES * part_count:
+            problem = f"the calls of `{most_called.name}` put values at {position_count} positions"
+            raise UnsupportedError(self.module.source, most_called.root.span, problem)
 
     def _replace(self, replacement: dict[ValueId, ValueId]) -> None:
         values = self._values
@@ -344,6 +363,10 @@ class _Analysis:
                     if value.instruction is not instruction:
                         value.positions.append(HloPosition(instruction, indices[number]))
 
+
+_FREE_POSITIONS = 1_000_000
+_MOST_VALUES = 20
+"""Of a part of a result, on average, above the positions any program may have."""
 
 _MERGING = frozenset({"parameter", "while", "conditional"})
 

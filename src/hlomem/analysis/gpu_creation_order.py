@@ -3,13 +3,15 @@
 As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 
 1. those the program came with, numbered as they came; those the partitioner made of them,
-2. what expanders and rewriters made: comparators, windows, loops with other bodies,
-3. clones for the collectives of the partitioner, as a walk through the program meets them,
+2. clones for the collectives of the partitioner, as a walk through the program meets them,
+3. what expanders and rewriters made: comparators, windows, loops with other bodies; then
+   comparators of stable sorts,
 4. clones of what is called twice (`FlattenCallGraph`), by what they are clones of,
-5. clones that convert (`FloatNormalization`), sums of products that were split (`SplitkRewriter`),
+5. sums of products that were split (`SplitkRewriter`),
 6. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
    parameters,
-7. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
+7. clones that convert (`FloatNormalization`), by what the program came with,
+8. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
    rematerialized bodies. All their parameters are called `param_0`, and `NameUniquer` numbers them
    as they are made, whichever pass does it. `RenameFusions` leaves no other trace.
 """
@@ -31,20 +33,23 @@ from hlomem.analysis.creation_order import (
     split_number,
     wrapped_bodies,
 )
+from hlomem.hlo.shape import ElementType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.creation_order import Priority
     from hlomem.hlo.ir import HloComputation
 
 _COMPARATOR = "compare-greater-than"
-_SPLIT_SUM = ".reduce_sub_computation"
+_SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
-_NUMBER = re.compile(r"\.([0-9]+)")
+_COLLECTIVES = frozenset({"all-reduce", "reduce-scatter"})
+_MADE_BY_PASS = 1 << 62
+_REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
 _NEVER = float("inf")
 
 Stamped = list[tuple[float, "HloComputation"]]
@@ -54,6 +59,7 @@ Stamped = list[tuple[float, "HloComputation"]]
 def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     """The computations of a module, the oldest first."""
     early: list[HloComputation] = []
+    converted: list[HloComputation] = []
     products: list[HloComputation] = []
     fused: list[HloComputation] = []
     numbered = dict.fromkeys([*wrapped_bodies(call_graph), *_asynchronous(call_graph)])
@@ -61,7 +67,7 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         if computation in numbered:
             continue
         if not call_graph.is_fused(computation):
-            early.append(computation)
+            (converted if _is_converted(computation, call_graph) else early).append(computation)
         elif computation.name.startswith(_MADE_BEFORE_FUSION) and not _is_rematerialized(
             computation, call_graph
         ):
@@ -69,12 +75,12 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         else:
             fused.append(computation)
     products.sort(key=lambda each: _age(each, call_graph))
-    before_fusion = [*_made_early(early, call_graph), *products]
+    converted.sort(key=lambda each: (*_region(each.name), _age(each, call_graph)))
+    before_fusion = [*_made_early(early, call_graph), *products, *converted]
     late = _stamp_numbered(list(numbered), call_graph)
     roughly = [*before_fusion, *fused, *numbered]
     order = sorted_incrementally(roughly, call_graph, len(before_fusion))
-    end_of_fusion = min((time for time, _ in late), default=_NEVER)
-    stamped = [*_stamp_fused(fused, order, end_of_fusion, call_graph), *late]
+    stamped = [*_stamp_fused(fused, order, late, call_graph), *late]
     stamped.sort(key=lambda entry: entry[0])
     return [*before_fusion, *(computation for _, computation in stamped)]
 
@@ -111,6 +117,22 @@ def _asynchronous(call_graph: CallGraph) -> list[HloComputation]:
 # Before fusion.
 
 
+def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
+    return (
+        ".clone" in computation.name
+        and not call_graph.is_in_flow(computation)
+        and not _is_stable_comparator(computation, call_graph)
+        and any(each.opcode == "convert" for each in computation.instructions)
+    )
+
+
+def _is_stable_comparator(clone: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether `StableSortExpander` made a comparator anew and dropped the old one."""
+    original = clone.name.partition(".clone")[0]
+    is_comparator = clone.root.shape.element_type is ElementType.PRED
+    return is_comparator and original not in call_graph.module.computation_by_name
+
+
 def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
@@ -125,40 +147,42 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
             own.append(computation)
     own.sort(key=place_in_program)
     unordered: dict[HloComputation, Priority] = dict.fromkeys(partitioned, (0,))
+    encounter = first_calls(call_graph)
+    priorities = {each: _derivation_priority(each, encounter, call_graph) for each in derived}
     return [
         *own,
         *in_order_of_parameters(partitioned, unordered, call_graph),
-        *in_order_of_parameters(derived, _derivation_priorities(derived, call_graph), call_graph),
+        *in_order_of_parameters(derived, priorities, call_graph),
     ]
 
 
-def _derivation_priorities(
-    computations: list[HloComputation], call_graph: CallGraph
-) -> dict[HloComputation, Priority]:
+def _derivation_priority(
+    computation: HloComputation, encounter: Mapping[HloComputation, int], call_graph: CallGraph
+) -> Priority:
     """By pass, then by what the pass goes through."""
-    by_name = call_graph.module.computation_by_name
-    encounter = first_calls(call_graph)
-
-    def priority(computation: HloComputation) -> Priority:
-        original, clone, number = computation.name.partition(".clone")
-        if _SPLIT_SUM in computation.name:
-            return 4, _age(computation, call_graph)
-        if not clone:
-            return 0, 0, _age(computation, call_graph)
-        if call_graph.is_in_flow(computation):
-            return 0, 1, _age(computation, call_graph)
-        if any(each.opcode == "convert" for each in computation.instructions):
-            return 3, _last_number(original), _last_number(number)
-        if original not in by_name:
-            return 1, encounter.get(computation, 0)
-        return 2, _last_number(original), _last_number(number)
-
-    return {each: priority(each) for each in computations}
+    original, clone, number = computation.name.partition(".clone")
+    if _SPLIT_SUM.match(computation.name):
+        return 3, _age(computation, call_graph)
+    if not clone:
+        return 1, 0, _age(computation, call_graph)
+    if call_graph.is_in_flow(computation):
+        return 1, 1, _age(computation, call_graph)
+    if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
+        return 0, encounter.get(computation, 0)
+    if _is_stable_comparator(computation, call_graph):
+        return 1, 2, encounter.get(computation, 0)
+    return 2, *_place_of(original), split_number(number)[1]
 
 
-def _last_number(text: str) -> int:
-    numbers = _NUMBER.findall(text)
-    return int(numbers[-1]) if numbers else -1
+def _place_of(original: str) -> Priority:
+    """The place of a computation that was cloned: one of the program's own, or made by a pass."""
+    return (_MADE_BY_PASS,) if split_number(original)[1] < 0 else _region(original)
+
+
+def _region(name: str) -> Priority:
+    """The numbers of the program's own computation that a name begins with."""
+    match = _REGION.match(name)
+    return (int(match[2]), int(match[1] or -1)) if match else (_MADE_BY_PASS,)
 
 
 # Since fusion.
@@ -179,13 +203,14 @@ def _stamp_numbered(computations: list[HloComputation], call_graph: CallGraph) -
 def _stamp_fused(
     fused: list[HloComputation],
     order: Sequence[HloComputation],
-    end_of_fusion: float,
+    late: Stamped,
     call_graph: CallGraph,
 ) -> Stamped:
     """By their parameters; what has none was made when its caller was gone through.
 
     Fusion goes through one computation after the other, in `order`. A number from the time of a
-    later one belongs to a body that a later pass made.
+    later one belongs to a body that a later pass made. So do those from the time of what is `late`,
+    of which only transfers to the host are older than all fusions.
     """
     place_of = {computation: place for place, computation in enumerate(order)}
     time_of = {body: _time(body, call_graph) for body in fused}
@@ -196,7 +221,8 @@ def _stamp_fused(
 
     groups = [list(group) for _, group in itertools.groupby(sorted(fused, key=caller), key=caller)]
     times = [[each for body in group if (each := time_of[body]) is not None] for group in groups]
-    ends = [end_of_fusion]
+    begin = min(itertools.chain.from_iterable(times), default=0)
+    ends = [min((each for each, _ in late if each > begin), default=_NEVER)]
     for later in reversed(times):
         ends.append(min([ends[-1], *later]))
     stamped: Stamped = []
@@ -205,7 +231,19 @@ def _stamp_fused(
         latest = max([latest, *(each for each in own_times if each < end)])
         for body in group:
             time: float | None = time_of[body]
-            if time is None:
-                time = _NEVER if _is_rematerialized(body, call_graph) else latest + 0.5
+            if _is_rematerialized(body, call_graph):
+                time = _NEVER if time is None else time
+            elif time is None or (time >= end and _took_other_in(body)):
+                time = latest + 0.5
             stamped.append((time, body))
     return stamped
+
+
+def _took_other_in(body: HloComputation) -> bool:
+    """Whether a later pass put clones of another body into this one, and renewed its parameters.
+
+    `MultiOutputFusion` does so; but of a single instruction it makes a new body first.
+    """
+    own = [each for each in body.instructions if each.opcode not in ("parameter", "tuple")]
+    kept = [each for each in own if "clone" not in each.name]
+    return body.root.opcode == "tuple" and 1 < len(kept) < len(own)

@@ -65,7 +65,7 @@ def reordered_users(
         if len(computation.instructions) <= _TOO_FEW_TO_DIFFER:
             return {}
         is_touched = any(each.opcode in _MADE_INSIDE for each in computation.instructions)
-        return {} if is_touched else _users_in_post_order(computation, call_graph)
+        return {} if is_touched else users_in_post_order(computation, call_graph)
     reordered: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in computation.instructions:
         if instruction.opcode == "copy":
@@ -152,9 +152,10 @@ def _is_loop_invariant(operand: HloInstruction) -> bool:
     )
 
 
-def _users_in_post_order(
+def users_in_post_order(
     computation: HloComputation, call_graph: CallGraph
 ) -> dict[HloInstruction, list[HloInstruction]]:
+    """The users of every instruction as a walk through the operands meets them."""
     rank = {each: i for i, each in enumerate(call_graph.post_order(computation))}
     return {
         instruction: sorted(instruction.users, key=rank.__getitem__)

@@ -16,7 +16,8 @@ from hlomem.analysis.computation_replay import sorted_incrementally
 from hlomem.analysis.content_order import sorted_by_content
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.gpu_creation_order import gpu_creation_order
-from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age, gpu_reordered_users
+from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age
+from hlomem.analysis.gpu_user_order import gpu_reordered_users
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 from hlomem.analysis.tpu_creation_order import tpu_creation_order
 from hlomem.analysis.tpu_instruction_order import (
@@ -103,6 +104,6 @@ _LISTS = {
     "gpu": _Lists(gpu_instructions_by_age, gpu_reordered_users),
     "tpu": _Lists(tpu_instructions_by_age, tpu_reordered_users),
 }
-# How far searches for an order go already: on TPU every loop is cloned several times, so that XLA has
-# seen many more computations than are left.
+# How far searches for an order go already: on TPU every loop is cloned several times, so that XLA
+# has seen many more computations than are left.
 _DELTA = {"tpu": 16}

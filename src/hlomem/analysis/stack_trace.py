@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.errors import UnsupportedError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
 
+_MOST_NAMES = 10_000_000
+"""On all paths together, those that lead to a path counted, too; programs of note need 1 %."""
 _VARIABLE = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _KEY_OR_ATTRIBUTE = re.compile(r"\['([^']+)'\]|\.(\w+)", re.ASCII)
 
@@ -47,8 +51,9 @@ class _Node:
 def break_down(alive: Sequence[tuple[int, HloValue]], call_graph: CallGraph) -> list[TraceEntry]:
     """The breakdown of values and their bytes: a tree, depth first, the largest child first."""
     root = _Node("")
+    room = _MOST_NAMES
     for size, value in alive:
-        paths = _paths(value.instruction, call_graph)
+        paths, room = _paths(value.instruction, call_graph, room)
         share, remainder = divmod(size, len(paths))
         for number, path in enumerate(paths):
             if value.index:
@@ -87,18 +92,27 @@ def _in_order(node: _Node) -> list[_Node]:
     return sorted(children, key=lambda child: (-child.total, child.name))
 
 
-def _paths(instruction: HloInstruction, call_graph: CallGraph) -> list[list[str]]:
-    """Every way from the entry computation to an instruction, as names."""
+def _paths(
+    instruction: HloInstruction, call_graph: CallGraph, room: int
+) -> tuple[list[list[str]], int]:
+    """Every way from the entry computation to an instruction, as names, and the room left.
+
+    n computations that call each other twice make 2^n ways: refused when there is no room for them.
+    """
     paths: list[list[str]] = []
     pending: list[tuple[HloInstruction, list[str]]] = [(instruction, [])]
     while pending:
         current, below = pending.pop()
         path = [current.parent.name, *split_name(_shown_name(current)), *below]
+        room -= len(path)
+        if room < 0:
+            problem = f"the calls that lead here make a tree of over {_MOST_NAMES} names"
+            raise UnsupportedError(call_graph.module.source, instruction.span, problem)
         callers = call_graph.callsites[current.parent]
         if not callers:
             paths.append(path)
         pending += [(caller, path) for caller in reversed(callers)]
-    return paths
+    return paths, room
 
 
 def _shown_name(instruction: HloInstruction) -> str:

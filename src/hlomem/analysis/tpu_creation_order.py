@@ -252,7 +252,7 @@ def _reduces_exchanged(computation: HloComputation, call_graph: CallGraph) -> bo
 def _made_before_fusion(
     fused: list[HloComputation], call_graph: CallGraph
 ) -> dict[HloComputation, None]:
-    """The fusions made around gathers and scatters before any other, which have the first numbers."""
+    """The fusions around gathers and scatters, made before all others and so numbered first."""
     early: dict[HloComputation, None] = {}
     for computation in sorted(fused, key=_number):
         if ".clone" in computation.name or computation.name.startswith(_BITCAST_FUSION):

@@ -98,9 +98,7 @@ def _without_dropped(parts: list[HloInstruction]) -> list[HloInstruction]:
     return [part for part in listed if part is not None]
 
 
-def _after_copies(
-    copied: HloInstruction, rank: dict[HloInstruction, int]
-) -> list[HloInstruction]:
+def _after_copies(copied: HloInstruction, rank: dict[HloInstruction, int]) -> list[HloInstruction]:
     copies = sorted((user for user in copied.users if user.opcode in _COPYING), key=_number)
     readers = [user for user in copied.users if user.opcode not in _COPYING]
     moved = [

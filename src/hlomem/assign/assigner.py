@@ -87,6 +87,7 @@ class _Assigner:
         self._reusable: list[BufferAllocation] = []
         self._number_of: dict[BufferAllocation, int] = {}
         self._is_preset: set[HloBuffer] = set()
+        self._free_at: dict[BufferAllocation, int] = {}  # contexts, with the end of what they hold
 
     # Step 0.
 
@@ -117,7 +118,7 @@ class _Assigner:
                 if buffer in self._aliasing.live_out:
                     self._make_reusable(self._new_allocation(buffer))
                 elif self._size_of_buffer[buffer] and _is_handed_on(buffer):
-                    self._new_allocation(buffer)
+                    self._free_at[self._new_allocation(buffer)] = self._last_end(buffer)
                 else:
                     waiting += buffer.values
         return waiting
@@ -145,6 +146,9 @@ class _Assigner:
         ]
         keyed.sort()
         return [entry[-1] for entry in keyed]
+
+    def _last_end(self, buffer: HloBuffer) -> int:
+        return max(self._range_of[value].end for value in buffer.values)
 
     def _first_start(self, buffer: HloBuffer) -> int:
         return min(self._range_of[v].start if v in self._range_of else 0 for v in buffer.values)
@@ -192,6 +196,8 @@ class _Assigner:
         for allocation in self._candidates(buffer):
             if self._may_assign(allocation, buffer):
                 self._add(allocation, buffer, self._size_of_buffer[buffer])
+                if allocation in self._free_at:
+                    self._free_at[allocation] = self._last_end(buffer)
                 return True
         return False
 
@@ -206,10 +212,21 @@ class _Assigner:
                 if found:
                     yield from sorted(set(found), key=lambda each: each.index)
         if self._options.merges_fast:
+            yield from self._free_contexts(buffer)
             return
         half_steps = [self._exclusive_half_steps(value) for value in buffer.values]
         for number in self._idle.idle(half_steps):
             yield self._reusable[number]
+
+    def _free_contexts(self, buffer: HloBuffer) -> list[BufferAllocation]:
+        """Allocations whose context is no longer needed, small ones first.
+
+        `FastMergeBufferAllocationsManagerForComputationsWithoutOrdering`; of all others it knows,
+        which hold results, none is ever free.
+        """
+        size, start = self._size_of_buffer[buffer], self._first_start(buffer)
+        free = [each for each, end in self._free_at.items() if end <= start and each.size >= size]
+        return sorted(free, key=lambda each: (each.size, each.index))
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
         """When nothing else may be alive in the same place, counted in half steps of time.

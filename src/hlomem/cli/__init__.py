@@ -6,8 +6,11 @@ A command's module is imported when it is called, so that `hlomem --help` needs 
 from __future__ import annotations
 
 import gc
+import io
 import os
+import re
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,13 +19,16 @@ import click
 
 from hlomem import __version__
 from hlomem.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE, HlomemError
-from hlomem.source import visible
+from hlomem.source import visible, visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+
+TRACEBACK = "HLOMEM_TRACEBACK"
+"""The environment variable that asks for the traceback of a bug."""
 
 COMMANDS = {
     "advise": "Show what would make a program need less memory, by how much, and at what cost.",
@@ -44,6 +50,28 @@ COMMANDS = {
 """Every command with its one-line help, which is also the first line of its own."""
 
 
+def _limit_input(context: click.Context, _: click.Parameter, size: str | None) -> None:
+    if size is None:
+        return
+    match = re.fullmatch(r"([0-9]{1,15}) ?([KMGT]?)(?:i?B)?", size, re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"`{size}` is not a size such as 4GiB or 500M")
+    from hlomem.inputs import limited_to  # noqa: PLC0415 - help does not need it
+
+    limit = int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
+    context.with_resource(limited_to(limit))
+
+
+_MAX_INPUT = click.Option(
+    ["--max-input"],
+    metavar="SIZE",
+    expose_value=False,
+    callback=_limit_input,
+    help="Refuse larger files, unpacked.  [default: 4GiB]",
+)
+"""An option of every command."""
+
+
 class _Commands(click.Group):
     """Commands that live in a module of their name."""
 
@@ -55,6 +83,8 @@ class _Commands(click.Group):
             return None
         command = import_module(f"hlomem.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
+        if _MAX_INPUT not in command.params:
+            command.params.append(_MAX_INPUT)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -69,7 +99,8 @@ def commands() -> None:
 
     Dumps come from XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text".
 
-    Exit codes: 0 fine, 1 a finding, 2 wrong usage, 3 unreadable input, 4 a bug of hlomem's own.
+    Exit codes: 0 fine, 1 a finding, 2 wrong usage, 3 unreadable input (or no place for the output),
+    4 a bug of hlomem's own.
     """
 
 
@@ -91,21 +122,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if arguments is not None else _leave(code)
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.ClickException as error:
-        error.show()
-        return EXIT_USAGE
-    except HlomemError as error:
-        return _fail(str(error), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read us has gone; keep the interpreter from flushing into the closed pipe.
+    except BaseException as error:  # noqa: BLE001 - every end has its code
+        _drop_output()
+        return _explain(error)
+
+
+def _explain(error: BaseException) -> int:
+    """Says what went wrong and returns the exit code for it."""
+    match error:
+        case click.Abort() | KeyboardInterrupt():
+            return EXIT_INTERRUPTED
+        case BrokenPipeError():  # whoever read us has gone
+            return EXIT_BROKEN_PIPE
+        case click.ClickException():
+            message = io.StringIO()
+            error.show(message)
+            say(message.getvalue().rstrip("\n"))
+            return EXIT_USAGE
+        case HlomemError():
+            say(f"error: {error}")
+            return error.exit_code
+        case MemoryError():
+            say("error: not enough memory for this input")
+            return EXIT_UNREADABLE
+        case RecursionError():
+            say("error: the input nests deeper than hlomem can follow")
+            return EXIT_UNREADABLE
+        case OSError():
+            say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
+            return EXIT_UNREADABLE
+    say(f"error: {_bug_report(error)}")
+    return EXIT_INTERNAL
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from flushing into a pipe that is closed or a disk that is full."""
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
-    except MemoryError:
-        return _fail("not enough memory for this input", EXIT_UNREADABLE)
-    except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours, said without a traceback
-        return _fail(_bug_report(error), EXIT_INTERNAL)
+
+
+def say(message: str) -> None:
+    """Prints to standard error what is safe to see; nobody may be there to read it."""
+    with suppress(OSError):
+        click.echo(visible_lines(message), err=True)
 
 
 def _leave(code: int) -> NoReturn:
@@ -117,18 +178,15 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _fail(message: str, code: int) -> int:
-    click.echo(f"error: {message}", err=True)
-    return code
-
-
-def _bug_report(error: Exception) -> str:
+def _bug_report(error: BaseException) -> str:
     import traceback  # noqa: PLC0415 - takes as long to import as half of click
 
     place = traceback.extract_tb(error.__traceback__)[-1]
-    what = visible(f"{type(error).__name__}: {error}")
-    return (
-        f"this is a bug of hlomem {__version__}: {what}\n"
+    report = (
+        f"this is a bug of hlomem {__version__}: {visible(f'{type(error).__name__}: {error}')}\n"
         f"  in {place.name}, {Path(place.filename).name}:{place.lineno}\n"
-        "  please report it with this message and the input that caused it"
+        "  please report it with this message and the input that caused it (SECURITY.md says how)\n"
     )
+    if os.environ.get(TRACEBACK):
+        return report + "".join(traceback.format_exception(error)).rstrip("\n")
+    return report + f"  {TRACEBACK}=1 shows where it happened"

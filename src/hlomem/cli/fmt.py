@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import zip_longest
 from pathlib import Path
 
 import click
 
+from hlomem.cli import say
 from hlomem.dump.dump import Dump, join
 from hlomem.dump.parts import parse_part
 from hlomem.errors import EXIT_FINDING, EXIT_OK, HlomemError
 from hlomem.hlo import format_module, parse
-from hlomem.inputs import encode, files_of, is_module_text, read_source
+from hlomem.inputs import files_of, is_module_text, read_source
+from hlomem.outputs import write_text
 from hlomem.source import Source, visible
 
 
@@ -31,7 +32,7 @@ def command(files: tuple[str, ...], check: bool) -> int:
         try:
             worst = max(worst, _format(file, check))
         except HlomemError as error:
-            click.echo(f"error: {error}", err=True)
+            say(f"error: {error}")
             worst = max(worst, error.exit_code)
     return worst
 
@@ -44,13 +45,13 @@ def _format(file: str, check: bool) -> int:
         dump = join(file, [parse_part(source)])
         text = dump.to_text()
         for note in _notes(dump, file):
-            click.echo(f"note: {visible(note)}", err=True)
+            say(f"note: {note}")
     if not check:
-        sys.stdout.buffer.write(encode(text))
+        write_text(text)
         return EXIT_OK
     if text == source.text:
         return EXIT_OK
-    click.echo(_first_difference(source, text))
+    write_text(f"{_first_difference(source, text)}\n")
     return EXIT_FINDING
 
 

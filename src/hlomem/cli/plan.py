@@ -14,7 +14,7 @@ from hlomem.collector import collector_off
 from hlomem.errors import EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
-from hlomem.outputs import write_files
+from hlomem.outputs import write_files, write_text
 from hlomem.planning import BACKENDS, plan
 from hlomem.source import visible
 
@@ -87,7 +87,8 @@ def write_dump(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -
 
         sys.stdout.buffer.write(encode_dump(dump) + b"\n")
     elif output is None:
-        sys.stdout.buffer.write(encode(dump.to_text()))
+        for part in dump.parts:  # one text at a time: they are the largest things in memory
+            write_text(dump.part_text(part))
     else:
         write_files(output, _Files(dump), force=force)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from hlomem.dump.eras import Era, Features, describe, recognise
 from hlomem.dump.parts import Part, format_part
 from hlomem.dump.records import AllocationReport, Record
-from hlomem.errors import InputError
-from hlomem.source import visible
+from hlomem.errors import ParseError
+from hlomem.source import Source, Span, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +37,7 @@ _WORDS: dict[Kind, str] = {
     "live-range": "live ranges (*-live-range.txt)",
     "report": "usage report (*-memory-usage-report.txt)",
 }
+_BEGINNINGS: dict[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
 _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
 """What one file holds up to jaxlib 0.9, and three since."""
 
@@ -111,15 +112,24 @@ def _first(found: Iterable[T | None]) -> T | None:
 
 def join(name: str, parts: Sequence[Part]) -> Dump:
     """One dump from its files, each of which must hold something else."""
-    held = Counter(kind for part in parts for kind in _kinds_in(part))
-    doubled = [kind for kind, n in held.items() if n > 1]
-    if doubled:
-        problem = f"two files hold {_WORDS[doubled[0]]}; give one dump at a time"
-        raise InputError(f"{visible(name)}: {problem}")
+    holder: dict[Kind, Part] = {}
+    for part in parts:
+        for kind in _kinds_in(part):
+            if holder.setdefault(kind, part) is not part:
+                raise _held_twice(holder[kind], part, kind)
     seen = Features()
     for part in parts:
         seen = seen.merged_with(part.seen)
     return Dump(name, tuple(parts), recognise(seen))
+
+
+def _held_twice(first: Part, second: Part, kind: Kind) -> ParseError:
+    """The error at the section of the second file that the first has, too."""
+    text = Dump(second.name, (second,), recognise(second.seen)).to_text()
+    start = text.index(_BEGINNINGS.get(kind, ""))
+    span = Span(start, text.find("\n", start))
+    problem = f"two files hold {_WORDS[kind]}: {visible(first.name)} is the other"
+    return ParseError(Source(second.name, text), span, problem, "give one dump at a time")
 
 
 def _kinds_in(part: Part) -> tuple[Kind, ...]:

@@ -152,7 +152,8 @@ class _Normalizer:
     def _take_tables(self, start: int) -> int:
         match = TABLES.match(self.text, start)
         assert match is not None, "matches the empty text, too"
-        self._emit("\n\n", start)
+        self._emit("\n", start)
+        self._emit("\n", start)  # on its own: the tables begin with it, and their place is kept
         self._emit(match[0], start)
         self.state, self.previous = _State.AFTER, "}"
         return match.end()

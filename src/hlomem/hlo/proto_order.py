@@ -16,8 +16,8 @@ import re
 from functools import lru_cache
 
 _FIELDS = {
-    # CPU's BackendConfig, WhileLoopBackendConfig, GpuBackendConfig and TPU's config. No text has
-    # fields of two of them.
+    # CPU's BackendConfig, WhileLoopBackendConfig, GpuBackendConfig, TriangularSolveOptions and
+    # TPU's config. No text has fields of two of them.
     "": """
         outer_dimension_partitions onednn_matmul_config onednn_layer_norm_config
         onednn_softmax_config onednn_conv_config fusion_config llvm_kernel_options
@@ -29,6 +29,8 @@ _FIELDS = {
         cudnn_fmha_backend_config force_earliest_schedule custom_call_backend_config
         reification_cost block_scaled_dot_backend_config device_type native_emitter_backend_config
         collective_metadata_backend_config grouped_gemm_backend_config dynamic_slice_config
+
+        left_side lower unit_diagonal transpose_a
 
         flag_configs window_config barrier_config loop_config scoped_memory_configs indices_config
         implicit_sharding custom_call_metadata custom_call_config continuation_config
@@ -96,6 +98,7 @@ _FIELDS = {
     "grouped_gemm_backend_config": "gemm_backend_config ragged_dot_dimension_numbers",
     "dynamic_slice_config": "loop_index byte_offset byte_stride",
     "known_init_step": "init step",
+    "dynamic_variables": "tuple_index init step",
     "custom_call_config": """
         body needs_layout_passes needs_hlo_passes allow_input_fusion serialization_format
         output_memory_colors output_memory_space_colors input_memory_space_colors

@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+
+RUN_IN_PLACE = frozenset({"call", "conditional", "while", "async-start"})
+"""Opcodes that run what they call in the flow of the program."""
 
 
 class Schedule:
@@ -45,3 +48,53 @@ def schedule_from_names(module: HloModule, orders: Mapping[str, Iterable[str]]) 
             raise ValueError(f"the order of `{computation_name}` is not one of all instructions")
         sequences[computation] = sequence
     return Schedule(sequences)
+
+
+class SequenceProblem(Exception):  # noqa: N818 - not an error of the user until it has a place
+    """Why some names are no flattened schedule of a module."""
+
+    def __init__(self, step: int, problem: str) -> None:
+        super().__init__(problem)
+        self.step = step
+
+
+def check_sequence(module: HloModule, names: Sequence[str]) -> None:
+    """Raise unless names are those of all instructions that run, each once and after its operands.
+
+    Computations that loops, conditionals and calls run have their instructions in the sequence;
+    those of fusions and reductions have not.
+    """
+    instruction_of = {
+        instruction.name: instruction
+        for computation in running_computations(module)
+        for instruction in computation.instructions
+    }
+    seen: set[str] = set()
+    for step, name in enumerate(names):
+        instruction = instruction_of.get(name)
+        if instruction is None:
+            raise SequenceProblem(step, f"the module runs no instruction `{name}`")
+        if name in seen:
+            raise SequenceProblem(step, f"`{name}` stands twice in the sequence")
+        early = next((each for each in instruction.operands if each.name not in seen), None)
+        if early is not None:
+            raise SequenceProblem(step, f"`{name}` comes before its operand `{early.name}`")
+        seen.add(name)
+    missing = next((name for name in instruction_of if name not in seen), None)
+    if missing is not None:
+        raise SequenceProblem(len(names), f"the sequence lacks `{missing}`")
+
+
+def running_computations(module: HloModule) -> Iterator[HloComputation]:
+    """The entry and every computation that runs in its flow."""
+    seen: set[HloComputation] = set()
+    pending = [module.entry]
+    while pending:
+        computation = pending.pop()
+        if computation in seen:
+            continue
+        seen.add(computation)
+        yield computation
+        for instruction in computation.instructions:
+            if instruction.opcode in RUN_IN_PLACE:
+                pending += instruction.called_computations

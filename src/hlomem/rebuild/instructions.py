@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, TypeGuard
 
 from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
+from hlomem.errors import InputError
 from hlomem.hlo.shape_parser import parse_shape_text
 from hlomem.rebuild.fusions import find_sharing
 
@@ -49,6 +50,9 @@ def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str
             draft = _draft_unprinted(name, operands[name], facts, drafts)
             draft.shape = shown.get(name)
         else:
+            if line.opcode.endswith("-update"):
+                problem = f"`{name}` updates an asynchronous operation, which cannot be rebuilt"
+                raise InputError(f"{problem}: plan the module instead")
             draft = Draft(name, line.opcode, operands[name], line, line.shape)
             draft.callees = _callees_in_order(line)
             if _wraps_another(name, line, facts):
@@ -161,10 +165,15 @@ class Shapes:
         return self._facts.lines[value.name].shape.subshape(value.index or ())
 
     def _infer_bitcast(self, bitcast: Draft) -> Shape:
-        """The shape of a user that was or may be written in its place; else that of its source."""
+        """The shape a user's text contains, or that of a user that was or may be written in its
+        place; else that of its source."""
         source = self[bitcast.operands[0]]
-        self.guessed.append(bitcast.name)
         users = self._users.get(bitcast.name, ())
+        for user in users:
+            told = _shape_told_by(user, user.operands.index(bitcast.name))
+            if told is not None:
+                return told
+        self.guessed.append(bitcast.name)
         for user in users:
             for sharing in find_sharing(user.name, self._facts) if user.opcode == "fusion" else ():
                 if user.operands[sharing.operand] == bitcast.name and user.shape is not None:
@@ -173,6 +182,17 @@ class Shapes:
             if user.opcode in _KEEPING_SHAPE and _are_alike(user.shape, source):
                 return user.shape
         return source
+
+
+def _shape_told_by(user: Draft, number: int) -> Shape | None:
+    """The shape of an operand, where the result contains it."""
+    if user.shape is None or not user.shape.is_tuple:
+        return None
+    if user.opcode == "tuple":
+        return user.shape.elements[number]
+    if user.opcode == "copy-start":
+        return user.shape.elements[1]
+    return user.shape.elements[0].elements[number] if user.is_async_start else None
 
 
 _KEEPING_SHAPE = ELEMENTWISE_OPCODES | {"dynamic-update-slice", "scatter", "sort"}

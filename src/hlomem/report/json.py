@@ -1,6 +1,7 @@
 """Dumps and modules as JSON, schema "hlomem/1": fields may be added, none changes meaning.
 
-Sizes are integers of bytes. Bytes of the input that are not UTF-8 appear as `\\xNN`.
+Sizes are integers of bytes. Bytes of the input that are not UTF-8 appear as `\\xNN`. Characters
+that a terminal would obey or hide are written as JSON escapes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hlomem.report.overview import build_overview
-from hlomem.source import visible
+from hlomem.source import INVISIBLE, visible
 
 if TYPE_CHECKING:
+    import re
+
     from hlomem.dump.dump import Dump
     from hlomem.report.program import Program
 
@@ -52,11 +55,18 @@ def encode(content: dict[str, Any]) -> bytes:
     """`content` as JSON that names its schema."""
     content = {"schema": SCHEMA, **content}
     try:
-        return msgspec.json.encode(content)
+        encoded = msgspec.json.encode(content)
     except UnicodeEncodeError:  # a lone surrogate: a byte of the input that was not UTF-8
-        return json.dumps(_decodable(msgspec.to_builtins(content))).encode()
+        encoded = json.dumps(_decodable(msgspec.to_builtins(content))).encode()
     except OverflowError:  # an integer of more than 64 bits
-        return json.dumps(msgspec.to_builtins(content)).encode()
+        encoded = json.dumps(msgspec.to_builtins(content)).encode()
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return INVISIBLE.sub(_escape, encoded.decode()).encode()
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match.group()):04x}"
 
 
 def _decodable(value: Any) -> Any:

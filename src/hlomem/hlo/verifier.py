@@ -1,0 +1,272 @@
+"""What a module must be beyond its grammar for a plan to mean anything: shapes that agree.
+
+In: a module. Out: nothing, or the `ParseError` that points at the first instruction whose operands,
+callees or result do not fit together. Mirrors the part of `service/hlo_verifier.cc` that passing
+values on relies on: tuples, loops, conditionals and calls, asynchronous pairs, and the header's
+aliases. What an instruction computes is not checked. The bodies of fusions stay text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.errors import ParseError, UnsupportedError
+from hlomem.hlo.schedule import RUN_IN_PLACE, running_computations
+from hlomem.hlo.shape import UNBOUNDED
+from hlomem.source import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.shape import Shape, ShapeIndex
+
+MAX_TUPLE_DEPTH = 100
+"""XLA reads tuples nested 8192 deep, but the dumps of n levels have n³ characters."""
+
+_SHOWN = 60
+
+
+class _Disagreement(Exception):  # noqa: N818 - not an error of the user until it has a place
+    """What does not fit about an instruction."""
+
+
+def verify_module(module: HloModule) -> None:
+    """Raise `ParseError` unless the shapes of a module agree; `UnsupportedError` if too deep."""
+    for computation in module.computations:
+        if computation.is_open:
+            _verify_computation(computation)
+    _verify_contexts(module)
+    _verify_aliases(module)
+
+
+def _verify_computation(computation: HloComputation) -> None:
+    find_check, fine = _CHECKS.get, set[int]()
+    for instruction in computation.instructions:
+        check = find_check(instruction.opcode)
+        if check is not None:
+            try:
+                check(instruction)
+            except _Disagreement as problem:
+                source = computation.module.source
+                raise ParseError(source, instruction.span, str(problem)) from None
+        shape = instruction.shape
+        if id(shape) not in fine:
+            _refuse_shape(instruction)
+            fine.add(id(shape))  # shapes of equal text are one object, which the module keeps
+
+
+def _refuse_shape(instruction: HloInstruction) -> None:
+    """Raise for a shape that is nested too deep, or has a dimension without a bound."""
+    level, problem = [instruction.shape], ""
+    for _ in range(MAX_TUPLE_DEPTH + 1):
+        if any(UNBOUNDED in shape.dimensions for shape in level if shape.dynamic):
+            problem = "a shape with an unbounded dimension has no size"
+            break
+        level = [each for shape in level for each in shape.elements]
+        if not level:
+            return
+    problem = problem or f"a shape nested deeper than {MAX_TUPLE_DEPTH} levels is not planned"
+    raise UnsupportedError(instruction.parent.module.source, instruction.span, problem)
+
+
+def _verify_contexts(module: HloModule) -> None:
+    """No computation runs both in the program's flow and inside an operation.
+
+    `GatherComputationsByAllocationType` of buffer_assignment.cc.
+    """
+    in_flow = dict.fromkeys(running_computations(module))
+    embedding = [
+        instruction
+        for computation in in_flow
+        for instruction in computation.instructions
+        if instruction.called_computations and instruction.opcode not in RUN_IN_PLACE
+    ]
+    seen: set[HloComputation] = set()
+    while embedding:
+        instruction = embedding.pop()
+        for callee in instruction.called_computations:
+            if callee in in_flow:
+                problem = f"`{callee.name}` runs both inside this and in the flow of the program"
+                raise ParseError(module.source, instruction.span, problem)
+            if callee not in seen and callee.is_open:
+                seen.add(callee)
+                embedding += [each for each in callee.instructions if each.called_computations]
+
+
+def _verify_aliases(module: HloModule) -> None:
+    """The header's aliases and donors name parts that are there."""
+    for what, shape, index in _aliased_parts(module):
+        if shape is None or shape.optional_subshape(index) is None:
+            problem = f"the header aliases or donates {what} {index}, which is not there"
+            end = max(module.source.text.find("\n"), 1)
+            raise ParseError(module.source, Span(0, end), problem)
+
+
+def _aliased_parts(module: HloModule) -> Iterator[tuple[str, Shape | None, ShapeIndex]]:
+    parameters = module.entry.parameters
+
+    def shape_of(number: int) -> Shape | None:
+        return parameters[number].shape if number < len(parameters) else None
+
+    for alias in module.input_output_alias:
+        yield "output", module.entry.root.shape, alias.output_index
+        number = alias.parameter_number
+        yield f"parameter {number}", shape_of(number), alias.parameter_index
+    for number, index in module.buffer_donor:
+        yield f"parameter {number}", shape_of(number), index
+
+
+# --- one function per kind of instruction ------------------------------------------------------
+
+
+def _require(is_right: bool, problem: str) -> None:
+    if not is_right:
+        raise _Disagreement(problem)
+
+
+def _agree(one: Shape, other: Shape, names: tuple[str, str]) -> None:
+    """Raise unless two shapes are the same but for layouts (`ShapeUtil::Compatible`)."""
+    if one is other or one.text_without_layout == other.text_without_layout:
+        return
+    first, second = (shape.text_without_layout[:_SHOWN] for shape in (one, other))
+    raise _Disagreement(f"{names[0]} has shape `{first}`, {names[1]} `{second}`")
+
+
+def _has_tree_of(instruction: HloInstruction, shape: Shape, name: str) -> None:
+    """Raise unless the result has the same tuples in it as `shape`, whatever the arrays are."""
+    pairs = [(instruction.shape, shape)]
+    while pairs:
+        one, other = pairs.pop()
+        if one is other:
+            continue
+        if one.is_tuple != other.is_tuple or (
+            one.is_tuple and len(one.elements) != len(other.elements)
+        ):
+            raise _Disagreement(f"the result has not the tuples that {name} has")
+        if one.is_tuple:
+            pairs += zip(one.elements, other.elements, strict=True)
+
+
+def _verify_forwarded(instruction: HloInstruction) -> None:
+    _has_tree_of(instruction, instruction.operands[0].shape, "its operand")
+
+
+def _verify_copy(instruction: HloInstruction) -> None:
+    if instruction.shape.is_tuple or instruction.operands[0].shape.is_tuple:
+        _verify_forwarded(instruction)
+
+
+def _verify_tuple(instruction: HloInstruction) -> None:
+    shape, operands = instruction.shape, instruction.operands
+    count = len(shape.elements) if shape.is_tuple else -1
+    _require(count == len(operands), f"the result is no tuple of {len(operands)} elements")
+    for element, operand in zip(shape.elements, operands, strict=True):
+        if element is not operand.shape:
+            _agree(element, operand.shape, ("an element", f"`{operand.name}`"))
+
+
+def _verify_element(instruction: HloInstruction) -> None:
+    element = instruction.operands[0].shape.elements[instruction.tuple_index]
+    if element is not instruction.shape:
+        _agree(instruction.shape, element, ("the result", "the element"))
+
+
+def _verify_call(instruction: HloInstruction) -> None:
+    _require(len(instruction.called_computations) == 1, "a call calls one computation")
+    callee = instruction.called_computations[0]
+    _verify_arguments(instruction.operands, callee)
+    _agree(instruction.shape, callee.root.shape, ("the result", f"the root of `{callee.name}`"))
+
+
+def _verify_arguments(operands: tuple[HloInstruction, ...], callee: HloComputation) -> None:
+    count = len(callee.parameters)
+    _require(len(operands) == count, f"`{callee.name}` takes {count} operands, not {len(operands)}")
+    for operand, parameter in zip(operands, callee.parameters, strict=True):
+        names = f"`{operand.name}`", f"parameter `{parameter.name}` of `{callee.name}`"
+        _agree(operand.shape, parameter.shape, names)
+
+
+def _verify_while(instruction: HloInstruction) -> None:
+    _require(len(instruction.called_computations) == 2, "a loop has one body and one condition")
+    body, condition = instruction.called_computations
+    _verify_arguments(instruction.operands, body)
+    _verify_arguments(instruction.operands, condition)
+    _agree(instruction.shape, body.root.shape, ("the result", f"the root of `{body.name}`"))
+    _agree(instruction.shape, instruction.operands[0].shape, ("the result", "the operand"))
+
+
+def _verify_conditional(instruction: HloInstruction) -> None:
+    branches, operands = instruction.called_computations, instruction.operands
+    count = len(branches) + 1
+    _require(len(operands) == count, f"expected {count} operands: one, and one for each branch")
+    for branch, operand in zip(branches, operands[1:], strict=True):
+        _verify_arguments((operand,), branch)
+        _agree(instruction.shape, branch.root.shape, ("the result", f"the root of `{branch.name}`"))
+
+
+def _has_elements(shape: Shape, count: int, name: str) -> None:
+    is_right = shape.is_tuple and len(shape.elements) >= count
+    _require(is_right, f"{name} is no tuple of {count} elements")
+
+
+def _verify_copy_start(instruction: HloInstruction) -> None:
+    _has_elements(instruction.shape, 3, "the result")
+    for part in (*instruction.shape.elements, instruction.operands[0].shape):
+        _require(not part.is_tuple, "a copy-start copies one array")
+
+
+def _verify_copy_done(instruction: HloInstruction) -> None:
+    _has_elements(instruction.operands[0].shape, 2, "the operand")
+    _require(not instruction.shape.is_tuple, "the result is a tuple")
+
+
+def _verify_send(instruction: HloInstruction) -> None:
+    _has_elements(instruction.shape, 3, "the result")
+    sent = instruction.operands[0]
+    _agree(instruction.shape.elements[0], sent.shape, ("the first element", f"`{sent.name}`"))
+
+
+def _verify_recv_done(instruction: HloInstruction) -> None:
+    _has_elements(instruction.shape, 2, "the result")
+    _has_elements(instruction.operands[0].shape, 1, "the operand")
+    received = instruction.operands[0].shape.elements[0]
+    _agree(instruction.shape.elements[0], received, ("the first element", "the operand's"))
+
+
+def _verify_gathering_start(instruction: HloInstruction) -> None:
+    """The first element holds the operands, the second the results; several are tuples."""
+    _require(bool(instruction.operands), "an operand is missing")
+    _has_elements(instruction.shape, 2, "the result")
+    count = len(instruction.operands)
+    for element in instruction.shape.elements[:2]:
+        if count > 1:
+            _has_elements(element, count, "an element of the result")
+
+
+def _verify_gathering_done(instruction: HloInstruction) -> None:
+    _has_elements(instruction.operands[0].shape, 2, "the operand")
+    _has_tree_of(instruction, instruction.operands[0].shape.elements[1], "what was started")
+
+
+_CHECKS: dict[str, Callable[[HloInstruction], None]] = {
+    "add-dependency": _verify_forwarded,
+    "all-gather-done": _verify_gathering_done,
+    "all-gather-start": _verify_gathering_start,
+    "all-reduce-done": _verify_forwarded,
+    "bitcast": _verify_forwarded,
+    "call": _verify_call,
+    "collective-permute-done": _verify_gathering_done,
+    "collective-permute-start": _verify_gathering_start,
+    "conditional": _verify_conditional,
+    "copy": _verify_copy,
+    "copy-done": _verify_copy_done,
+    "copy-start": _verify_copy_start,
+    "domain": _verify_forwarded,
+    "get-tuple-element": _verify_element,
+    "opt-barrier": _verify_forwarded,
+    "recv-done": _verify_recv_done,
+    "send": _verify_send,
+    "tuple": _verify_tuple,
+    "while": _verify_while,
+}

@@ -1,0 +1,63 @@
+"""Runs commands on a hostile input, in this process, and judges how they end.
+
+Good ends are: it works (0), it finds something (1), or it refuses with file, line and reason (3).
+A refusal without a line is counted; everything else is a finding.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stderr, redirect_stdout
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.cli import main
+from hlomem.errors import EXIT_FINDING, EXIT_OK, EXIT_UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PLACED = re.compile(r"error: [^\n]+?:\d+:\d+: [^\n]+\n\d+ \| ")
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class End(Enum):
+    """How a command ended."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused with file, line and reason"
+    UNPLACED = "refused without a line"
+    BUG = "a bug"
+
+
+class Outcome(NamedTuple):
+    """How a command ended, and what it said."""
+
+    end: End
+    command: str
+    said: str
+
+
+def run_command(arguments: Sequence[str]) -> Outcome:
+    """How one command line ends."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="")
+    err = io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogatepass", newline="")
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(arguments)
+        out.flush()
+        err.flush()
+    shown = out.buffer.getvalue().decode("utf-8", "replace")
+    said = err.buffer.getvalue().decode("utf-8", "replace")
+    return Outcome(_judge(arguments, code, shown, said), arguments[0], said or f"exit code {code}")
+
+
+def _judge(arguments: Sequence[str], code: int, shown: str, said: str) -> End:
+    prints_bytes = arguments[0] in {"fmt", "plan"}  # which give back what the input held
+    if _UNSAFE.search(said) or (not prints_bytes and _UNSAFE.search(shown)):
+        return End.BUG
+    if code in {EXIT_OK, EXIT_FINDING}:
+        return End.ACCEPTED
+    if code != EXIT_UNREADABLE or "not enough memory" in said:
+        return End.BUG
+    return End.REFUSED if _PLACED.match(said) else End.UNPLACED

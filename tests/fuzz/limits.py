@@ -1,0 +1,94 @@
+"""Commands on hostile files, each under a limit of time and memory, in a process that may die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.fuzz.entry_points import End, Outcome, run_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from multiprocessing.connection import Connection
+
+
+class Limits(NamedTuple):
+    """What each command may take."""
+
+    cpu_seconds: int = 5
+    memory_bytes: int = 512 << 20
+
+
+class Trial(NamedTuple):
+    """Files, one of which is hostile, and the commands to run on them."""
+
+    files: Mapping[str, bytes]
+    commands: Sequence[Sequence[str]]
+
+
+def run_trial(trial: Trial) -> Iterator[Outcome]:
+    """How the commands end in a folder with these files, which is the current one meanwhile."""
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for name, data in trial.files.items():
+                Path(name).write_bytes(data)
+            for command in trial.commands:
+                yield run_command(command)
+        finally:
+            os.chdir(home)
+
+
+class LimitedProcess:
+    """A forked process that runs trials one after the other; what passes a limit ends it."""
+
+    def __init__(self, trials: Iterable[Trial], limits: Limits = Limits()) -> None:  # noqa: B008
+        self.limits = limits
+        self.results, sender = multiprocessing.Pipe(duplex=False)
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=_work, args=(trials, limits, sender))
+        self._process.start()
+        sender.close()
+
+    def receive(self) -> Outcome | None:
+        """How the next command ended, None behind the last of a trial; EOFError at the end."""
+        outcome: Outcome | None = self.results.recv()
+        return outcome
+
+    def death(self) -> Outcome:
+        """The outcome of the command that the process died of."""
+        self._process.join()
+        code = self._process.exitcode
+        said = f"the process died: {code}"
+        if code == -signal.SIGPROF:
+            said = f"more than {self.limits.cpu_seconds} s of CPU time"
+        return Outcome(End.BUG, "killed", said)
+
+
+def _work(trials: Iterable[Trial], limits: Limits, results: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for trial in trials:
+        signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)  # whose signal nobody handles
+        for outcome in run_trial(trial):
+            results.send(outcome)
+            signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)
+        results.send(None)
+
+
+def run_limited(trial: Trial, limits: Limits = Limits()) -> list[Outcome]:  # noqa: B008
+    """How the commands of one trial end, each under the limits."""
+    process = LimitedProcess([trial], limits)
+    outcomes = []
+    try:
+        while (outcome := process.receive()) is not None:
+            outcomes.append(outcome)
+    except EOFError:
+        outcomes.append(process.death())
+    return outcomes

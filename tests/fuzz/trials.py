@@ -1,0 +1,97 @@
+"""Trials: damaged modules and damaged dumps of the goldens, made by seed and number alone."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.fuzz import dump_mutants, hostile, mutants
+from tests.fuzz.limits import Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GOLDENS = Path(__file__).parent.parent / "goldens" / "xla"
+_LARGEST_SEED = 20_000
+_DUMP_FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
+
+_REPORTS = ("copies", "donate", "explain", "holes", "padding", "peak", "summary")
+
+
+@cache
+def _seeds(name: str) -> list[Path]:
+    """The goldens' files of some name that are small enough to be damaged by the thousand."""
+    paths = sorted(GOLDENS.glob(f"*/*/*/{name}"))
+    return [path for path in paths if path.stat().st_size < _LARGEST_SEED]
+
+
+def _damaged(random: Random, text: str, kinds: list[Callable[[Random, str], str]]) -> bytes:
+    kind = random.choice([*kinds, None])
+    damaged = kind(random, text) if kind else mutants.several(random, text, kinds)
+    data = damaged.encode("utf-8", "surrogatepass")
+    if data and random.random() < 0.05:  # bytes that are not UTF-8
+        place = random.randrange(len(data))
+        data = data[:place] + bytes([random.randrange(128, 256)]) + data[place:]
+    return data
+
+
+def _files_beside(seed: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in seed.parent.iterdir()}
+
+
+def _report(random: Random, files: dict[str, bytes], name: str) -> list[str]:
+    """Some report on a dump, as text or JSON."""
+    command = [random.choice(_REPORTS), name]
+    if command[0] == "explain":
+        names = re.findall(rb"value: <\d+ ([\w.\-]+)", files["buffer-assignment.txt"])
+        command.append(random.choice(names or [b"x"]).decode())
+    return [*command, *random.choice([[], ["--json"]])]
+
+
+def damaged_module(random: Random) -> Trial:
+    """A damaged module, beside the dump of the whole one."""
+    seed = random.choice(_seeds("module.hlo"))
+    files = _files_beside(seed)
+    files["module.hlo"] = _damaged(random, seed.read_text(), mutants.KINDS)
+    commands = [[command, "module.hlo"] for command in ("show", "fmt", "plan")]
+    commands.append(["verify", "buffer-assignment.txt"])
+    return Trial(files, [*commands, _report(random, files, "buffer-assignment.txt")])
+
+
+def damaged_dump(random: Random) -> Trial:
+    """A dump with one damaged file, or one of another program, beside the module."""
+    name = random.choice(_DUMP_FILES)
+    seed = random.choice(_seeds(name))
+    files = _files_beside(seed)
+    if random.random() < 0.03:
+        files[name] = random.choice(_seeds(name)).read_bytes()
+    else:
+        files[name] = _damaged(random, seed.read_text(), dump_mutants.KINDS)
+    commands = [["show", name], ["show", "--json", name], ["fmt", name], ["verify", name]]
+    commands.append(_report(random, files, name))
+    if "cpu" in seed.parent.parent.name:
+        commands.append(["plan", "module.hlo", "--schedule", name, "--like", name])
+    return Trial(files, commands)
+
+
+TARGETS = {"hlo": damaged_module, "dump": damaged_dump}
+
+
+def make_trial(target: str, seed: int, number: int) -> Trial:
+    """The trial of a number; the same every time."""
+    return TARGETS[target](Random(f"{target}/{seed}/{number}"))  # noqa: S311
+
+
+def hostile_trials(many: int) -> dict[str, Trial]:
+    """Every hostile text, by its name."""
+    on_module = [[command, "x.txt"] for command in ("show", "fmt", "plan")]
+    on_dump = [[command, "x.txt"] for command in ("show", "fmt", "verify")]
+    texts = [(make, on_module) for make in hostile.MODULES]
+    texts += [(make, on_dump) for make in hostile.DUMPS]
+    return {
+        make.__name__: Trial({"x.txt": make(many).encode("utf-8", "surrogatepass")}, commands)
+        for make, commands in texts
+    }

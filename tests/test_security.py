@@ -1,0 +1,90 @@
+"""What SECURITY.md promises, as far as no other test holds it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hlomem.source import INVISIBLE
+
+PACKAGE = Path(__file__).parent.parent / "src" / "hlomem"
+CONTROLS = Path(__file__).parent / "fuzz" / "cases" / "terminal_controls.txt"
+PROGRAM = "xla/jaxlib-0.12.0.1/cpu/nested_while"
+RUNS_OR_CONNECTS = {
+    *("ctypes", "ftplib", "http", "marshal", "multiprocessing", "pickle", "runpy", "shelve"),
+    *("smtplib", "socket", "subprocess", "urllib", "webbrowser", "xmlrpc"),
+}
+EVALUATES = {"eval", "exec", "compile", "__import__"}
+COMMANDS = [["show"], ["show", "--json"], ["fmt"], ["verify", "--json"], ["plan"]]
+
+_WATCHED = """
+import sys
+def watch(event, arguments):
+    if event.startswith(("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn")):
+        raise SystemExit(f"{event} {arguments}")
+    if event == "open" and arguments[1] and set(str(arguments[1])) & set("wax+"):
+        raise SystemExit(f"{event} {arguments}")
+sys.dont_write_bytecode = True
+sys.addaudithook(watch)
+from hlomem.cli import main
+sys.exit(main())
+"""
+
+
+def _path(goldens: Path, command: list[str]) -> Path:
+    name = "module.hlo" if command[0] == "plan" else "buffer-assignment.txt"
+    return goldens / PROGRAM / name
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_module_can_run_input_or_connect(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in EVALUATES
+        assert RUNS_OR_CONNECTS.isdisjoint(name.partition(".")[0] for name in names)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_commands_neither_connect_nor_run_nor_write(goldens: Path, command: list[str]) -> None:
+    arguments = [sys.executable, "-c", _WATCHED, *command, str(_path(goldens, command))]
+    done = subprocess.run(arguments, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_same_input_gives_the_same_output(goldens: Path, command: list[str]) -> None:
+    """Whatever the order of sets, and in every locale."""
+    arguments = [sys.executable, "-m", "hlomem", *command, str(_path(goldens, command))]
+    outputs = {
+        subprocess.run(
+            arguments, env={**os.environ, **changed}, capture_output=True, check=True
+        ).stdout
+        for changed in (
+            {"PYTHONHASHSEED": "1", "LC_ALL": "C.UTF-8"},
+            {"PYTHONHASHSEED": "2", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        )
+    }
+    assert len(outputs) == 1
+
+
+def test_a_terminal_gets_only_what_is_safe_to_see() -> None:
+    terminal, end = pty.openpty()
+    arguments = [sys.executable, "-m", "hlomem", "fmt", str(CONTROLS)]
+    done = subprocess.run(arguments, stdout=end, check=False)
+    os.close(end)
+    shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert done.returncode == 0
+    assert r"a\x9b2J\u202e\u2028\x7f (100.0%" in shown
+    assert not INVISIBLE.search(shown.replace("\r\n", ""))
