@@ -158,16 +158,14 @@ CASES = {
 }
 
 
-def compile_case(name: str, *, changed: bool) -> Path:
-    """The folder with what XLA wrote, compiling in a process of its own."""
+def compile_case(name: str, folder: str, *, changed: bool) -> None:
+    """Lets XLA write into a folder, compiling in a process of its own."""
     case = CASES[name]
-    folder = tempfile.mkdtemp(prefix="advice-")
     flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_compact_gte=false"
     environment = os.environ | ENVIRONMENT["tpu"] | {"XLA_FLAGS": f"{flags} {case.flags * changed}"}
     side = "after" if changed else "before"
     line = [sys.executable, "-m", "tools.check_advice", name, side]
     subprocess.run(line, check=True, env=environment, timeout=_TIMEOUT_SECONDS)
-    return Path(folder)
 
 
 def dump_in(folder: Path) -> tuple[Dump, Path]:
@@ -186,10 +184,14 @@ def reserved(dump: Dump) -> int:
 def check(name: str) -> str:
     """One row of the table."""
     case = CASES[name]
-    dump, file = dump_in(compile_case(name, changed=False))
-    after, _ = dump_in(compile_case(name, changed=True))
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        compile_case(name, first, changed=False)
+        compile_case(name, second, changed=True)
+        dump, file = dump_in(Path(first))
+        after, _ = dump_in(Path(second))
+        module = find_program(str(file))
     chip = "v5e" if case.backend == "tpu" else ""
-    advised = advise(dump, module=find_program(str(file)), backend=case.backend, chip=chip)
+    advised = advise(dump, module=module, backend=case.backend, chip=chip)
     given = [each for each in advised.advice if each.rule == case.rule]
     before = reserved(dump)
     saved = before - reserved(after)
