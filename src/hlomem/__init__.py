@@ -4,6 +4,7 @@
     dump.assignment.allocations[0].size
     plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
     print(plan.dump)
+    hlomem.verify(plan.dump, module=plan.stages.module).findings
     print(hlomem.explain(plan))
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
@@ -21,6 +22,7 @@ __all__ = [
     "HlomemError",
     "ParseError",
     "Plan",
+    "Verdict",
     "__version__",
     "advise",
     "diff",
@@ -29,10 +31,13 @@ __all__ = [
     "plan",
     "read_oom",
     "replan",
+    "verify",
 ]
 
 if TYPE_CHECKING:
     from hlomem.advising import advise
+    from hlomem.check.findings import Verdict
+    from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.explaining import explain
@@ -47,6 +52,7 @@ _HOME = {
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
+    "Verdict": "hlomem.check.findings",
     "advise": "hlomem.advising",
     "diff": "hlomem.report.diff",
     "explain": "hlomem.explaining",
@@ -54,6 +60,7 @@ _HOME = {
     "plan": "hlomem.planning",
     "read_oom": "hlomem.report.oom_log",
     "replan": "hlomem.replanning",
+    "verify": "hlomem.check.verify",
 }
 
 
