@@ -24,14 +24,18 @@ __all__ = [
     "Plan",
     "Verdict",
     "__version__",
+    "advise",
+    "diff",
     "explain",
     "load",
     "plan",
+    "read_oom",
     "replan",
     "verify",
 ]
 
 if TYPE_CHECKING:
+    from hlomem.advising import advise
     from hlomem.check.findings import Verdict
     from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
     from hlomem.replanning import replan
+    from hlomem.report.diff import diff
+    from hlomem.report.oom_log import read_oom
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
@@ -47,9 +53,12 @@ _HOME = {
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
     "Verdict": "hlomem.check.findings",
+    "advise": "hlomem.advising",
+    "diff": "hlomem.report.diff",
     "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "read_oom": "hlomem.report.oom_log",
     "replan": "hlomem.replanning",
     "verify": "hlomem.check.verify",
 }
