@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
-from hlomem.analysis.shape_tree import parts_of
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -50,7 +48,7 @@ class HloValue:
         """Where it appears; the place of its definition first."""
         shape = instruction.shape
         if index:
-            parts = parts_of(shape)
+            parts = shape.parts
             shape = parts.shapes[parts.number_of[index]]
         self.shape: Shape = shape
         """The shape of the part that defines it."""
@@ -158,7 +156,7 @@ ValueSet = tuple[HloValue, ...]
 """The values one part of a result may hold, by id; several only where several calls meet."""
 
 InstructionValueSet = list[ValueSet]
-"""The value sets of all parts of a result, in the order of `parts_of`."""
+"""The value sets of all parts of a result, in the order of `Shape.parts`."""
 
 
 def may_use_operand_value(user: HloInstruction, index: ShapeIndex) -> bool:
@@ -176,4 +174,4 @@ _PASSES_ON = _READS_TOP_ONLY | _READS_NOTHING
 
 def part_number(shape: Shape, index: ShapeIndex) -> int:
     """The place of a part in an `InstructionValueSet`."""
-    return parts_of(shape).number_of[index] if index else 0
+    return shape.parts.number_of[index] if index else 0
