@@ -76,7 +76,7 @@ class FusedBodies:
         start, end = computation.body_span
         rows: list[Row] = _ROW.findall(self._text, start, end)
         # `%fusion#1` stands for an instruction that has no row.
-        if len(rows) != self._text.count("\n", start, end) or "#" in self._text[start:end]:
+        if len(rows) != self._text.count("\n", start, end) or self._text.find("#", start, end) >= 0:
             return None
         return rows
 
