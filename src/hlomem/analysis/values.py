@@ -79,7 +79,7 @@ class UseFinder:
     def __init__(self, reordered: Mapping[HloInstruction, list[HloInstruction]]) -> None:
         self._reordered = reordered  # users that do not stand in the order of the text
         self._numbers_of: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
-        self._readers_of: dict[HloInstruction, _Readers] = {}
+        self._readers_of: dict[HloInstruction, _Readers | None] = {}  # None: all users read all
         self._found: dict[HloValue, list[list[HloInstruction]]] = {}
 
     def readers(self, value: HloValue) -> list[list[HloInstruction]]:
@@ -90,15 +90,16 @@ class UseFinder:
         found = self._found[value] = []
         readers_of = self._readers_of
         for instruction, index in value.positions:
-            readers = readers_of.get(instruction)
-            if readers is None:
-                readers = readers_of[instruction] = _find_readers(
-                    instruction, self._reordered.get(instruction) or instruction.users
-                )
-            users = readers.of_parts if index else readers.of_whole
-            root = readers.passes_on
-            if root is not None and not _uses_at_root(root, index, value):
-                users = [user for user in users if user is not root]
+            users = self._reordered.get(instruction) or instruction.users
+            if instruction in readers_of:
+                readers = readers_of[instruction]
+            else:
+                readers = readers_of[instruction] = _find_readers(instruction, users)
+            if readers is not None:
+                users = readers.of_parts if index else readers.of_whole
+                root = readers.passes_on
+                if root is not None and not _uses_at_root(root, index, value):
+                    users = [user for user in users if user is not root]
             found.append(users)
         return found
 
@@ -133,12 +134,10 @@ _FEW = 16
 _FIRST = (0,)
 
 
-def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
-    for user in users:
-        if user.opcode in _PASSES_ON:
-            break
-    else:
-        return _Readers(users, users, None)
+def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers | None:
+    """Who reads which parts; None where all users read whatever there is."""
+    if _PASSES_ON.isdisjoint([user.opcode for user in users]):
+        return None
     root = instruction.parent.root
     return _Readers(
         [user for user in users if user.opcode not in _READS_NOTHING or user is root],
