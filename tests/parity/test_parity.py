@@ -125,6 +125,8 @@ def _written(home: Path) -> dict[str, str]:
         preset=hlomem.load(home) if origin["backend"] == "tpu" else None,
         name="module",
     )
+    backend = plan.stages.options.backend
+    assert hlomem.verify(plan.dump, module=plan.stages.module, backend=backend).findings == ()
     return sort_written(plan.dump.texts())
 
 

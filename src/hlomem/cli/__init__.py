@@ -31,11 +31,14 @@ TRACEBACK = "HLOMEM_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
 
 COMMANDS = {
+    "advise": "Show what would make a program need less memory, by how much, and at what cost.",
     "copies": "Show copies that cost memory, and why each is made.",
+    "diff": "Show what changed in memory between two compiles of one program.",
     "donate": "Show which arguments give their memory to results, and which could.",
     "explain": "Explain one buffer: why it exists, its size, its life, its place.",
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "holes": "Show memory that is reserved for temporaries but never filled.",
+    "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
     "padding": "Show which arrays are larger in memory than their elements.",
     "peak": "Show who is alive when the program needs most memory.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
