@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloModule
 
 # Begins with a literal, which `re` finds much faster than the beginning of a line; and anything but
-# one character is passed over much faster than anything but some. A match that went on into the next
-# line would leave fewer matches than lines, which is asked for.
+# one character is passed over much faster than anything but several. A match that went on into the
+# next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
 
 
