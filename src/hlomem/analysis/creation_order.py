@@ -39,6 +39,7 @@ _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _MOST_DIGITS = 18  # of a number that fits 64 bits
 _WALKED = frozenset({"async-start", "call", "conditional", "while"})
+_CALLING = _WALKED | {"fusion"}
 
 
 def creation_order(
@@ -150,13 +151,12 @@ def wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
         if isinstance(item, HloComputation):
             if item not in walked:
                 walked.add(item)
-                pending += reversed(call_graph.post_order(item))
+                calls = [each for each in call_graph.post_order(item) if each.opcode in _CALLING]
+                pending += reversed(calls)
         elif item.opcode in _WALKED:
             pending += reversed(item.called_computations)
-        elif item.opcode == "fusion":
-            body = item.called_computations[0]
-            if body.name.startswith("wrapped_"):
-                bodies.setdefault(body)
+        elif (body := item.called_computations[0]).name.startswith("wrapped_"):
+            bodies.setdefault(body)
     return bodies
 
 
