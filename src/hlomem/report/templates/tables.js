@@ -36,7 +36,8 @@ const TABLES = {
     rows: space().copies.map((row) => ({ name: row.name, cells: [row.name, row.size, row.shape, row.of || "", row.cause, row.why, row.is_at_peak ? "yes" : "", row.source || ""] })),
     empty: "no copies in this space",
   }),
-  Advice: () => ({ cards: space().hints, empty: "nothing to gain was found" }),
+  Advice: () => ({ cards: space().hints, empty: "nothing to gain was found",
+    note: "at most; hlomem advise makes the changes, plans anew and says what they save" }),
 };
 
 const count = (value) => ({ shown: String(value), key: value });
