@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import webbrowser
 from pathlib import Path
 
+import click
 import pytest
 
 from hlomem.cli import main
@@ -24,10 +24,16 @@ def test_it_writes_one_file_and_keeps_an_old_one(tmp_path: Path) -> None:
 
 def test_it_opens_the_browser_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
+
+    def launch(path: str) -> int:
+        opened.append(path)
+        return len(opened) - 1
+
+    monkeypatch.setattr(click, "launch", launch)
     report = tmp_path / "report.html"
     assert main(["html", str(SEED), "-o", str(report), "--open"]) == 0
-    assert opened == [report.as_uri()]
+    assert opened == [str(report)]
+    assert main(["html", str(SEED), "-o", str(report), "--open", "--force"]) == 2
 
 
 @pytest.mark.parametrize(

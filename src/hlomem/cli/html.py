@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from pathlib import Path
 
 import click
@@ -53,6 +52,6 @@ def command(
         text = format_page(pages, difference)
     write_files(output.parent, {output.name: text.encode()}, force=force)
     click.echo(f"{output}", err=True)
-    if opens:
-        webbrowser.open(output.resolve().as_uri())
+    if opens and click.launch(str(output.resolve())) != 0:
+        raise CommandError(f"no browser to open {output} with")
     return EXIT_OK
