@@ -115,6 +115,7 @@ def test_a_folder_of_several_dumps_is_not_guessed_at(
         shutil.copy(text, tmp_path / f"{name}-buffer-assignment.txt")
     result = run("verify", tmp_path)
     assert result.code == 2
-    assert "holds 2 dumps; give one of them" in result.err
-    assert "b-buffer-assignment.txt" in result.err
+    assert "holds 2 dumps; choose one" in result.err
+    assert "--module b" in result.err
+    assert run("verify", tmp_path, "--module", "b").code == 0
     assert run("verify", tmp_path / "b-buffer-assignment.txt").code == 0

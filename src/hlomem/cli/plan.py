@@ -75,7 +75,7 @@ def command(
     )
     click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
-    if verify and not _is_right(made):
+    if verify and not is_right(made):
         return EXIT_FINDING
     verified = time.process_time()
     write_dump(made.dump, output, force=force, as_json=as_json)
@@ -87,10 +87,10 @@ def command(
     return EXIT_OK
 
 
-def _is_right(made: Plan) -> bool:
-    from hlomem.cli.verify import is_right  # noqa: PLC0415 - few ask for it
+def is_right(made: Plan) -> bool:
+    from hlomem.cli.verify import say_wrong  # noqa: PLC0415 - few ask for it
 
-    return is_right(made.dump, made.stages.module, made.stages.options.backend)
+    return not say_wrong(made.dump, made.stages.module, made.stages.options.backend)
 
 
 def write_dump(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:

@@ -16,8 +16,8 @@ from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
 from hlomem.cli.subject import chosen_backend
 from hlomem.collector import collector_off
-from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
-from hlomem.inputs import choose_module, find_program, list_modules, load, load_program
+from hlomem.errors import EXIT_FINDING, EXIT_OK
+from hlomem.inputs import choose_module, find_program, load, load_program
 from hlomem.outputs import write_files
 from hlomem.report.json import SCHEMA
 from hlomem.report.text import Line, shorten, width, wrap, write_lines
@@ -34,7 +34,9 @@ _MOST_SHOWN = 5
 
 @click.command("verify")
 @click.argument("path", metavar="DUMP")
-@click.option("--module", metavar="MODULE", help="The HLO text it plans; else found beside it.")
+@click.option(
+    "--module", metavar="FILE|NAME", help="Its HLO text, else found; or which dump of a folder."
+)
 @click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred.")
 @click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
@@ -52,12 +54,13 @@ def command(
 ) -> int:
     """Check that a memory plan is right, XLA's or ours.
 
-    DUMP is a file of it, or a folder with one dump. Without the HLO module, what the dump alone
+    DUMP is a file of it, or a folder. Without the HLO module, what the dump alone
     can show is checked, and the rest is said. The exit code is 1 when something is found.
     """
-    dump_path = _choose_dump(path)
+    is_name = module is not None and Path(path).is_dir() and not Path(module).is_file()
+    dump_path = _choose_dump(path, module if is_name else None)
     dump = load(dump_path)
-    program = load_program(module) if module else find_program(dump_path)
+    program = load_program(module) if module and not is_name else find_program(dump_path)
     verdict = verify(dump, module=program, backend=chosen_backend(backend, chip))
     if sarif is not None:
         text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
@@ -71,23 +74,19 @@ def command(
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
 
 
-def is_right(dump: Dump, module: HloModule, backend: Backend) -> bool:
-    """Whether a plan of ours is right; what is wrong with it is said on standard error."""
+def say_wrong(dump: Dump, module: HloModule, backend: Backend) -> bool:
+    """Whether a plan of ours is wrong; what is, is said on standard error."""
     verdict = verify(dump, module=module, backend=backend)
     for line in [] if verdict.is_clean else draw_verdict(verdict, width()):
         click.echo("".join(piece for piece, _ in line).rstrip(), err=True)
-    return verdict.is_clean
+    return not verdict.is_clean
 
 
-def _choose_dump(path: str) -> str:
-    """The file of the one dump in a folder; a path to a file as it is."""
+def _choose_dump(path: str, name: str | None) -> str:
+    """The file of the one dump in a folder, or of the one of a name; a path to a file as it is."""
     if path == "-" or not Path(path).is_dir():
         return path
-    dumps = list_modules(Path(path))
-    if len(dumps) > 1:
-        files = "\n".join(f"  {visible(str(each.files[0]))}" for each in dumps[:_MOST_SHOWN])
-        raise CommandError(f"{visible(path)} holds {len(dumps)} dumps; give one of them:\n{files}")
-    return str(choose_module(Path(path), None).files[0])
+    return str(choose_module(Path(path), name).files[0])
 
 
 def draw_verdict(verdict: Verdict, columns: int) -> list[Line]:
