@@ -28,6 +28,11 @@ def parse_arguments(description: str | None, arguments: Sequence[str] | None) ->
     return parser.parse_args(arguments)
 
 
+def entries_in(corpus: Path) -> list[Path]:
+    """The folders of the corpus that hold a module, XLA's dump of it, and facts about both."""
+    return [path.parent for path in sorted(corpus.glob("*/*/*/meta.json"))]
+
+
 def check_all(check: Callable[[J], T], jobs: Sequence[J]) -> list[T]:
     """The results of a check for each job, in their order, made by two processes."""
     with get_context("spawn").Pool(WORKERS) as pool:

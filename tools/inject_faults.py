@@ -24,7 +24,7 @@ from hlomem import hlo
 from hlomem.backends import find_backend
 from hlomem.check.verify import verify
 from tests.check.faults import KINDS, Injector, judge
-from tools.corpus import BESIDE, check_all, write_counts
+from tools.corpus import BESIDE, check_all, entries_in, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,9 @@ def check_entry(job: tuple[Path, int]) -> tuple[Counter[str], list[str]]:
     if dump.values is None or len(dump.values.values) > MOST_VALUES:
         return counts, wrong
     module = hlo.parse((entry / "module.hlo").read_text(encoding="utf-8"))
-    jaxlib = meta["versions"].get("jaxlib", "")
-    backend = find_backend(meta["backend"], meta.get("chip") or "", jaxlib)
+    jaxlib = meta["versions"].get("jaxlib", "").split(".")
+    version = tuple(int(part) for part in jaxlib if part.isdecimal())
+    backend = find_backend(meta["backend"], meta.get("chip") or "", version)
     injector = Injector(dump, module, backend, seed=crc32(str(entry).encode()))
     for kind, maker in KINDS.items():
         for number in range(rounds):
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the counts to this file")
     options = parser.parse_args(arguments)
-    entries = [path.parent for path in sorted(options.corpus.glob("*/*/*/meta.json"))]
+    entries = entries_in(options.corpus)
     counts, wrong = Counter[str](), list[str]()
     jobs = [(entry, options.rounds) for entry in entries[:: options.every]]
     for some, problems in check_all(check_entry, jobs):

@@ -33,6 +33,20 @@ ENTRY %main (a: f32[100]) -> f32[2] {
     assert _names(text) == ["a", "x", "x1", "y", "y1", "both"]
 
 
+def test_a_barrier_makes_nothing() -> None:
+    text = """HloModule m, is_scheduled=true
+
+ENTRY %main (a: f32[100]) -> f32[] {
+  %a = f32[100]{0} parameter(0)
+  %x = f32[100]{0} sine(%a)
+  %x1 = f32[25]{0} slice(%x), slice={[0:25]}
+  %barrier = f32[100]{0} opt-barrier(%x)
+  ROOT %both = f32[] custom-call(%x1, %barrier), custom_call_target="both"
+}
+"""
+    assert _names(text) == ["a", "x", "barrier", "x1", "both"]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: "-".join(path.parts[-3:-1]))
 def test_nothing_runs_before_what_it_reads(path: object) -> None:
     module = hlo.parse(path.read_text())  # type: ignore[attr-defined]

@@ -22,7 +22,8 @@ SAMPLE = 3
 def backend_of(path: Path) -> Backend:
     """The backend a golden is of: its folders are `jaxlib-0.7.2/cpu`, `libtpu-0.0.2/tpu-v5p`."""
     name, _, chip = path.parent.name.partition("-")
-    return find_backend(name, chip, path.parent.parent.name.removeprefix("jaxlib-"))
+    version = path.parent.parent.name.partition("-")[2]
+    return find_backend(name, chip, tuple(map(int, version.split("."))))
 
 
 def test_there_are_at_least_fifteen_kinds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,17 @@ def test_another_chip_has_other_sizes(run: Run, goldens: Path) -> None:
     result = run("replan", goldens / SEED, "--check", "--backend", "tpu", "--chip", "v5e")
     assert result.code == 1
     assert b"assignment, line" in result.out
+
+
+def test_a_dump_that_no_xla_wrote_is_nothing_to_plan_like(
+    run: Run, goldens: Path, tmp_path: Path
+) -> None:
+    new, old = goldens / "xla/jaxlib-0.12.0.1/cpu/scalar_only", "xla/jaxlib-0.5.3/cpu/nested_while"
+    shutil.copy(new / "live-range.txt", tmp_path)
+    shutil.copy(goldens / old / "memory-usage-report.txt", tmp_path)
+    result = run("replan", new, "--like", tmp_path / "live-range.txt")
+    assert result.code == 3
+    assert "memory-usage-report.txt:1:1: its era is unknown" in result.err
 
 
 def test_wrong_usage(run: Run, goldens: Path) -> None:

@@ -21,7 +21,7 @@ _FORWARDING = frozenset(
         "bitcast",
         "conditional",
         "get-tuple-element",
-        "optimization-barrier",
+        "opt-barrier",
         "tuple",
         "while",
         "copy-done",
@@ -49,7 +49,7 @@ class _Scheduler:
         self._size = {
             each: 0
             if each.opcode in _FORWARDING | _GIVEN
-            else sum(size_of(leaf) for leaf in _leaves(each.shape))
+            else sum(size_of(leaf) for _, leaf in each.shape.leaves())
             for each in instructions
         }
         self._held_by: dict[HloInstruction, frozenset[HloInstruction]] = {}
@@ -110,9 +110,3 @@ class _Scheduler:
     def _read(self, instruction: HloInstruction) -> None:
         for base in self._bases(instruction):
             self._readers[base].discard(instruction)
-
-
-def _leaves(shape: Shape) -> list[Shape]:
-    if not shape.is_tuple:
-        return [shape]
-    return [leaf for element in shape.elements for leaf in _leaves(element)]

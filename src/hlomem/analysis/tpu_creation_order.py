@@ -24,11 +24,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import (
-    PARTITIONED,
     derivation_priorities,
     in_order_of_parameters,
     is_derived,
     place_in_program,
+)
+from hlomem.analysis.names import (
+    CLONE,
+    PARTITIONED,
+    TOP_K_COMPARATOR,
+    number_of,
     split_number,
 )
 
@@ -36,12 +41,10 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
-_TOP_K = "compare-greater-than"
 _SCATTER_COMPARATOR = "compare"
 _SPLIT_REDUCER = ".reduce_sub_computation"
 _SUNK = ".sunk"
 _WIDENED = "wide."
-_CLONE = ".clone"
 _BITCAST_FUSION = "bitcast_fusion"
 _COPY_FUSION = "copy_fusion"
 
@@ -65,7 +68,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             reducers.append(computation)
         elif split_number(name)[0] == _SCATTER_COMPARATOR:
             comparators.append(computation)
-        elif name.startswith(_TOP_K) or is_derived(computation, call_graph):
+        elif name.startswith(TOP_K_COMPARATOR) or is_derived(computation, call_graph):
             derived.append(computation)
         elif name.endswith(PARTITIONED):
             partitioned.append(computation)
@@ -74,11 +77,11 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     gathers = _made_before_fusion(fused, call_graph)
     return [
         *sorted(own, key=place_in_program),
-        *in_order_of_parameters(partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph),
+        *in_order_of_parameters(partitioned, call_graph),
         *_in_order_of_derivation(derived, call_graph),
         *gathers,
         *sorted(reducers, key=_number_of_split),
-        *sorted(comparators, key=_number),
+        *sorted(comparators, key=number_of),
         *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
         *late,
     ]
@@ -94,7 +97,7 @@ def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
     for computation in [each for each in computations if each in late]:
         late |= _fused_again(computation, call_graph)
     copies = [each for each in computations if each.name.startswith(_COPY_FUSION)]
-    late |= dict.fromkeys(sorted(copies, key=_number))
+    late |= dict.fromkeys(sorted(copies, key=number_of))
     asynchronous = [each for each in computations if _is_asynchronous(each, call_graph)]
     for computation in sorted(asynchronous, key=lambda each: _number_inside(each, call_graph)):
         late |= _with_all_callees(computation, call_graph)
@@ -104,7 +107,7 @@ def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
 def _number_inside(computation: HloComputation, call_graph: CallGraph) -> int:
     """The number of what runs asynchronously, where it is more than one instruction."""
     callees = [each for each in call_graph.callees[computation] if not call_graph.is_fused(each)]
-    return _number(callees[0] if callees else computation)
+    return number_of(callees[0] if callees else computation)
 
 
 def _in_order_of_derivation(
@@ -112,8 +115,8 @@ def _in_order_of_derivation(
 ) -> list[HloComputation]:
     """Comparators of top-k, then what the rewriters made."""
     priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
-    derived = in_order_of_parameters(derived, priorities, call_graph)
-    return sorted(derived, key=lambda each: not each.name.startswith(_TOP_K))
+    derived = in_order_of_parameters(derived, call_graph, priorities)
+    return sorted(derived, key=lambda each: not each.name.startswith(TOP_K_COMPARATOR))
 
 
 def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
@@ -130,10 +133,6 @@ def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> l
     )
 
 
-def _number(computation: HloComputation) -> int:
-    return split_number(computation.name)[1]
-
-
 def _number_of_split(reducer: HloComputation) -> int:
     return split_number(reducer.name.removesuffix(_SPLIT_REDUCER))[1]
 
@@ -144,7 +143,7 @@ def _loops_by_computation(call_graph: CallGraph) -> list[list[HloInstruction]]:
     for computation in call_graph.module.computations:
         if not call_graph.is_fused(computation):
             here = [each for each in computation.instructions if each.opcode == "while"]
-            loops.append(sorted(here, key=lambda loop: split_number(loop.name)[1]))
+            loops.append(sorted(here, key=number_of))
     return loops
 
 
@@ -168,7 +167,7 @@ def _with_clones(computation: HloComputation, call_graph: CallGraph) -> dict[Hlo
     made: dict[HloComputation, None] = {}
     for instruction in call_graph.post_order(computation):
         for callee in instruction.called_computations:
-            if instruction.opcode == "fusion" and _CLONE in callee.name:
+            if instruction.opcode == "fusion" and CLONE in callee.name:
                 made |= _with_nested(callee, call_graph)
             elif _is_clone_of_clone(callee, call_graph):
                 made[callee] = None
@@ -181,10 +180,10 @@ def _fused_again(computation: HloComputation, call_graph: CallGraph) -> dict[Hlo
     new = [
         each
         for each in call_graph.callees[computation]
-        if call_graph.is_fused(each) and _CLONE not in each.name
+        if call_graph.is_fused(each) and CLONE not in each.name
     ]
     made: dict[HloComputation, None] = {}
-    for body in sorted(new, key=_number):
+    for body in sorted(new, key=number_of):
         made |= _with_nested(body, call_graph)
     return made
 
@@ -204,7 +203,7 @@ def _with_nested(body: HloComputation, call_graph: CallGraph) -> dict[HloComputa
 def _is_clone_of_clone(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether it was cloned again and again with the loop it is used in."""
     is_plain = call_graph.is_embedded(computation) and not call_graph.is_fused(computation)
-    return is_plain and computation.name.count(_CLONE) > 1
+    return is_plain and computation.name.count(CLONE) > 1
 
 
 def _with_all_callees(
@@ -217,9 +216,9 @@ def _with_all_callees(
     """
     made: dict[HloComputation, None] = {}
     is_body = call_graph.is_fused(computation)
-    is_numbered = _number(call_graph.module.entry) > 0
+    is_numbered = number_of(call_graph.module.entry) > 0
     for callee in call_graph.callees[computation]:
-        is_copy = is_numbered and _number(callee) == 0
+        is_copy = is_numbered and number_of(callee) == 0
         if not is_body or call_graph.is_fused(callee) or is_copy:
             made |= _with_all_callees(callee, call_graph)
     made[computation] = None
@@ -235,7 +234,7 @@ def _is_flattened(
     computation: HloComputation, late: dict[HloComputation, None], call_graph: CallGraph
 ) -> bool:
     """Whether it was copied for a caller made late, while the original is still in use."""
-    original, is_clone, _ = computation.name.rpartition(_CLONE)
+    original, is_clone, _ = computation.name.rpartition(CLONE)
     if not is_clone or original not in call_graph.module.computation_by_name:
         return False
     return any(computation in call_graph.callees[caller] for caller in late)
@@ -254,8 +253,8 @@ def _made_before_fusion(
 ) -> dict[HloComputation, None]:
     """The fusions around gathers and scatters, made before all others and so numbered first."""
     early: dict[HloComputation, None] = {}
-    for computation in sorted(fused, key=_number):
-        if ".clone" in computation.name or computation.name.startswith(_BITCAST_FUSION):
+    for computation in sorted(fused, key=number_of):
+        if CLONE in computation.name or computation.name.startswith(_BITCAST_FUSION):
             continue
         if not _moves_by_index(computation, call_graph):
             break
@@ -273,14 +272,14 @@ def _fusion_number(
     call_graph: CallGraph,
 ) -> int:
     """The number of a fusion; a clone was made together with the others of its caller."""
-    if ".clone" not in computation.name or computation not in caller_of:
-        return _number(computation)
+    if CLONE not in computation.name or computation not in caller_of:
+        return number_of(computation)
     caller = caller_of[computation]
     if call_graph.is_fused(caller):
         return _fusion_number(caller, caller_of, call_graph)
     siblings = [
-        _number(each)
+        number_of(each)
         for each in call_graph.callees[caller]
-        if call_graph.is_fused(each) and ".clone" not in each.name
+        if call_graph.is_fused(each) and CLONE not in each.name
     ]
     return min(siblings, default=-1)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.backends import PLATFORMS
 from hlomem.collector import collector_off
 from hlomem.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
 from hlomem.outputs import write_files, write_text
-from hlomem.planning import BACKENDS, plan
+from hlomem.planning import plan
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
-@click.option("--backend", type=click.Choice(BACKENDS), default=BACKENDS[0], show_default=True)
+@click.option("--backend", type=click.Choice(PLATFORMS), default=PLATFORMS[0], show_default=True)
 @click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")

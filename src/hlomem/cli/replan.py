@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.backends import PLATFORMS
 from hlomem.cli.plan import is_right, write_dump
 from hlomem.collector import collector_off
 from hlomem.dump.compare import find_differences
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.inputs import load
-from hlomem.planning import BACKENDS
 from hlomem.replanning import replan
 from hlomem.report.text import format_bytes, shorten, width, write_lines
 from hlomem.source import visible
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
 )
 @click.option("--check", is_flag=True, help="Say whether the plan is the dump's, byte for byte.")
-@click.option("--backend", type=click.Choice(BACKENDS), help="Else inferred.")
+@click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
 @click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Plan as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Plan as the XLA that wrote DUMP.")

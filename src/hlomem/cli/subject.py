@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.backends import find_backend
+from hlomem.backends import PLATFORMS, find_backend
 from hlomem.errors import EXIT_OK, CommandError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import find_program, load, load_any, load_program
@@ -34,7 +34,7 @@ SUBJECT = (
         "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
     ),
     click.option("--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."),
-    click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred."),
+    click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred."),
     click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …"),
     click.option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …"),
     click.option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
