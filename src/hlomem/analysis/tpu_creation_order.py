@@ -3,7 +3,8 @@
 As `hlomem.analysis.creation_order`, but for the passes of the TPU compiler, whose order the pass
 dumps of libtpu show (docs/tpu-rules.md):
 
-1. those the program came with, then those the partitioner made of them,
+1. those the program came with; reducers that expanders of linear algebra built
+   (xla/hlo/builder/lib/arithmetic.cc: CreateScalarComputation); then those the partitioner made,
 2. comparators of top-k; clones that rewriters of sorts and reductions made,
 3. fusions around gathers and scatters; reducers of dimensions that were split (`reduce_sub`);
    comparators for sorted scatters,
@@ -20,6 +21,7 @@ The bodies of fusions in a loop are cloned together with the loop's body, just b
 from __future__ import annotations
 
 import itertools
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
+_BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
 _TOP_K = "compare-greater-than"
 _SCATTER_COMPARATOR = "compare"
 _SPLIT_REDUCER = ".reduce_sub_computation"
@@ -50,6 +53,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     """The computations of a module, the oldest first."""
     late = _made_after_fusion(call_graph)
     own: list[HloComputation] = []
+    built: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
     reducers: list[HloComputation] = []
@@ -67,6 +71,8 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             comparators.append(computation)
         elif name.startswith(_TOP_K) or is_derived(computation, call_graph):
             derived.append(computation)
+        elif _BUILT.fullmatch(split_number(name)[0]):
+            built.append(computation)
         elif name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
@@ -74,6 +80,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     gathers = _made_before_fusion(fused, call_graph)
     return [
         *sorted(own, key=place_in_program),
+        *in_order_of_parameters(built, {each: (_number(each),) for each in built}, call_graph),
         *in_order_of_parameters(partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph),
         *_in_order_of_derivation(derived, call_graph),
         *gathers,
