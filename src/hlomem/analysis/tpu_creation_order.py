@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.creation_order import (
     PARTITIONED,
     derivation_priorities,
+    first_parameter,
     in_order_of_parameters,
     is_derived,
     place_in_program,
@@ -80,7 +81,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     gathers = _made_before_fusion(fused, call_graph)
     return [
         *sorted(own, key=place_in_program),
-        *in_order_of_parameters(built, {each: (_number(each),) for each in built}, call_graph),
+        *sorted(built, key=partial(_place_in_builder, call_graph=call_graph)),
         *in_order_of_parameters(partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph),
         *_in_order_of_derivation(derived, call_graph),
         *gathers,
@@ -96,8 +97,7 @@ def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
     computations = call_graph.module.computations
     late = dict.fromkeys(filter(partial(_reduces_exchanged, call_graph=call_graph), computations))
     late |= _remade_for_loops(call_graph)
-    flattened = [each for each in computations if _is_flattened(each, late, call_graph)]
-    late |= dict.fromkeys(flattened)
+    late |= dict.fromkeys(_flattened(call_graph))
     for computation in [each for each in computations if each in late]:
         late |= _fused_again(computation, call_graph)
     copies = [each for each in computations if each.name.startswith(_COPY_FUSION)]
@@ -119,6 +119,10 @@ def _in_order_of_derivation(
 ) -> list[HloComputation]:
     """Comparators of top-k, then what the rewriters made."""
     priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
+    by_name = call_graph.module.computation_by_name
+    for each in derived:
+        is_flattened = each.name.rpartition(_CLONE)[0] in by_name
+        priorities[each] = (is_flattened, *priorities[each])
     derived = in_order_of_parameters(derived, priorities, call_graph)
     return sorted(derived, key=lambda each: not each.name.startswith(_TOP_K))
 
@@ -135,6 +139,15 @@ def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> l
             _fusion_number(each, caller_of, call_graph),
         ),
     )
+
+
+def _place_in_builder(computation: HloComputation, call_graph: CallGraph) -> tuple[bool, int]:
+    """By number; the builder's start at 2, and a lower one replaces one that an older one had."""
+    number_of_parameter = split_number(first_parameter(computation, call_graph))[1]
+    return number_of_parameter < _FIRST_BUILT, _number(computation)
+
+
+_FIRST_BUILT = 2
 
 
 def _number(computation: HloComputation) -> int:
@@ -238,14 +251,43 @@ def _is_asynchronous(computation: HloComputation, call_graph: CallGraph) -> bool
     return bool(sites) and sites[0].opcode == "async-start"
 
 
-def _is_flattened(
-    computation: HloComputation, late: dict[HloComputation, None], call_graph: CallGraph
-) -> bool:
-    """Whether it was copied for a caller made late, while the original is still in use."""
-    original, is_clone, _ = computation.name.rpartition(_CLONE)
-    if not is_clone or original not in call_graph.module.computation_by_name:
-        return False
-    return any(computation in call_graph.callees[caller] for caller in late)
+def _flattened(call_graph: CallGraph) -> list[HloComputation]:
+    """What was copied because the operation that applies it had been copied.
+
+    The call graph is flattened twice. What operations of the program share is copied early; what
+    is shared because fusion or a pass for loops copied an operation is copied after fusion.
+    """
+    copies: list[HloComputation] = []
+    by_name = call_graph.module.computation_by_name
+    for original in call_graph.module.computations:
+        first = None
+        names = [name for name in by_name if name.rpartition(_CLONE)[0] == original.name]
+        for copy in sorted((by_name[name] for name in names), key=_number):
+            first = first or _applying(original, call_graph)
+            other = _applying(copy, call_graph)
+            if first is not None and other is not None and _is_same_operation(first, other):
+                copies.append(copy)
+    return copies
+
+
+def _applying(applied: HloComputation, call_graph: CallGraph) -> HloInstruction | None:
+    """The operation that applies a computation, in a fused body or outside."""
+    if call_graph.is_fused(applied):
+        return None
+    for caller, callees in call_graph.callees.items():
+        if applied in callees:
+            return next(
+                each for each in caller.instructions if applied in each.called_computations
+            )
+    return None
+
+
+def _is_same_operation(one: HloInstruction, other: HloInstruction) -> bool:
+    """Whether one is a copy of the other: by name, or made by fusion of the same reduction."""
+    if one.opcode == other.opcode == "reduce-window":
+        origin = one.attributes.get("metadata")
+        return origin is not None and origin == other.attributes.get("metadata")
+    return one.name.partition(_CLONE)[0] == other.name.partition(_CLONE)[0]
 
 
 def _reduces_exchanged(computation: HloComputation, call_graph: CallGraph) -> bool:
