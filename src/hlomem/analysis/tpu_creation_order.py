@@ -173,6 +173,8 @@ def _remade_for_loops(call_graph: CallGraph) -> dict[HloComputation, None]:
     made: dict[HloComputation, None] = {}
     by_computation = _loops_by_computation(call_graph)
     for loop in itertools.chain.from_iterable(by_computation):
+        if loop.called_computations[0].name.endswith(_CLONE):
+            continue  # as the simplifier of loops left it
         for computation in reversed(loop.called_computations):
             if computation.name.startswith(_WIDENED) and not computation.name.endswith(_SUNK):
                 made |= _with_clones(computation, call_graph)
@@ -257,37 +259,60 @@ def _flattened(call_graph: CallGraph) -> list[HloComputation]:
     The call graph is flattened twice. What operations of the program share is copied early; what
     is shared because fusion or a pass for loops copied an operation is copied after fusion.
     """
-    copies: list[HloComputation] = []
     by_name = call_graph.module.computation_by_name
-    for original in call_graph.module.computations:
-        first = None
-        names = [name for name in by_name if name.rpartition(_CLONE)[0] == original.name]
-        for copy in sorted((by_name[name] for name in names), key=_number):
-            first = first or _applying(original, call_graph)
-            other = _applying(copy, call_graph)
-            if first is not None and other is not None and _is_same_operation(first, other):
-                copies.append(copy)
-    return copies
+    copies_of: dict[str, list[HloComputation]] = {}
+    for computation in call_graph.module.computations:
+        original = computation.name.rpartition(_CLONE)[0]
+        if original in by_name and not call_graph.is_fused(computation):
+            copies_of.setdefault(original, []).append(computation)
+    flattened: list[HloComputation] = []
+    for name in sorted(copies_of, key=lambda each: by_name[each].index):
+        first = _applying(by_name[name], call_graph)
+        flattened += [
+            copy
+            for copy in sorted(copies_of[name], key=_number)
+            if _is_copied(first, _applying(copy, call_graph), call_graph)
+        ]
+    return flattened
 
 
 def _applying(applied: HloComputation, call_graph: CallGraph) -> HloInstruction | None:
     """The operation that applies a computation, in a fused body or outside."""
-    if call_graph.is_fused(applied):
+    caller = _caller(applied, call_graph)
+    if caller is None:
         return None
-    for caller, callees in call_graph.callees.items():
-        if applied in callees:
-            return next(
-                each for each in caller.instructions if applied in each.called_computations
-            )
-    return None
+    return next(each for each in caller.instructions if applied in each.called_computations)
 
 
-def _is_same_operation(one: HloInstruction, other: HloInstruction) -> bool:
-    """Whether one is a copy of the other: by name, or made by fusion of the same reduction."""
-    if one.opcode == other.opcode == "reduce-window":
-        origin = one.attributes.get("metadata")
-        return origin is not None and origin == other.attributes.get("metadata")
-    return one.name.partition(_CLONE)[0] == other.name.partition(_CLONE)[0]
+def _caller(called: HloComputation, call_graph: CallGraph) -> HloComputation | None:
+    return next((each for each, callees in call_graph.callees.items() if called in callees), None)
+
+
+def _is_copied(
+    one: HloInstruction | None, other: HloInstruction | None, call_graph: CallGraph
+) -> bool:
+    """Whether one operation is a copy of the other.
+
+    Both come from the same place in the program then, but a line of the program may also make the
+    same operation several times. Passes copy it to another computation; only a reduce-window, which
+    fusion makes of a reduction, may be copied within one.
+    """
+    if one is None or other is None:
+        return False
+    origin = one.attributes.get("metadata")
+    if origin is None or origin != other.attributes.get("metadata"):
+        return False
+    if one.opcode == "reduce-window":
+        return True
+    return _place(one.parent, call_graph) is not _place(other.parent, call_graph)
+
+
+def _place(computation: HloComputation, call_graph: CallGraph) -> HloComputation:
+    """The computation that a fused body was cut out of."""
+    caller = _caller(computation, call_graph)
+    if caller is None or not call_graph.is_fused(computation):
+        return computation
+    return _place(caller, call_graph)
 
 
 def _reduces_exchanged(computation: HloComputation, call_graph: CallGraph) -> bool:
