@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
 _TOP_K = "compare-greater-than"
+_SORT_COMPARATOR = "compare-value-and-index"  # merges the parts of a partitioned top-k
 _SCATTER_COMPARATOR = "compare"
 _SPLIT_REDUCER = ".reduce_sub_computation"
 _SUNK = ".sunk"
@@ -70,7 +71,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             reducers.append(computation)
         elif split_number(name)[0] == _SCATTER_COMPARATOR:
             comparators.append(computation)
-        elif name.startswith(_TOP_K) or is_derived(computation, call_graph):
+        elif _is_made_by_pass(computation, call_graph):
             derived.append(computation)
         elif _BUILT.fullmatch(split_number(name)[0]):
             built.append(computation)
@@ -90,6 +91,16 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
         *late,
     ]
+
+
+def _is_made_by_pass(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether the program did not come with it: its own are numbered up to the entry."""
+    entry = _number(call_graph.module.entry)
+    return (
+        computation.name.startswith((_TOP_K, _SORT_COMPARATOR))
+        or is_derived(computation, call_graph)
+        or (0 < entry <= _number(computation) and not computation.is_entry)
+    )
 
 
 def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
@@ -119,12 +130,24 @@ def _in_order_of_derivation(
 ) -> list[HloComputation]:
     """Comparators of top-k, then what the rewriters made."""
     priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
-    by_name = call_graph.module.computation_by_name
     for each in derived:
-        is_flattened = each.name.rpartition(_CLONE)[0] in by_name
-        priorities[each] = (is_flattened, *priorities[each])
+        merges_parts = each.name.startswith(_SORT_COMPARATOR)
+        priorities[each] = (_is_made_last(each, call_graph), merges_parts, *priorities[each])
     derived = in_order_of_parameters(derived, priorities, call_graph)
     return sorted(derived, key=lambda each: not each.name.startswith(_TOP_K))
+
+
+def _is_made_last(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether decomposers of collectives made it, or the first flattening of the call graph.
+
+    The partitioner, too, copies what stays in use, for reductions across devices.
+    """
+    original = computation.name.rpartition(_CLONE)[0]
+    if not original:
+        return _number(computation) >= _number(call_graph.module.entry) > 0
+    sites = call_graph.callsites[computation]
+    is_partitioned = any(site.opcode == "all-reduce" for site in sites)
+    return original in call_graph.module.computation_by_name and not is_partitioned
 
 
 def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
@@ -151,7 +174,7 @@ _FIRST_BUILT = 2
 
 
 def _number(computation: HloComputation) -> int:
-    return split_number(computation.name)[1]
+    return split_number(computation.name.removesuffix(PARTITIONED))[1]
 
 
 def _number_of_split(reducer: HloComputation) -> int:
