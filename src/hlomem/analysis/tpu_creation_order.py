@@ -3,16 +3,18 @@
 As `hlomem.analysis.creation_order`, but for the passes of the TPU compiler, whose order the pass
 dumps of libtpu show (docs/tpu-rules.md):
 
-1. those the program came with; reducers that expanders of linear algebra built
-   (xla/hlo/builder/lib/arithmetic.cc: CreateScalarComputation); then those the partitioner made,
-2. comparators of top-k; clones that rewriters of sorts and reductions made,
-3. fusions around gathers and scatters; reducers of dimensions that were split (`reduce_sub`);
-   comparators for sorted scatters,
+1. those the program came with; reducers and comparators that expanders of linear algebra build
+   (xla/hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation); those the
+   partitioner made,
+2. comparators of top-k; clones that simplifiers of loops and rewriters of sorts and reductions
+   made; copies of what several operations share,
+3. fusions around gathers and scatters; reducers of decomposed collectives; reducers of dimensions
+   that were split (`reduce_sub`); comparators for sorted scatters,
 4. bodies of fusions, numbered; then those around one bitcast,
 5. loops that were widened (`wide.`), inner ones first, each its condition and its body,
 6. bodies of loops into which constants were sunk (`.sunk`), outer ones first,
-7. copies of computations that two calls would share otherwise; fusions around asynchronous
-   collectives and copies,
+7. copies of computations that two operations share because one was copied from the other; fusions
+   around asynchronous collectives and copies,
 8. computations of asynchronous operations.
 
 The bodies of fusions in a loop are cloned together with the loop's body, just before it.
@@ -58,6 +60,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     built: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
+    decomposed: list[HloComputation] = []
     reducers: list[HloComputation] = []
     comparators: list[HloComputation] = []
     fused: list[HloComputation] = []
@@ -75,6 +78,8 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             derived.append(computation)
         elif _BUILT.fullmatch(split_number(name)[0]):
             built.append(computation)
+        elif _is_numbered_last(computation, call_graph):
+            decomposed.append(computation)
         elif name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
@@ -86,6 +91,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         *in_order_of_parameters(partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph),
         *_in_order_of_derivation(derived, call_graph),
         *gathers,
+        *sorted(decomposed, key=_number),
         *sorted(reducers, key=_number_of_split),
         *sorted(comparators, key=_number),
         *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
@@ -94,13 +100,14 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
 
 
 def _is_made_by_pass(computation: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether the program did not come with it: its own are numbered up to the entry."""
-    entry = _number(call_graph.module.entry)
-    return (
-        computation.name.startswith((_TOP_K, _SORT_COMPARATOR))
-        or is_derived(computation, call_graph)
-        or (0 < entry <= _number(computation) and not computation.is_entry)
-    )
+    """Whether a pass made it, by its name."""
+    comparators = (_TOP_K, _SORT_COMPARATOR)
+    return computation.name.startswith(comparators) or is_derived(computation, call_graph)
+
+
+def _is_numbered_last(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether the program cannot have come with it: its own are numbered up to the entry."""
+    return not computation.is_entry and 0 < _number(call_graph.module.entry) <= _number(computation)
 
 
 def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
@@ -132,21 +139,19 @@ def _in_order_of_derivation(
     priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
     for each in derived:
         merges_parts = each.name.startswith(_SORT_COMPARATOR)
-        priorities[each] = (_is_made_last(each, call_graph), merges_parts, *priorities[each])
+        priorities[each] = (_is_flattened_early(each, call_graph), merges_parts, *priorities[each])
     derived = in_order_of_parameters(derived, priorities, call_graph)
     return sorted(derived, key=lambda each: not each.name.startswith(_TOP_K))
 
 
-def _is_made_last(computation: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether decomposers of collectives made it, or the first flattening of the call graph.
+def _is_flattened_early(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether the first flattening of the call graph made it, which copies what stays in use.
 
-    The partitioner, too, copies what stays in use, for reductions across devices.
+    The partitioner does so, too, for reductions across devices.
     """
-    original = computation.name.rpartition(_CLONE)[0]
-    if not original:
-        return _number(computation) >= _number(call_graph.module.entry) > 0
     sites = call_graph.callsites[computation]
     is_partitioned = any(site.opcode == "all-reduce" for site in sites)
+    original = computation.name.rpartition(_CLONE)[0]
     return original in call_graph.module.computation_by_name and not is_partitioned
 
 
