@@ -20,7 +20,7 @@ SEED ?= 1
 
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types pytest bench parity fuzz clean
+.PHONY: demo test lint format types pytest bench parity fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -60,6 +60,11 @@ parity: $(READY)
 # Damaged and hostile inputs through every command, each with 5 s and 512 MB; findings go to .fuzz.
 fuzz: $(READY)
 	$(BIN)/python -m tools.fuzz --count $(N) --seed $(SEED)
+
+# Thousands of faults put into the plans of the corpus, for the checker to find; the figures are in
+# docs/verifier.md.
+faults: $(READY)
+	$(BIN)/python -m tools.inject_faults --corpus $(CORPUS)
 
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)

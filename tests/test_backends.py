@@ -86,9 +86,9 @@ def test_alignment_is_by_color() -> None:
 def test_the_backend_of_a_dump_is_found_by_name_chip_and_version() -> None:
     assert find_backend("tpu", "v6e").name == "tpu-v6e"
     assert find_backend("gpu", "h200") is BACKENDS["gpu"]
-    assert find_backend("cpu", jaxlib="0.4.30") is CPU_ALIGNED_TO_16
-    assert find_backend("cpu", jaxlib="0.4.35") is find_backend("cpu")
-    assert find_backend("cpu", jaxlib="0.12.0.1").alignment(0) == 64
+    assert find_backend("cpu", jaxlib=(0, 4, 30)) is CPU_ALIGNED_TO_16
+    assert find_backend("cpu", jaxlib=(0, 4, 35)) is find_backend("cpu")
+    assert find_backend("cpu", jaxlib=(0, 12, 0, 1)).alignment(0) == 64
 
 
 def test_an_unknown_backend_names_those_known() -> None:

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "planning": PLANNER | {"dump", "dump.build", "compact"},
     "rebuild": PROGRAM | {"analysis", "dump"},
     "replanning": PLANNER | {"dump", "dump.build", "planning", "rebuild", "check"},
+    "advising": PLANNER | {"dump", "planning", "replanning", "check", "report"},
     "inputs": BASE | {"dump", "hlo"},
     "outputs": BASE,
     "check": BASE | {"dump", "hlo", "backends"},

@@ -15,19 +15,19 @@ from msgspec.structs import replace
 
 import hlomem
 from hlomem.assign.packing import BufferInterval, Packing
+from hlomem.backends import PLATFORMS
 from hlomem.check.verify import verify
 from hlomem.dump.compare import find_differences
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation
 from hlomem.errors import CommandError, HlomemError, InputError
-from hlomem.planning import BACKENDS
 
 GOLDENS = Path(__file__).parent / "goldens"
 SEEDS = sorted((GOLDENS / "seeds").glob("*.txt"))
 ENTRIES = sorted(
     path.parent
     for path in (GOLDENS / "xla").glob("*/*/*/origin.json")
-    if json.loads(path.read_text())["backend"] in BACKENDS
+    if json.loads(path.read_text())["backend"] in PLATFORMS
 )
 DUMPS = [*SEEDS, *ENTRIES]
 TINY = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "scalar_only"

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import hlomem
 from hlomem.errors import HlomemError
-from hlomem.planning import BACKENDS
-from tools.corpus import check_all, parse_arguments, write_counts
+from tools.corpus import check_all, entries_in, parse_arguments, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,13 +80,8 @@ def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Checks and prints."""
     options = parse_arguments(__doc__, arguments)
-    entries = [
-        path.parent
-        for path in sorted(options.corpus.glob("*/*/*/meta.json"))
-        if json.loads(path.read_text())["backend"] in BACKENDS
-    ]
     table: dict[str, dict[str, Counter[str]]] = {}
-    for group, verdicts in check_all(check_entry, entries):
+    for group, verdicts in check_all(check_entry, entries_in(options.corpus)):
         row = table.setdefault(group, {})
         for name, word in verdicts.items():
             row.setdefault(name, Counter())[word] += 1

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import hlomem
 from hlomem.dump.compare import find_differences
 from hlomem.errors import HlomemError
-from hlomem.planning import BACKENDS
-from tools.corpus import check_all, parse_arguments, write_counts
+from tools.corpus import check_all, entries_in, parse_arguments, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,13 +45,8 @@ def check_entry(entry: Path) -> tuple[str, str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Checks and prints."""
     options = parse_arguments(__doc__, arguments)
-    entries = [
-        path.parent
-        for path in sorted(options.corpus.glob("*/*/*/meta.json"))
-        if json.loads(path.read_text())["backend"] in BACKENDS
-    ]
     table: dict[str, Counter[str]] = {}
-    for group, name, stage in check_all(check_entry, entries):
+    for group, name, stage in check_all(check_entry, entries_in(options.corpus)):
         table.setdefault(group, Counter())[stage or "same"] += 1
         if stage:
             sys.stdout.write(f"{group}/{name}: {stage}\n")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+J = TypeVar("J")
 T = TypeVar("T")
 
 BESIDE = Path(__file__).resolve().parent.parent.parent / "shared"
@@ -27,10 +28,15 @@ def parse_arguments(description: str | None, arguments: Sequence[str] | None) ->
     return parser.parse_args(arguments)
 
 
-def check_all(check: Callable[[Path], T], paths: Sequence[Path]) -> list[T]:
-    """The results of a check for each path, in their order, made by two processes."""
+def entries_in(corpus: Path) -> list[Path]:
+    """The folders of the corpus that hold a module, XLA's dump of it, and facts about both."""
+    return [path.parent for path in sorted(corpus.glob("*/*/*/meta.json"))]
+
+
+def check_all(check: Callable[[J], T], jobs: Sequence[J]) -> list[T]:
+    """The results of a check for each job, in their order, made by two processes."""
     with get_context("spawn").Pool(WORKERS) as pool:
-        return pool.map(check, paths, chunksize=max(1, len(paths) // (WORKERS * 16)))
+        return pool.map(check, jobs, chunksize=max(1, len(jobs) // (WORKERS * 16)))
 
 
 def write_counts(path: Path | None, counts: Mapping[str, object]) -> None:

@@ -4,6 +4,7 @@
     dump.assignment.allocations[0].size
     plan = hlomem.plan(open("module.hlo").read(), backend="cpu")
     print(plan.dump)
+    hlomem.verify(plan.dump, module=plan.stages.module).findings
     print(hlomem.explain(plan))
 
 The names below are imported when first used, so that `import hlomem` costs nothing.
@@ -21,30 +22,45 @@ __all__ = [
     "HlomemError",
     "ParseError",
     "Plan",
+    "Verdict",
     "__version__",
+    "advise",
+    "diff",
     "explain",
     "load",
     "plan",
+    "read_oom",
     "replan",
+    "verify",
 ]
 
 if TYPE_CHECKING:
+    from hlomem.advising import advise
+    from hlomem.check.findings import Verdict
+    from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
     from hlomem.errors import HlomemError, ParseError
     from hlomem.explaining import explain
     from hlomem.inputs import load
     from hlomem.planning import Plan, plan
     from hlomem.replanning import replan
+    from hlomem.report.diff import diff
+    from hlomem.report.oom_log import read_oom
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
     "HlomemError": "hlomem.errors",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
+    "Verdict": "hlomem.check.findings",
+    "advise": "hlomem.advising",
+    "diff": "hlomem.report.diff",
     "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
     "plan": "hlomem.planning",
+    "read_oom": "hlomem.report.oom_log",
     "replan": "hlomem.replanning",
+    "verify": "hlomem.check.verify",
 }
 
 

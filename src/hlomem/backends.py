@@ -91,7 +91,7 @@ class Backend(Struct, frozen=True):
         return self.alignments.get(color, self.default_alignment)
 
 
-def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
+def find_backend(name: str, chip: str = "", jaxlib: tuple[int, ...] = ()) -> Backend:
     """The backend of a dump: `cpu`, `gpu` or `tpu`, its chip, the jaxlib of a CPU.
 
     All GPUs of NVIDIA are alike here; those of AMD have wider warps, and no dump of one was seen.
@@ -101,16 +101,12 @@ def find_backend(name: str, chip: str = "", jaxlib: str = "") -> Backend:
     if name == "tpu" and not chip:
         raise CommandError(f"a TPU plans by its chip: give one of {', '.join(CHIPS)} with --chip")
     key = f"{name}-{chip}" if name == "tpu" else name
-    if key == "cpu" and jaxlib and _version(jaxlib) < _CPU_ALIGNS_TO_64_FROM:
+    if key == "cpu" and jaxlib and jaxlib < _CPU_ALIGNS_TO_64_FROM:
         return CPU_ALIGNED_TO_16
     backend = BACKENDS.get(key)
     if backend is None:
         raise CommandError(f"unknown backend `{key}`; known are {', '.join(BACKENDS)}")
     return backend
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdecimal())
 
 
 def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
@@ -172,6 +168,9 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
     {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}
 )
 """Every backend by its name: `cpu`, `gpu`, `tpu-` and the chip."""
+
+PLATFORMS = tuple(dict.fromkeys(backend.platform for backend in BACKENDS.values()))
+"""What `--backend` takes: `cpu`, `gpu`, `tpu`."""
 
 CHIPS = tuple(name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-"))
 """The TPU chips."""

@@ -27,7 +27,7 @@ def unnamed_elements(module: HloModule) -> list[HloInstruction]:
         return []
     return [
         instruction
-        for instruction in _scheduled(module)
+        for instruction in module.iter_open_instructions()
         if instruction.opcode == "get-tuple-element" and not instruction.is_root
     ]
 
@@ -41,7 +41,7 @@ def expand(module: HloModule, dump: Dump) -> HloModule:
         return module
     draft = hlo.parse(module.source.text)
     time_of = {name: time for time, name in enumerate(dump.live_ranges.sequence)}
-    _name_elements(unnamed_elements(draft), _scheduled(draft), dump.values, time_of)
+    _name_elements(unnamed_elements(draft), draft, dump.values, time_of)
     for computation in draft.computations:
         if computation.is_open:
             computation.instructions.sort(key=lambda each: time_of.get(each.name, -1))
@@ -50,7 +50,7 @@ def expand(module: HloModule, dump: Dump) -> HloModule:
 
 def _name_elements(
     elements: list[HloInstruction],
-    scheduled: list[HloInstruction],
+    module: HloModule,
     values: Values,
     time_of: Mapping[str, int],
 ) -> None:
@@ -61,7 +61,7 @@ def _name_elements(
         for position in value.positions
     }
     implied = set(elements)
-    taken = {each.name for each in scheduled if each not in implied}
+    taken = {each.name for each in module.iter_open_instructions() if each not in implied}
     for element in elements:  # in the order of the text: an operand has its name before
         value = value_at.get((element.operands[0].name, (element.tuple_index,)))
         for name in [] if value is None else _holders(value, element, time_of):
@@ -80,13 +80,4 @@ def _holders(value: UsedValue, element: HloInstruction, time_of: Mapping[str, in
         position.instruction
         for position in value.positions
         if not position.index and start < time_of.get(position.instruction, -1) < end
-    ]
-
-
-def _scheduled(module: HloModule) -> list[HloInstruction]:
-    return [
-        instruction
-        for computation in module.computations
-        if computation.is_open
-        for instruction in computation.instructions
     ]

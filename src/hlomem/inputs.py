@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from hlomem import hlo
 from hlomem.dump.dump import Dump, join
-from hlomem.dump.parts import parse_part
+from hlomem.dump.parts import FILE_NAMES, parse_part
 from hlomem.errors import CommandError, InputError
 from hlomem.source import Source, visible
 
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloModule
 
-# In the order XLA writes them. The first suffix of each is XLA's, the second the short name.
-_SUFFIXES = (
-    ("-buffer-assignment.txt", "buffer-assignment.txt"),
-    ("-buffer-assignment-values.txt", "values.txt"),
-    ("-live-range.txt", "live-range.txt"),
-    ("-memory-usage-report.txt", "memory-usage-report.txt"),
-)
+_FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _GZIP_MAGIC = b"\x1f\x8b"
 _SNIFF_BYTES = 64
 _PIECE = 1 << 20
@@ -174,7 +168,7 @@ def find_program(path: str, module: str | None = None) -> HloModule | None:
     first = choose_module(where, module).files[0] if where.is_dir() else where
     names = ["module.hlo"]
     plain = first.name.removesuffix(".gz")
-    suffix = _SUFFIXES[0][0]
+    suffix = FILE_NAMES["assignment"].suffix
     if plain.endswith(suffix):
         names.insert(0, plain.removesuffix(suffix) + ".txt")
     for name in names:
@@ -187,12 +181,12 @@ def find_program(path: str, module: str | None = None) -> HloModule | None:
 def files_of(path: Path) -> tuple[Path, ...]:
     """A dump's file and the others of the same dump beside it, in XLA's order."""
     plain = path.name.removesuffix(".gz")
-    for suffixes in _SUFFIXES:
-        if plain.endswith(suffixes[0]):
-            stem = plain.removesuffix(suffixes[0])
-            return _existing(path, [stem + long for long, _ in _SUFFIXES])
-        if plain == suffixes[1]:
-            return _existing(path, [short for _, short in _SUFFIXES])
+    for suffix, short in _FILE_NAMES:
+        if plain.endswith(suffix):
+            stem = plain.removesuffix(suffix)
+            return _existing(path, [stem + each.suffix for each in _FILE_NAMES])
+        if plain == short:
+            return _existing(path, [each.short for each in _FILE_NAMES])
     return (path,)
 
 
@@ -234,9 +228,9 @@ def list_modules(folder: Path) -> list[Module]:
 
 def _module_name(path: Path) -> str:
     plain = path.name.removesuffix(".gz")
-    for long, short in _SUFFIXES:
-        if plain.endswith(long):
-            return plain.removesuffix(long)
+    for suffix, short in _FILE_NAMES:
+        if plain.endswith(suffix):
+            return plain.removesuffix(suffix)
         if plain == short:
             return path.resolve().parent.name
     return plain.removesuffix(".txt")
@@ -245,7 +239,7 @@ def _module_name(path: Path) -> str:
 def _is_dump(path: Path) -> bool:
     """Whether a file has one of XLA's names, or begins as a dump of one file does."""
     plain = path.name.removesuffix(".gz")
-    if any(plain.endswith(long) or plain == short for long, short in _SUFFIXES):
+    if any(plain.endswith(suffix) or plain == short for suffix, short in _FILE_NAMES):
         return True
     if not plain.endswith(".txt"):
         return False

@@ -25,7 +25,6 @@ from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.hlo.verifier import verify_module
 from hlomem.options import Options
-from hlomem.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +54,13 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     pack: Pack | None = None
     """Instead of XLA's heap algorithm."""
     preset: Preset = NO_PRESET
+
+    def compute(self, after_stage: Callable[[str], None] = lambda _: None) -> None:
+        """Go through all stages; `after_stage` hears the name of each that is done."""
+        with collector_off():
+            for name in STAGES:
+                getattr(self, name)
+                after_stage(name)
 
     @cached_property
     def call_graph(self) -> CallGraph:
@@ -121,16 +127,13 @@ def run_stages(
     preset: Preset = NO_PRESET,
     after_stage: Callable[[str], None] = lambda _: None,
 ) -> Stages:
-    """Assign buffers to a module as XLA does; `after_stage` hears the name of each stage done."""
+    """Assign buffers to a module as XLA does; `after_stage` is as for `Stages.compute`."""
     stages = start_stages(module, options, schedule, pack, preset)
-    with collector_off():
-        for name in STAGES:
-            getattr(stages, name)
-            after_stage(name)
+    stages.compute(after_stage)
     return stages
 
 
 def _refuse_unscheduled(module: HloModule) -> Schedule:
-    span = Span(0, max(module.source.text.find("\n"), 1))
     problem = "the module is not scheduled, so nobody knows what is alive when"
-    raise UnsupportedError(module.source, span, problem, "take the order from a dump (--schedule)")
+    hint = "take the order from a dump (--schedule)"
+    raise UnsupportedError(module.source, module.source.first_line, problem, hint)

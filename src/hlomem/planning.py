@@ -15,7 +15,7 @@ from hlomem import hlo
 from hlomem.analysis.live_range import split_sequence
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.preset import NO_PRESET, Preset
-from hlomem.backends import find_backend
+from hlomem.backends import PLATFORMS, find_backend
 from hlomem.collector import collector_off
 from hlomem.compact import expand, unnamed_elements
 from hlomem.dump.build import build_contents
@@ -30,7 +30,7 @@ from hlomem.dump.eras import (
     nearest_libtpu,
     recognise,
 )
-from hlomem.dump.parts import Contents, Part, Wrapping
+from hlomem.dump.parts import FILE_NAMES, Contents, Part, Wrapping
 from hlomem.errors import CommandError, InputError, ParseError
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
@@ -45,16 +45,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
-BACKENDS = ("cpu", "gpu", "tpu")
-"""Whose rules of sharing and colouring are known."""
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
-_SUFFIX: dict[Kind, str] = {
-    "combined": "-buffer-assignment.txt",
-    "assignment": "-buffer-assignment.txt",
-    "values": "-buffer-assignment-values.txt",
-    "live-range": "-live-range.txt",
-    "report": "-memory-usage-report.txt",
-}
 
 
 class Plan(Struct, frozen=True, eq=False):
@@ -128,34 +119,42 @@ class Watch:
 
 
 def _release(backend: str, era: str, like: Dump | None) -> Release:
-    package = "libtpu" if backend == "tpu" else "jaxlib"
     if era and like is not None:
-        raise CommandError("give an era or a dump like which to write, not both")
+        raise both_given()
     if like is not None and like.era.letter == "?":
-        raise _unknown_era(like)
+        raise unknown_era(like)
     letter = like.era.letter if like is not None else NEWEST.letter
-    return find_release(era or letter, package)
+    return find_release(era or letter, package_of(backend))
 
 
-def _unknown_era(dump: Dump) -> ParseError:
+def package_of(backend: str) -> str:
+    """What XLA comes in for a backend, by whose versions its releases are counted."""
+    return "libtpu" if backend == "tpu" else "jaxlib"
+
+
+def both_given() -> CommandError:
+    """The error of two answers to the question which XLA plans."""
+    return CommandError("give an era or a dump like which to write, not both")
+
+
+def unknown_era(dump: Dump) -> ParseError:
     """The error at the first file of a dump that no XLA writes, or not beside those before it."""
     seen = Features()
     for part in dump.parts:
         seen = seen.merged_with(part.seen)
         if recognise(seen)[0].letter == "?":
             break
-    text = dump.part_text(part)
+    source = Source(part.name, dump.part_text(part))
     problem = "its era is unknown: no XLA writes this file as it is, or not beside the others"
-    span = Span(0, max(0, text.find("\n")))
-    return ParseError(Source(part.name, text), span, problem, "give an era with --era")
+    return ParseError(source, source.first_line, problem, "give an era with --era")
 
 
 def options_of(backend: str, chip: str, release: Release) -> Options:
     """How a release plans."""
-    if backend not in BACKENDS:
-        raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(BACKENDS)}")
+    if backend not in PLATFORMS:
+        raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(PLATFORMS)}")
     version = release.version
-    found = find_backend(backend, chip, jaxlib=".".join(map(str, version)))
+    found = find_backend(backend, chip, jaxlib=version)
     if backend == "tpu":
         return options_for_libtpu(found, nearest_libtpu(release).version)
     return options_for(found, version)
@@ -163,8 +162,9 @@ def options_of(backend: str, chip: str, release: Release) -> Options:
 
 def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
     """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
+    where = visible(dump.name)
     if dump.assignment is None:
-        raise InputError(f"{dump.name}: no allocations, so nothing placed beforehand, in this dump")
+        raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")
     if backend.preset_color is None:
         raise CommandError(f"nothing is placed beforehand on `{backend.name}`: leave --preset out")
     allocations = [
@@ -178,18 +178,13 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
         raise InputError(
             f"{where}: {problem}, which every dump of `{backend.name}` has: give its own"
         )
-    shape_of = {
-        instruction.name: instruction.shape
-        for computation in module.computations
-        if computation.is_open
-        for instruction in computation.instructions
-    }
+    shape_of = {each.name: each.shape for each in module.iter_open_instructions()}
     for value in (value for each in allocations for value in each.values):
         whole = shape_of.get(value.name)
         part = None if whole is None else whole.optional_subshape(value.index or ())
         if part is None or part.text != value.shape:
-            problem = f"it places `{value.name}` of shape {value.shape}"
-            raise InputError(f"{dump.name}: {problem}, which `{module.name}` does not have")
+            problem = f"it places `{visible(value.name)}` of shape {visible(value.shape)}"
+            raise InputError(f"{where}: {problem}, which `{module.name}` does not have")
     return Preset(
         {each.color: each.size for each in allocations},
         {
@@ -265,7 +260,7 @@ def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:
     if contents.report is not None and writes_report:
         held["report"] = Contents(report=contents.report)
     parts = [
-        Part(name + _SUFFIX[kind], kind, part, era.features, Wrapping())
+        Part(name + FILE_NAMES[kind].suffix, kind, part, era.features, Wrapping())
         for kind, part in held.items()
     ]
     return Dump(name, tuple(parts), (era,))

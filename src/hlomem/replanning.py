@@ -20,13 +20,23 @@ from hlomem.collector import collector_off
 from hlomem.dump.build import build_contents
 from hlomem.dump.compare import find_differences
 from hlomem.dump.eras import era_of, find_release, releases_of
-from hlomem.errors import CommandError, InputError
+from hlomem.errors import InputError
 from hlomem.hlo.schedule import Schedule
-from hlomem.pipeline import STAGES, Stages
-from hlomem.planning import Plan, Watch, dump_of, options_of, preset_of
+from hlomem.pipeline import Stages
+from hlomem.planning import (
+    Plan,
+    Watch,
+    both_given,
+    dump_of,
+    options_of,
+    package_of,
+    preset_of,
+    unknown_era,
+)
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
 from hlomem.rebuild.facts import read_facts
 from hlomem.rebuild.module import rebuild
+from hlomem.source import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +88,7 @@ def replan(
     what was assumed.
     """
     if era and like is not None:
-        raise CommandError("give an era or a dump like which to write, not both")
+        raise both_given()
     notes: list[str] = []
     if not backend:
         platform = choose_platform(build_plan(dump), None)
@@ -93,19 +103,19 @@ def replan(
         made = replanner.plan_as_one_of(releases)
     except (LookupError, ValueError) as error:
         problem = f"its lines do not make a program ({error!r})"
-        raise InputError(f"{dump.name}: {problem}; `hlomem verify` may say why") from error
+        raise InputError(f"{visible(dump.name)}: {problem}; `hlomem verify` may say why") from error
     return replace(made, notes=(*notes, *made.notes))
 
 
 def _releases(backend: str, era: str, like: Dump) -> Iterator[tuple[Release, Era]]:
     """The releases to plan as, the newest first: one that is named, or all of a dump's format."""
-    package = "libtpu" if backend == "tpu" else "jaxlib"
+    package = package_of(backend)
     if era:
         release = find_release(era, package)
         yield release, era_of(release)
         return
     if like.era.letter == "?":
-        raise CommandError(f"{like.name}: its era is unknown; give one with --era")
+        raise unknown_era(like)
     for each in reversed(like.eras):
         for release in releases_of(each, package):
             yield release, each
@@ -143,9 +153,7 @@ class _Replanner:
                 self._preset(rebuilt.module, options.backend),
                 values=self.facts.values,
             )
-            for stage in STAGES:
-                getattr(stages, stage)
-                watch.lap(stage)
+            stages.compute(watch.lap)
             contents = build_contents(stages, era.features)
             if self.dump.report is None:
                 contents = contents._replace(report=None)

@@ -74,11 +74,10 @@ class Source:
         start = self.text.rfind("\n", 0, offset) + 1
         return Place(self.text.count("\n", 0, start) + 1, offset - start + 1)
 
-    def line_at(self, offset: int) -> str:
-        """The whole line an offset lies in, without its end."""
-        start = self.text.rfind("\n", 0, offset) + 1
-        end = self.text.find("\n", offset)
-        return self.text[start : len(self.text) if end < 0 else end]
+    @property
+    def first_line(self) -> Span:
+        """Where to point when a text is wrong as a whole."""
+        return Span(0, max(self.text.find("\n"), 1))
 
     def render(self, span: Span, problem: str, hint: str = "") -> str:
         """`name:line:col: problem`, the line, a caret under the place, and what to do."""

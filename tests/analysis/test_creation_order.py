@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from hlomem.analysis.call_graph import CallGraph
-from hlomem.analysis.creation_order import creation_order, split_number
+from hlomem.analysis.creation_order import creation_order
 from hlomem.hlo.parser import parse
 from tests.analysis.programs import CONDITIONAL
-
-
-def test_names_are_split_into_base_and_number() -> None:
-    assert split_number("add.12") == ("add", 12)
-    assert split_number("region_0.3.clone.1") == ("region_0.3.clone", 1)
-    assert split_number("add") == ("add", -1)
-    assert split_number(f"add.{'9' * 5000}") == (f"add.{'9' * 5000}", -1)
 
 
 def test_regions_then_fusions_then_wrapped_instructions_as_the_program_runs() -> None:

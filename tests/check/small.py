@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 import hlomem
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import (
@@ -31,8 +33,8 @@ class V:
     name: str
     life: tuple[int, int]
     offset: int = 0
-    text: str = "f32[16]{0} add()"
-    """Shape, opcode and operands; a name in the operands is a use."""
+    text: str = ""
+    """Shape, opcode and operands; a name in the operands is a use. By default it has the shape."""
     shape: str = "f32[16]{0}"
     size: int = 64
     allocation: int = 0
@@ -42,6 +44,11 @@ class V:
     positions: tuple[tuple[str, tuple[int, ...]], ...] = ()
     uses: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
     """Uses beyond those the texts show."""
+
+    @property
+    def instruction(self) -> str:
+        """The whole text."""
+        return f"%{self.name} = {self.text or self.shape + ' add()'}"
 
 
 def small_dump(
@@ -71,7 +78,7 @@ def small_dump(
         header = (headers or {}).get(number) or Allocation(
             index=number, size=max((each.offset + each.size for each in held), default=0)
         )
-        allocations.append(_with_values(header, held))
+        allocations.append(replace(header, values=held))
     names = list(dict.fromkeys(value.name for value in values)) if sequence is None else sequence
     ranges = [
         LiveRange(instruction=v.name, index=v.index or (), start=v.life[0], end=v.life[1])
@@ -89,10 +96,31 @@ def small_dump(
     )
 
 
-def _with_values(header: Allocation, values: tuple[AssignedValue, ...]) -> Allocation:
-    from msgspec.structs import replace  # noqa: PLC0415 - `dataclasses` has one too
+def planned(module: str) -> Dump:
+    """The plan of a module, right as it is."""
+    return hlomem.plan(module, backend="cpu").dump
 
-    return replace(header, values=values)
+
+def moved(dump: Dump, name: str, **changes: int) -> Dump:
+    """`dump` with one value elsewhere; `allocation=` moves it to that one."""
+    assert dump.assignment is not None
+    allocations = list(dump.assignment.allocations)
+    home = next(a for a in allocations if name in [v.name for v in a.values])
+    value = next(v for v in home.values if v.name == name)
+    number = changes.pop("allocation", home.index)
+    new: AssignedValue = replace(value, **changes)
+    for place, each in enumerate(allocations):
+        kept = tuple(v for v in each.values if v is not value)
+        allocations[place] = replace(each, values=(*kept, new) if each.index == number else kept)
+    return rebuilt(dump, assignment=replace(dump.assignment, allocations=tuple(allocations)))
+
+
+def shortened(dump: Dump, name: str, end: int) -> Dump:
+    """`dump` with a live range that ends at `end`."""
+    live = dump.live_ranges
+    assert live is not None
+    ranges = tuple(replace(r, end=end) if r.instruction == name else r for r in live.ranges)
+    return rebuilt(dump, live_ranges=replace(live, ranges=ranges, peak=None))
 
 
 def _used(value: V, number: int, values: Sequence[V]) -> UsedValue:
@@ -116,5 +144,5 @@ def _used(value: V, number: int, values: Sequence[V]) -> UsedValue:
             *(Position(*each) for each in value.positions),
         ),
         uses=tuple(uses),
-        instruction=f"%{value.name} = {value.text}",
+        instruction=value.instruction,
     )

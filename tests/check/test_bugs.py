@@ -13,9 +13,9 @@ from hlomem.backends import CPU
 from hlomem.check.findings import Verdict
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.dump.records import Allocation, AssignedValue, Parameter
+from hlomem.dump.records import Allocation, Parameter
 from tests.check.faults import rebuilt
-from tests.check.small import V, small_dump
+from tests.check.small import V, moved, planned, shortened, small_dump
 
 
 def rules(verdict: Verdict) -> set[str]:
@@ -26,33 +26,6 @@ def rules(verdict: Verdict) -> set[str]:
 def check(dump: Dump, module: str | None = None) -> Verdict:
     """The verdict on a CPU plan."""
     return verify(dump, module=hlo.parse(module) if module else None, backend=CPU)
-
-
-def planned(module: str) -> Dump:
-    """The plan of a module, right as it is."""
-    return hlomem.plan(module, backend="cpu").dump
-
-
-def moved(dump: Dump, name: str, **changes: int) -> Dump:
-    """`dump` with one value elsewhere; `allocation=` moves it to that one."""
-    assert dump.assignment is not None
-    allocations = list(dump.assignment.allocations)
-    home = next(a for a in allocations if name in [v.name for v in a.values])
-    value = next(v for v in home.values if v.name == name)
-    number = changes.pop("allocation", home.index)
-    new: AssignedValue = replace(value, **changes)
-    for place, each in enumerate(allocations):
-        kept = tuple(v for v in each.values if v is not value)
-        allocations[place] = replace(each, values=(*kept, new) if each.index == number else kept)
-    return rebuilt(dump, assignment=replace(dump.assignment, allocations=tuple(allocations)))
-
-
-def shortened(dump: Dump, name: str, end: int) -> Dump:
-    """`dump` with a live range that ends at `end`."""
-    live = dump.live_ranges
-    assert live is not None
-    ranges = tuple(replace(r, end=end) if r.instruction == name else r for r in live.ranges)
-    return rebuilt(dump, live_ranges=replace(live, ranges=ranges, peak=None))
 
 
 def test_b1_touching_values_overlap_in_part() -> None:
@@ -205,16 +178,20 @@ sum {
 def test_b8_an_operand_of_an_asynchronous_operation_ends_before_it_is_done() -> None:
     module = ASYNC.replace("\nENTRY", SUM + "\nENTRY")
     start = "f32[16]{0} all-reduce-start(%a), to_apply=%sum"
+    uses = (("d", 0, ()), ("c", 0, ()))
     values = [
         V("p", (0, 6), text="f32[16]{0} parameter(0)"),
         V("a", (1, 2), text="f32[16]{0} negate(%p)", allocation=1),
-        V("s", (2, 5), text=start, allocation=2, positions=(("d", ()),)),
+        V("s", (2, 5), text=start, allocation=2, positions=(("d", ()),), uses=uses),
         V("b", (3, 5), text="f32[16]{0} abs(%p)", allocation=3),
         V("c", (5, 6), text="f32[16]{0} add(%d, %b)", allocation=4),
     ]
     parameter = Parameter(number=0, shape="f32[16]", index=())
-    header = {0: Allocation(index=0, size=64, parameter=parameter)}
-    dump = small_dump(values, header, sequence=["p", "a", "s", "b", "d", "c"])
+    headers = {
+        0: Allocation(index=0, size=64, parameter=parameter),
+        4: Allocation(index=4, size=64, maybe_live_out=True, output_shape="f32[16]"),
+    }
+    dump = small_dump(values, headers, sequence=["p", "a", "s", "b", "d", "c"])
     (finding,) = check(dump, module).findings
     assert finding.rule == "live/ends-early"
     assert "read by s until d at 4" in finding.message
@@ -246,7 +223,7 @@ def test_b12_a_lost_donation_is_a_warning() -> None:
     ]
     parameter = Parameter(number=0, shape="f32[16]", index=())
     headers = {
-        0: Allocation(index=0, size=64, parameter=parameter, maybe_live_out=True),
+        0: Allocation(index=0, size=64, parameter=parameter),
         1: Allocation(index=1, size=64, maybe_live_out=True, output_shape="f32[16]"),
     }
     dump = small_dump(values, headers)

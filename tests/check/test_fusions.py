@@ -15,6 +15,21 @@ sum {
   ROOT s = f32[] add(x, y)
 }
 
+inner {
+  x1 = f32[8,1]{1,0} parameter(0)
+  ROOT n1 = f32[8,1]{1,0} negate(x1)
+}
+
+turned {
+  x2 = f32[8,1]{1,0} parameter(0)
+  ROOT n2 = f32[8,1]{1,0} reverse(x2), dimensions={0}
+}
+
+both {
+  x3 = f32[8,1]{1,0} parameter(0)
+  ROOT n3 = (f32[8,1]{1,0}, f32[8,1]{1,0}) tuple(x3, x3)
+}
+
 fused {
   p = f32[8,1]{1,0} parameter(0)
   q = f32[8,1]{1,0} parameter(1)
@@ -54,6 +69,11 @@ RIGHT = {
         n = f32[2,1]{1,0} negate(w)
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, n, i, z)""",
     "update of everything": "ROOT r = f32[8,1]{1,0} dynamic-update-slice(q, p, z, z)",
+    "transpose that moves nothing": """v = f32[1,8]{0,1} transpose(p), dimensions={1,0}
+        b = f32[8,1]{1,0} bitcast(v)
+        ROOT r = f32[8,1]{1,0} add(b, q)""",
+    "pad by nothing": "ROOT r = f32[8,1]{1,0} pad(p, zero), padding=0_0x0_0",
+    "a fusion inside": "ROOT r = f32[8,1]{1,0} fusion(p), kind=kLoop, calls=inner",
     "scatter": """w = s32[1]{0} broadcast(i), dimensions={}
         u = f32[1,1]{1,0} slice(q), slice={[0:1], [0:1]}
         ROOT r = f32[8,1]{1,0} scatter(p, w, u), to_apply=sum""",
@@ -74,6 +94,25 @@ WRONG = {
     "slice of a slice": """v = f32[4,1]{1,0} slice(p), slice={[0:4], [0:1]}
         w = f32[2,1]{1,0} slice(v), slice={[0:2], [0:1]}
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, z, z)""",
+    "transpose of a square": """v = f32[4,2,1]{2,1,0} bitcast(p)
+        t = f32[2,4,1]{2,1,0} transpose(v), dimensions={1,0,2}
+        ROOT r = f32[8,1]{1,0} bitcast(t)""",
+    "broadcast that transposes": """v = f32[2,4]{1,0} bitcast(p)
+        t = f32[4,2]{1,0} broadcast(v), dimensions={1,0}
+        ROOT r = f32[8,1]{1,0} bitcast(t)""",
+    "another layout": """v = f32[2,4]{1,0} bitcast(p)
+        t = f32[2,4]{0,1} copy(v)
+        ROOT r = f32[8,1]{1,0} bitcast(t)""",
+    "pad that shifts": "ROOT r = f32[8,1]{1,0} pad(p, zero), padding=1_-1x0_0",
+    "a part of it summed": """v = f32[4,2]{1,0} bitcast(p)
+        t = f32[4]{0} reduce(v, zero), dimensions={1}, to_apply=sum
+        u = f32[4,2]{1,0} broadcast(t), dimensions={0}
+        ROOT r = f32[8,1]{1,0} bitcast(u)""",
+    "a fusion inside that reverses": """
+        ROOT r = f32[8,1]{1,0} fusion(p), kind=kLoop, calls=turned""",
+    "a fusion inside with two results": """
+        v = (f32[8,1]{1,0}, f32[8,1]{1,0}) fusion(p), kind=kLoop, calls=both
+        ROOT r = f32[8,1]{1,0} get-tuple-element(v), index=0""",
     "a window as it is": "ROOT r = f32[2,1]{1,0} slice(p), slice={[0:2], [0:1]}",
 }
 

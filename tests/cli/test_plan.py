@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hlomem.assign import packing
 from tests.cli.conftest import Run
 
 SCALAR = "xla/jaxlib-0.12.0.1/cpu/scalar_only"
@@ -144,7 +145,7 @@ def test_a_tpu_without_says_that_it_packs_anew(run: Run, goldens: Path, tmp_path
     )
     assert result.code == 0
     assert "note: the text does not say where values lie in memory space 1" in result.err
-    assert run("verify", tmp_path / "out", "--hlo", entry / "module.hlo").code == 0
+    assert run("verify", tmp_path / "out", "--module", entry / "module.hlo").code == 0
 
 
 def test_a_preset_must_be_of_the_module(run: Run, goldens: Path) -> None:
@@ -175,3 +176,23 @@ def test_a_tpu_needs_its_chip_and_a_cpu_no_preset(run: Run, goldens: Path) -> No
     result = run("plan", goldens / SCALAR / "module.hlo", "--preset", dump)
     assert result.code == 2
     assert "nothing is placed beforehand on `cpu`" in result.err
+
+
+def test_a_plan_is_verified_on_demand(run: Run, goldens: Path, tmp_path: Path) -> None:
+    result = run("plan", goldens / SCALAR / "module.hlo", "--verify", "-o", tmp_path, "--timings")
+    assert result.code == 0
+    assert "verify" in result.err
+    assert len(list(tmp_path.iterdir())) > 1
+
+
+def test_a_wrong_plan_is_not_written(
+    run: Run, goldens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_best_fit", lambda *_arguments: 0.0)
+    module = goldens / "xla/jaxlib-0.12.0.1/cpu/nested_while/module.hlo"
+    for target in ((), ("-o", str(tmp_path / "out"))):
+        result = run("plan", module, "--verify", *target)
+        assert result.code == 1
+        assert "interference/overlap" in result.err
+        assert not result.out
+    assert not (tmp_path / "out").exists()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from hlomem.assign import packing
 from tests.cli.conftest import Run
 
 SEED = "seeds/003_e0d5fae9bf2de249.txt"
@@ -78,8 +80,35 @@ def test_another_chip_has_other_sizes(run: Run, goldens: Path) -> None:
     assert b"assignment, line" in result.out
 
 
+def test_a_dump_that_no_xla_wrote_is_nothing_to_plan_like(
+    run: Run, goldens: Path, tmp_path: Path
+) -> None:
+    new, old = goldens / "xla/jaxlib-0.12.0.1/cpu/scalar_only", "xla/jaxlib-0.5.3/cpu/nested_while"
+    shutil.copy(new / "live-range.txt", tmp_path)
+    shutil.copy(goldens / old / "memory-usage-report.txt", tmp_path)
+    result = run("replan", new, "--like", tmp_path / "live-range.txt")
+    assert result.code == 3
+    assert "memory-usage-report.txt:1:1: its era is unknown" in result.err
+
+
 def test_wrong_usage(run: Run, goldens: Path) -> None:
     assert run("replan", goldens / SEED, "--chip", "v5e").code == 2
     assert run("replan", goldens / SEED, "--era", "Z").code == 2
     module = goldens / "xla/jaxlib-0.12.0.1/cpu/scalar_only/module.hlo"
     assert run("replan", module).code == 3
+
+
+def test_the_plan_is_verified_on_demand(run: Run, goldens: Path) -> None:
+    seed = next((goldens / "seeds").glob("003*"))
+    assert run("replan", seed, "--verify", "--check").code == 0
+
+
+def test_a_wrong_plan_is_not_written(
+    run: Run, goldens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_best_fit", lambda *_arguments: 0.0)
+    dump = goldens / "xla/jaxlib-0.12.0.1/cpu/nested_while"
+    result = run("replan", dump, "--verify", "-o", tmp_path / "out")
+    assert result.code == 1
+    assert "interference/overlap" in result.err
+    assert not (tmp_path / "out").exists()

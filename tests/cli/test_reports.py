@@ -76,6 +76,20 @@ def test_a_module_is_planned_first(run: Run, goldens: Path, command: str) -> Non
     assert ours == theirs
 
 
+def test_a_module_is_planned_as_plan_plans_it(run: Run, goldens: Path) -> None:
+    swap = goldens / "xla" / "jaxlib-0.11.2" / "gpu-h200" / "donate_swap"
+    planned = json.loads(run("peak", swap / "module.hlo", "--backend", "gpu", "--json").out)
+    assert planned["size"] == json.loads(run("peak", swap, "--json").out)["size"]
+    chipless = run("peak", swap / "module.hlo", "--backend", "tpu")
+    assert chipless.code == 2
+    assert "--chip" in chipless.err
+    old = goldens / "xla" / "jaxlib-0.4.13" / "cpu" / "nested_while"
+    era = ("--era", "jaxlib-0.4.13", "--schedule", old)
+    planned = json.loads(run("peak", old / "module.hlo", *era, "--json").out)
+    assert planned["size"] == json.loads(run("peak", old, "--json").out)["size"]
+    assert "`--schedule` is for an HLO module" in run("peak", old, "--schedule", old).err
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_memory_space_is_chosen_by_name_or_color(run: Run, goldens: Path, command: str) -> None:
     arguments = COMMANDS[command]

@@ -96,12 +96,26 @@ def test_wrong_arguments_are_said(run: Run, goldens: Path) -> None:
     assert run("verify", goldens / SEED, "--chip", "v5p").code == 2
     assert run("verify", goldens / SEED, "--backend", "tpu").code == 2
     assert run("verify", goldens / SEED, "--backend", "tpu", "--chip", "v5p").code == 0
-    assert run("verify", goldens / SEED, "--hlo", goldens / SEED).code == 3
+    assert run("verify", goldens / SEED, "--module", goldens / SEED).code == 3
     module = goldens / SPLIT / "module.hlo"
-    assert run("verify", goldens / SPLIT, "--hlo", module).code == 0
+    assert run("verify", goldens / SPLIT, "--module", module).code == 0
 
 
 def test_standard_input_has_no_module_beside_it(run: Run, goldens: Path) -> None:
     result = run("verify", "-", stdin=(goldens / SEED).read_bytes())
     assert result.code == 0
     assert b"there is no module" in result.out
+
+
+def test_a_folder_of_several_dumps_is_not_guessed_at(
+    run: Run, goldens: Path, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        text = goldens / SPLIT / "buffer-assignment.txt"
+        shutil.copy(text, tmp_path / f"{name}-buffer-assignment.txt")
+    result = run("verify", tmp_path)
+    assert result.code == 2
+    assert "holds 2 dumps; choose one" in result.err
+    assert "--module b" in result.err
+    assert run("verify", tmp_path, "--module", "b").code == 0
+    assert run("verify", tmp_path / "b-buffer-assignment.txt").code == 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import hlomem
 from hlomem.cli import COMMANDS
 from hlomem.dump.eras import ERAS
 from tools.update_docs import DOCUMENTS, ROOT, rendered
@@ -56,3 +59,32 @@ def test_no_document_links_to_a_file_that_is_not_there() -> None:
     for path in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+SIGNATURES = re.findall(
+    r"^\| `hlomem\.([\w.]+)\(([^`]*)\)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("name", "listed"), SIGNATURES)
+def test_functions_take_what_is_listed(name: str, listed: str) -> None:
+    home, _, function = f"hlomem.{name}".rpartition(".")
+    parameters = inspect.signature(getattr(import_module(home), function)).parameters
+    assert [each.partition("=")[0] for each in listed.split(", ") if each != "*"] == [*parameters]
+
+
+def test_every_exported_name_is_listed() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    for name in hlomem.__all__:
+        assert name == "__version__" or re.search(rf"`[^`]*\b{name}\b[^`]*`", text), name
+
+
+def test_every_module_that_mirrors_xla_is_listed() -> None:
+    text = (ROOT / "docs" / "upstream.md").read_text()
+    modules = list((ROOT / "src" / "hlomem").rglob("*.py"))
+    named = set(re.findall(r"[/`](\w+\.py)`", text))
+    for folder in re.findall(r"`(\w+)/\*`", text):
+        named |= {path.name for path in modules if path.parent.name == folder}
+    mirroring = {path.name for path in modules if "Mirrors" in path.read_text()}
+    assert mirroring - named == set()
+    assert named - {path.name for path in modules} == set()

@@ -216,7 +216,7 @@ ENTRY %c (p: f32[]) -> f32[] {
 """
     parsed = parse(text)
     assert parsed.entry.root.called_computations == (parsed.computations[0],)
-    assert parsed.entry.root.integer("depth") == 3
+    assert parsed.entry.root.attributes["depth"] == "3"
     assert format_module(parsed) == text
 
 

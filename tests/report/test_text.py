@@ -5,7 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.text import bar, curve, format_bytes, percent, shorten, shorten_front
+from hlomem.report.text import (
+    bar,
+    curve,
+    format_bytes,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    wrap,
+)
+from hlomem.source import visible
 
 
 def test_sizes_have_iec_units_and_about_three_digits() -> None:
@@ -52,3 +62,26 @@ def test_a_share_of_nothing_is_no_number() -> None:
 def test_a_curve_is_full_at_its_highest() -> None:
     assert curve([0, 50, 100, 1], 100) == "▁▅█▁"
     assert curve([0, 0], 0) == "▁▁"
+
+
+def test_wrapped_lines_begin_as_asked() -> None:
+    assert wrap("one two three", 9, "- ") == ["- one two", "  three"]
+    assert wrap("one", 9, "first: ", "  ") == ["first:", "  one"]
+    assert wrap("", 9) == [""]
+
+
+@given(st.text(st.sampled_from("ab \x1b"), max_size=60), st.integers(10, 30))
+def test_wrapped_text_fits_and_loses_no_short_word(text: str, columns: int) -> None:
+    lines = wrap(text, columns, "  ")
+    assert all(len(line) <= columns for line in lines)
+    assert "\x1b" not in "".join(lines)
+    if max(map(len, visible(text).split(" "))) <= columns - 2:
+        assert " ".join(lines).split() == visible(text).split()
+
+
+def test_one_is_not_many() -> None:
+    assert [plural(count, "buffer") for count in (0, 1, 2)] == [
+        "0 buffers",
+        "1 buffer",
+        "2 buffers",
+    ]

@@ -7,29 +7,28 @@ their text.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.fused_bodies import FusedBodies
 from hlomem.analysis.post_order import instruction_post_order
-from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, CALL_ATTRIBUTES
+from hlomem.hlo.opcodes import (
+    ASYNC_OPCODES,
+    CALL_ATTRIBUTES,
+    CALL_IN_TEXT,
+    NAME_IN_TEXT,
+    RUN_IN_PLACE,
+)
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
-CONTROL_FLOW_OPCODES = frozenset(
-    {"call", "conditional", "while", "async-start", "async-update", "async-done"}
-)
+CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
 """What runs a computation in the flow of the caller; every other call is embedded.
 
 `hlo_opcode.cc: GetInstructionCallContext`.
 """
 
 _FUSION_ATTRIBUTE = "calls"
-_CALL = re.compile(
-    rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
-)
-_NAME = re.compile(r"[\w.\-]+", re.ASCII)
 
 
 class CallGraph:
@@ -50,7 +49,7 @@ class CallGraph:
         """What the bodies of fusions hold."""
         self._read_calls()
         self._embedded = self._find_embedded()
-        self._reachable = self._find_reachable()
+        self._reachable = self._with_callees([module.entry])
 
     def post_order(self, computation: HloComputation) -> list[HloInstruction]:
         """The instructions of a computation, operands before users; read-only."""
@@ -105,9 +104,9 @@ class CallGraph:
         if body.opcodes.isdisjoint(CALL_ATTRIBUTES):
             return []
         callees: dict[HloComputation, None] = {}
-        for match in self.bodies.search(_CALL, computation):
+        for match in self.bodies.search(CALL_IN_TEXT, computation):
             attribute, names, name = match.groups()
-            for each in _NAME.findall(names or name):
+            for each in NAME_IN_TEXT.findall(names or name):
                 callee = self.module.computation_by_name.get(each)
                 if callee is not None:
                     if callee.index >= computation.index:
@@ -125,20 +124,14 @@ class CallGraph:
             if sites and not CONTROL_FLOW_OPCODES.issuperset([site.opcode for site in sites])
         ]
         pending += self._called_from_text
-        embedded: set[HloComputation] = set()
-        while pending:
-            computation = pending.pop()
-            if computation not in embedded:
-                embedded.add(computation)
-                pending += self.callees[computation]
-        return embedded
+        return self._with_callees(pending)
 
-    def _find_reachable(self) -> set[HloComputation]:
-        pending = [self.module.entry]
-        reachable: set[HloComputation] = set()
+    def _with_callees(self, pending: list[HloComputation]) -> set[HloComputation]:
+        """Some computations and all that they call, directly or not."""
+        reached: set[HloComputation] = set()
         while pending:
             computation = pending.pop()
-            if computation not in reachable:
-                reachable.add(computation)
+            if computation not in reached:
+                reached.add(computation)
                 pending += self.callees[computation]
-        return reachable
+        return reached

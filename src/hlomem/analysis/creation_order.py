@@ -24,21 +24,22 @@ import re
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.names import CLONE, PARTITIONED, split_number
 from hlomem.hlo.ir import HloComputation
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloInstruction
 
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-PARTITIONED = "_spmd"
 _CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
-_MOST_DIGITS = 18  # of a number that fits 64 bits
-_WALKED = frozenset({"async-start", "call", "conditional", "while"})
 
 
 def creation_order(
@@ -65,23 +66,14 @@ def creation_order(
         else:
             own.append(computation)
     own.sort(key=place_in_program)
-    fused.sort(key=_number)
-    partitioned = in_order_of_parameters(
-        partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph
-    )
+    fused.sort(key=_own_number)
+    partitioned = in_order_of_parameters(partitioned, call_graph)
     priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last)
-    derived = in_order_of_parameters(derived, priorities, call_graph)
+    derived = in_order_of_parameters(derived, call_graph, priorities)
     return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
 
 
-def split_number(name: str) -> tuple[str, int]:
-    """A name's base and number; -1 where it has none."""
-    base, _, number = name.rpartition(".")
-    is_number = number.isdecimal() and len(number) <= _MOST_DIGITS
-    return (base, int(number)) if base and is_number else (name, -1)
-
-
-def _number(computation: HloComputation) -> int:
+def _own_number(computation: HloComputation) -> int:
     return split_number(computation.name.removesuffix(PARTITIONED))[1]
 
 
@@ -110,7 +102,7 @@ def is_derived(computation: HloComputation, call_graph: CallGraph) -> bool:
     base, number = split_number(computation.name.removesuffix(PARTITIONED))
     return (
         _DERIVED.search(computation.name) is not None
-        or ((number < 0 or base in module.computation_by_name) and _number(module.entry) >= 0)
+        or ((number < 0 or base in module.computation_by_name) and _own_number(module.entry) >= 0)
         or any(site.opcode == "custom-call" for site in call_graph.callsites[computation])
     )
 
@@ -121,11 +113,9 @@ def _outlined(call_graph: CallGraph) -> dict[HloComputation, None]:
         each for each in call_graph.module.computations if is_made_for_call(each, call_graph)
     ]
     ordered: dict[HloComputation, None] = {}
-    for computation in in_order_of_parameters(
-        made_for_calls, dict.fromkeys(made_for_calls, (0, 0)), call_graph
-    ):
+    for computation in in_order_of_parameters(made_for_calls, call_graph):
         for callee in call_graph.callees[computation]:
-            if call_graph.is_fused(callee) and ".clone" in callee.name:
+            if call_graph.is_fused(callee) and CLONE in callee.name:
                 ordered[callee] = None
         ordered[computation] = None
     return ordered
@@ -151,7 +141,7 @@ def wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
             if item not in walked:
                 walked.add(item)
                 pending += reversed(call_graph.post_order(item))
-        elif item.opcode in _WALKED:
+        elif item.opcode in RUN_IN_PLACE:
             pending += reversed(item.called_computations)
         elif item.opcode == "fusion":
             body = item.called_computations[0]
@@ -198,7 +188,7 @@ def derivation_priorities(
     opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
     def pass_number(computation: HloComputation) -> int:
-        is_clone = ".clone" in computation.name
+        is_clone = CLONE in computation.name
         opcode = opcode_of.get(computation) if is_clone else None
         if "_promoted" in computation.name:
             return 0
@@ -210,7 +200,7 @@ def derivation_priorities(
             return 3
         is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
         converts = any(each.opcode == "convert" for each in computation.instructions)
-        was_cloned = f"{computation.name}.clone" in by_name
+        was_cloned = computation.name + CLONE in by_name
         return 1 if is_first_clone and (converts or was_cloned) else 2
 
     return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
@@ -266,10 +256,14 @@ def _calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> l
 
 def in_order_of_parameters(
     computations: list[HloComputation],
-    priority: dict[HloComputation, Priority],
     call_graph: CallGraph,
+    priorities: Mapping[HloComputation, Priority] | None = None,
 ) -> list[HloComputation]:
-    """Sorted so that numbers in the names of first parameters grow, otherwise by priority."""
+    """Sorted so that numbers in the names of first parameters grow, otherwise by priority.
+
+    Without priorities, what numbers leave open stays in the order given.
+    """
+    priority = dict(priorities or dict.fromkeys(computations, ()))
     chains: dict[str, list[tuple[int, HloComputation]]] = {}
     for computation in computations:
         name = first_parameter(computation, call_graph)

@@ -30,7 +30,7 @@ from hlomem.analysis.shape_tree import parts_of
 from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.opcodes import ASYNC_OPCODES
+from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 from hlomem.hlo.shape import ROOT_INDEX
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class _Analysis:
             walked.add(item)
             for instruction in reversed(self._post_orders[item]):
                 pending.append(instruction)
-                if instruction.opcode in _FLATTENED:
+                if instruction.opcode in RUN_IN_PLACE:
                     callees = instruction.called_computations
                     # Popped in reverse: a while's condition, which XLA keeps last, comes first.
                     pending += callees if instruction.opcode == "while" else reversed(callees)
@@ -290,7 +290,7 @@ class _Analysis:
                         yield branch.parameters[0]
             elif user.opcode in ASYNC_OPCODES:
                 yield from wrapped_computation(user).parameters
-            elif user.opcode in _FLATTENED:
+            elif user.opcode in RUN_IN_PLACE:
                 for callee in user.called_computations:
                     for number, operand in enumerate(user.operands):
                         if operand is instruction:
@@ -369,9 +369,6 @@ _MOST_VALUES = 20
 """Of a part of a result, on average, above the positions any program may have."""
 
 _MERGING = frozenset({"parameter", "while", "conditional"})
-
-_FLATTENED = frozenset({"call", "conditional", "while", "async-start"})
-"""What runs computations in its own place in the order of execution."""
 
 
 def _passes_on(instruction: HloInstruction) -> bool:

@@ -24,15 +24,14 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.computation_replay import sorted_incrementally
 from hlomem.analysis.creation_order import (
-    PARTITIONED,
     first_calls,
     first_parameter,
     in_order_of_parameters,
     is_derived,
     place_in_program,
-    split_number,
     wrapped_bodies,
 )
+from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
 from hlomem.hlo.shape import ElementType
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from hlomem.analysis.creation_order import Priority
     from hlomem.hlo.ir import HloComputation
 
-_COMPARATOR = "compare-greater-than"
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
 _REMATERIALIZED = ".remat"
@@ -107,7 +105,7 @@ def _asynchronous(call_graph: CallGraph) -> list[HloComputation]:
             found += [
                 callee
                 for callee in call_graph.callees[computation]
-                if call_graph.is_fused(callee) and ".clone" in callee.name
+                if call_graph.is_fused(callee) and CLONE in callee.name
             ]
             found.append(computation)
     found.sort(key=lambda each: _age(each, call_graph))
@@ -119,7 +117,7 @@ def _asynchronous(call_graph: CallGraph) -> list[HloComputation]:
 
 def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
     return (
-        ".clone" in computation.name
+        CLONE in computation.name
         and not call_graph.is_in_flow(computation)
         and not _is_stable_comparator(computation, call_graph)
         and any(each.opcode == "convert" for each in computation.instructions)
@@ -128,7 +126,7 @@ def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
 
 def _is_stable_comparator(clone: HloComputation, call_graph: CallGraph) -> bool:
     """Whether `StableSortExpander` made a comparator anew and dropped the old one."""
-    original = clone.name.partition(".clone")[0]
+    original = clone.name.partition(CLONE)[0]
     is_comparator = clone.root.shape.element_type is ElementType.PRED
     return is_comparator and original not in call_graph.module.computation_by_name
 
@@ -139,20 +137,19 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
     derived: list[HloComputation] = []
     for computation in computations:
         name = computation.name
-        if is_derived(computation, call_graph) or name.startswith(_COMPARATOR):
+        if is_derived(computation, call_graph) or name.startswith(TOP_K_COMPARATOR):
             derived.append(computation)
         elif name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
             own.append(computation)
     own.sort(key=place_in_program)
-    unordered: dict[HloComputation, Priority] = dict.fromkeys(partitioned, (0,))
     encounter = first_calls(call_graph)
     priorities = {each: _derivation_priority(each, encounter, call_graph) for each in derived}
     return [
         *own,
-        *in_order_of_parameters(partitioned, unordered, call_graph),
-        *in_order_of_parameters(derived, priorities, call_graph),
+        *in_order_of_parameters(partitioned, call_graph),
+        *in_order_of_parameters(derived, call_graph, priorities),
     ]
 
 
@@ -160,7 +157,7 @@ def _derivation_priority(
     computation: HloComputation, encounter: Mapping[HloComputation, int], call_graph: CallGraph
 ) -> Priority:
     """By pass, then by what the pass goes through."""
-    original, clone, number = computation.name.partition(".clone")
+    original, clone, number = computation.name.partition(CLONE)
     if _SPLIT_SUM.match(computation.name):
         return 3, _age(computation, call_graph)
     if not clone:

@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.alias_rules import is_elementwise
+from hlomem.hlo.padding import element_count
 from hlomem.hlo.shape import default_layout
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _reductions_agree(
         if root is reduction:
             continue
         if not _is_real_reduction(root, hero):
-            if _element_count(root.shape) != _element_count(reduction.operands[0].shape):
+            if element_count(root.shape) != element_count(reduction.operands[0].shape):
                 return False
         elif _reduction(hero) != _reduction(reduction):
             return False
@@ -173,7 +174,7 @@ def _reduction(reduce: HloInstruction) -> Reduction:
     reduced = reduce.integers("dimensions")
     kept = tuple(i for i in range(shape.rank) if i not in reduced)
     if not kept:
-        return Reduction(True, (1, 1, _element_count(shape)))
+        return Reduction(True, (1, 1, element_count(shape)))
     if _are_consecutive(shape, kept):
         major, middle, minor = _partition(shape, kept)
         if middle == 1:
@@ -245,7 +246,7 @@ def _transposes_agree(roots: Sequence[HloInstruction], heroes: Sequence[HloInstr
     return all(
         _is_tiled_transpose(hero)
         or (
-            _element_count(root.shape) == _element_count(source)
+            element_count(root.shape) == element_count(source)
             and _is_row_major(root.shape)
             and _is_row_major(source)
         )
@@ -317,10 +318,6 @@ def _is_packed(sizes: tuple[int, ...], permutation: tuple[int, ...], bits: int) 
 
 
 # Shapes.
-
-
-def _element_count(shape: Shape) -> int:
-    return prod(shape.dimensions)
 
 
 def _minor_to_major(shape: Shape) -> tuple[int, ...]:

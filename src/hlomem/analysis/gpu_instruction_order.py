@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.creation_order import is_derived, split_number
+from hlomem.analysis.creation_order import is_derived
+from hlomem.analysis.names import split_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.creation_order import split_number
 from hlomem.analysis.gpu_instruction_order import (
     is_of_loop,
     is_tracked,
@@ -18,6 +17,7 @@ from hlomem.analysis.gpu_instruction_order import (
     took_copy_in,
 )
 from hlomem.analysis.instruction_order import users_in_post_order
+from hlomem.analysis.names import CLONE, split_number
 
 if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
@@ -72,7 +72,7 @@ class _Lists:
     def __init__(self, computation: HloComputation, call_graph: CallGraph) -> None:
         self._call_graph = call_graph
         self._is_of_loop = is_of_loop(computation, call_graph)
-        self._is_rewritten = computation.name.count(".clone") > 1
+        self._is_rewritten = computation.name.count(CLONE) > 1
         self._place_in_walk = {
             each: place for place, each in enumerate(call_graph.post_order(computation))
         }

@@ -13,13 +13,13 @@ lives until it is done.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
 from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.opcodes import ASYNC_OPCODES
+from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloModule
     from hlomem.hlo.schedule import Schedule
     from hlomem.options import Options
-
-LogicalTime = NewType("LogicalTime", int)
 
 
 class LiveRange(NamedTuple):
@@ -89,12 +87,7 @@ def analyze_live_ranges(
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
     """The flattened schedule of a dump, taken apart again: names in order, by computation."""
-    home_of = {
-        instruction.name: computation.name
-        for computation in module.computations
-        if computation.is_open
-        for instruction in computation.instructions
-    }
+    home_of = {each.name: each.parent.name for each in module.iter_open_instructions()}
     orders: dict[str, list[str]] = {}
     for name in names:
         orders.setdefault(home_of[name], []).append(name)
@@ -147,7 +140,7 @@ class _FlattenedSchedule:
                     if opcode in ASYNC_OPCODES:
                         if runs_here(instruction):
                             pending.append(wrapped_computation(instruction))
-                    elif opcode in _FLATTENED:
+                    elif opcode in RUN_IN_PLACE:
                         callees = instruction.called_computations
                         pending += callees if opcode == "while" else callees[::-1]
 
@@ -248,6 +241,3 @@ def _normalized(
             yield previous, LiveRange(start, min(end, next_start))
             start, end = next_start, max(end, next_end)
         yield values[-1], LiveRange(start, end)
-
-
-_FLATTENED = frozenset({"call", "conditional", "while"})

@@ -28,12 +28,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import (
-    PARTITIONED,
     derivation_priorities,
     first_parameter,
     in_order_of_parameters,
     is_derived,
     place_in_program,
+)
+from hlomem.analysis.names import (
+    CLONE,
+    PARTITIONED,
+    TOP_K_COMPARATOR,
+    number_of,
     split_number,
 )
 
@@ -42,13 +47,11 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
-_TOP_K = "compare-greater-than"
 _SORT_COMPARATOR = "compare-value-and-index"  # merges the parts of a partitioned top-k
 _SCATTER_COMPARATOR = "compare"
 _SPLIT_REDUCER = ".reduce_sub_computation"
 _SUNK = ".sunk"
 _WIDENED = "wide."
-_CLONE = ".clone"
 _BITCAST_FUSION = "bitcast_fusion"
 _COPY_FUSION = "copy_fusion"
 
@@ -88,12 +91,12 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     return [
         *sorted(own, key=place_in_program),
         *sorted(built, key=partial(_place_in_builder, call_graph=call_graph)),
-        *in_order_of_parameters(partitioned, dict.fromkeys(partitioned, (0, 0)), call_graph),
+        *in_order_of_parameters(partitioned, call_graph),
         *_in_order_of_derivation(derived, call_graph),
         *gathers,
-        *sorted(decomposed, key=_number),
+        *sorted(decomposed, key=number_of),
         *sorted(reducers, key=_number_of_split),
-        *sorted(comparators, key=_number),
+        *sorted(comparators, key=number_of),
         *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
         *late,
     ]
@@ -101,13 +104,14 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
 
 def _is_made_by_pass(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether a pass made it, by its name."""
-    comparators = (_TOP_K, _SORT_COMPARATOR)
+    comparators = (TOP_K_COMPARATOR, _SORT_COMPARATOR)
     return computation.name.startswith(comparators) or is_derived(computation, call_graph)
 
 
 def _is_numbered_last(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether the program cannot have come with it: its own are numbered up to the entry."""
-    return not computation.is_entry and 0 < _number(call_graph.module.entry) <= _number(computation)
+    last = split_number(call_graph.module.entry.name.removesuffix(PARTITIONED))[1]
+    return not computation.is_entry and 0 < last <= number_of(computation)
 
 
 def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
@@ -119,7 +123,7 @@ def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
     for computation in [each for each in computations if each in late]:
         late |= _fused_again(computation, call_graph)
     copies = [each for each in computations if each.name.startswith(_COPY_FUSION)]
-    late |= dict.fromkeys(sorted(copies, key=_number))
+    late |= dict.fromkeys(sorted(copies, key=number_of))
     asynchronous = [each for each in computations if _is_asynchronous(each, call_graph)]
     for computation in sorted(asynchronous, key=lambda each: _number_inside(each, call_graph)):
         late |= _with_all_callees(computation, call_graph)
@@ -129,7 +133,7 @@ def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
 def _number_inside(computation: HloComputation, call_graph: CallGraph) -> int:
     """The number of what runs asynchronously, where it is more than one instruction."""
     callees = [each for each in call_graph.callees[computation] if not call_graph.is_fused(each)]
-    return _number(callees[0] if callees else computation)
+    return number_of(callees[0] if callees else computation)
 
 
 def _in_order_of_derivation(
@@ -140,8 +144,8 @@ def _in_order_of_derivation(
     for each in derived:
         merges_parts = each.name.startswith(_SORT_COMPARATOR)
         priorities[each] = (_is_flattened_early(each, call_graph), merges_parts, *priorities[each])
-    derived = in_order_of_parameters(derived, priorities, call_graph)
-    return sorted(derived, key=lambda each: not each.name.startswith(_TOP_K))
+    derived = in_order_of_parameters(derived, call_graph, priorities)
+    return sorted(derived, key=lambda each: not each.name.startswith(TOP_K_COMPARATOR))
 
 
 def _is_flattened_early(computation: HloComputation, call_graph: CallGraph) -> bool:
@@ -151,7 +155,7 @@ def _is_flattened_early(computation: HloComputation, call_graph: CallGraph) -> b
     """
     sites = call_graph.callsites[computation]
     is_partitioned = any(site.opcode == "all-reduce" for site in sites)
-    original = computation.name.rpartition(_CLONE)[0]
+    original = computation.name.rpartition(CLONE)[0]
     return original in call_graph.module.computation_by_name and not is_partitioned
 
 
@@ -172,14 +176,10 @@ def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> l
 def _place_in_builder(computation: HloComputation, call_graph: CallGraph) -> tuple[bool, int]:
     """By number; the builder's start at 2, and a lower one replaces one that an older one had."""
     number_of_parameter = split_number(first_parameter(computation, call_graph))[1]
-    return number_of_parameter < _FIRST_BUILT, _number(computation)
+    return number_of_parameter < _FIRST_BUILT, number_of(computation)
 
 
 _FIRST_BUILT = 2
-
-
-def _number(computation: HloComputation) -> int:
-    return split_number(computation.name.removesuffix(PARTITIONED))[1]
 
 
 def _number_of_split(reducer: HloComputation) -> int:
@@ -192,7 +192,7 @@ def _loops_by_computation(call_graph: CallGraph) -> list[list[HloInstruction]]:
     for computation in call_graph.module.computations:
         if not call_graph.is_fused(computation):
             here = [each for each in computation.instructions if each.opcode == "while"]
-            loops.append(sorted(here, key=lambda loop: split_number(loop.name)[1]))
+            loops.append(sorted(here, key=number_of))
     return loops
 
 
@@ -201,7 +201,7 @@ def _remade_for_loops(call_graph: CallGraph) -> dict[HloComputation, None]:
     made: dict[HloComputation, None] = {}
     by_computation = _loops_by_computation(call_graph)
     for loop in itertools.chain.from_iterable(by_computation):
-        if loop.called_computations[0].name.endswith(_CLONE):
+        if loop.called_computations[0].name.endswith(CLONE):
             continue  # as the simplifier of loops left it
         for computation in reversed(loop.called_computations):
             if computation.name.startswith(_WIDENED) and not computation.name.endswith(_SUNK):
@@ -218,7 +218,7 @@ def _with_clones(computation: HloComputation, call_graph: CallGraph) -> dict[Hlo
     made: dict[HloComputation, None] = {}
     for instruction in call_graph.post_order(computation):
         for callee in instruction.called_computations:
-            if instruction.opcode == "fusion" and _CLONE in callee.name:
+            if instruction.opcode == "fusion" and CLONE in callee.name:
                 made |= _with_nested(callee, call_graph)
             elif _is_clone_of_clone(callee, call_graph):
                 made[callee] = None
@@ -231,10 +231,10 @@ def _fused_again(computation: HloComputation, call_graph: CallGraph) -> dict[Hlo
     new = [
         each
         for each in call_graph.callees[computation]
-        if call_graph.is_fused(each) and _CLONE not in each.name
+        if call_graph.is_fused(each) and CLONE not in each.name
     ]
     made: dict[HloComputation, None] = {}
-    for body in sorted(new, key=_number):
+    for body in sorted(new, key=number_of):
         made |= _with_nested(body, call_graph)
     return made
 
@@ -254,7 +254,7 @@ def _with_nested(body: HloComputation, call_graph: CallGraph) -> dict[HloComputa
 def _is_clone_of_clone(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether it was cloned again and again with the loop it is used in."""
     is_plain = call_graph.is_embedded(computation) and not call_graph.is_fused(computation)
-    return is_plain and computation.name.count(_CLONE) > 1
+    return is_plain and computation.name.count(CLONE) > 1
 
 
 def _with_all_callees(
@@ -267,9 +267,9 @@ def _with_all_callees(
     """
     made: dict[HloComputation, None] = {}
     is_body = call_graph.is_fused(computation)
-    is_numbered = _number(call_graph.module.entry) > 0
+    is_numbered = number_of(call_graph.module.entry) > 0
     for callee in call_graph.callees[computation]:
-        is_copy = is_numbered and _number(callee) == 0
+        is_copy = is_numbered and number_of(callee) == 0
         if not is_body or call_graph.is_fused(callee) or is_copy:
             made |= _with_all_callees(callee, call_graph)
     made[computation] = None
@@ -290,7 +290,7 @@ def _flattened(call_graph: CallGraph) -> list[HloComputation]:
     by_name = call_graph.module.computation_by_name
     copies_of: dict[str, list[HloComputation]] = {}
     for computation in call_graph.module.computations:
-        original = computation.name.rpartition(_CLONE)[0]
+        original = computation.name.rpartition(CLONE)[0]
         if original in by_name and not call_graph.is_fused(computation):
             copies_of.setdefault(original, []).append(computation)
     flattened: list[HloComputation] = []
@@ -298,7 +298,7 @@ def _flattened(call_graph: CallGraph) -> list[HloComputation]:
         first = _applying(by_name[name], call_graph)
         flattened += [
             copy
-            for copy in sorted(copies_of[name], key=_number)
+            for copy in sorted(copies_of[name], key=number_of)
             if _is_copied(first, _applying(copy, call_graph), call_graph)
         ]
     return flattened
@@ -356,8 +356,8 @@ def _made_before_fusion(
 ) -> dict[HloComputation, None]:
     """The fusions around gathers and scatters, made before all others and so numbered first."""
     early: dict[HloComputation, None] = {}
-    for computation in sorted(fused, key=_number):
-        if ".clone" in computation.name or computation.name.startswith(_BITCAST_FUSION):
+    for computation in sorted(fused, key=number_of):
+        if CLONE in computation.name or computation.name.startswith(_BITCAST_FUSION):
             continue
         if not _moves_by_index(computation, call_graph):
             break
@@ -375,14 +375,14 @@ def _fusion_number(
     call_graph: CallGraph,
 ) -> int:
     """The number of a fusion; a clone was made together with the others of its caller."""
-    if ".clone" not in computation.name or computation not in caller_of:
-        return _number(computation)
+    if CLONE not in computation.name or computation not in caller_of:
+        return number_of(computation)
     caller = caller_of[computation]
     if call_graph.is_fused(caller):
         return _fusion_number(caller, caller_of, call_graph)
     siblings = [
-        _number(each)
+        number_of(each)
         for each in call_graph.callees[caller]
-        if call_graph.is_fused(each) and ".clone" not in each.name
+        if call_graph.is_fused(each) and CLONE not in each.name
     ]
     return min(siblings, default=-1)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.creation_order import split_number
 from hlomem.analysis.instruction_order import instructions_by_age
+from hlomem.analysis.names import number_of
 
 if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
@@ -78,7 +78,7 @@ def _parts(whole: HloInstruction, call_graph: CallGraph) -> list[HloInstruction]
             for site in call_graph.callsites[whole.parent]
         )
         return sorted(whole.users, key=lambda part: part.tuple_index, reverse=not is_condition)
-    parts = sorted(whole.users, key=_number)
+    parts = sorted(whole.users, key=number_of)
     numbers = [part.tuple_index for part in parts]
     return _without_dropped(parts) if numbers == sorted(set(numbers)) else parts
 
@@ -99,7 +99,7 @@ def _without_dropped(parts: list[HloInstruction]) -> list[HloInstruction]:
 
 
 def _after_copies(copied: HloInstruction, rank: dict[HloInstruction, int]) -> list[HloInstruction]:
-    copies = sorted((user for user in copied.users if user.opcode in _COPYING), key=_number)
+    copies = sorted((user for user in copied.users if user.opcode in _COPYING), key=number_of)
     readers = [user for user in copied.users if user.opcode not in _COPYING]
     moved = [
         reader
@@ -129,7 +129,3 @@ def _readers_of_copy(copy: HloInstruction) -> list[HloInstruction]:
 
 _COPYING = frozenset({"copy-start", "async-start"})
 _JOINS_SLICES = "ConcatBitcast"
-
-
-def _number(instruction: HloInstruction) -> int:
-    return split_number(instruction.name)[1]

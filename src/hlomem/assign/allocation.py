@@ -5,16 +5,13 @@ Mirrors `BufferAllocation` and `BufferAssignment` of `service/buffer_assignment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.shape import ShapeIndex
-
-Color = NewType("Color", int)
-Offset = NewType("Offset", int)
 
 
 class OffsetSize(NamedTuple):

@@ -1,7 +1,6 @@
-"""What only the module can tell: the order it demands, who reads what, what is donated.
+"""What a dump lists is what its module says: values, positions, uses, headers, donations.
 
-In: a plan and its program. The uses and positions a dump lists are not trusted here: reads are
-taken from the operands of the module's own instructions.
+In: a plan and its program. What is worked out from the module (`hlomem.check.flow`) is believed.
 """
 
 from __future__ import annotations
@@ -14,117 +13,116 @@ from hlomem.check.plan import about, involve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.liveness import Liveness
+    from hlomem.check.flow import Position
     from hlomem.check.plan import Placed, Plan
     from hlomem.check.program import Program
-    from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.attributes import InputOutputAlias
-    from hlomem.hlo.ir import HloInstruction
-
-# What these do with an operand is not a read at their own moment: they forward it, or run others.
-_FORWARDS = frozenset({"tuple", "get-tuple-element", "bitcast", "opt-barrier", "add-dependency"})
-_RUNS_OTHERS = frozenset({"call", "conditional", "while"})
 
 
-def check_against_module(plan: Plan, program: Program, liveness: Liveness) -> Iterator[Finding]:
-    """Every rule that needs the module."""
-    yield from _check_order(plan, program)
-    for placed in plan.placed:
-        if placed.life is not None and placed.used is not None:
-            yield from _check_reads(placed, plan, program, liveness)
+def check_against_module(plan: Plan, program: Program) -> Iterator[Finding]:
+    """Every rule about what is listed and what is given."""
+    yield from _check_flow(plan, program)
+    yield from _check_headers(plan, program)
     for alias in program.module.input_output_alias:
         yield from _check_donation(alias, plan, program)
     yield from _check_not_donated(plan, program)
 
 
-def _check_order(plan: Plan, program: Program) -> Iterator[Finding]:
-    """The sequence runs everything once what it needs has run."""
-    for name, moment in plan.time_of.items():
-        instruction = program.instruction_by_name.get(name)
-        if instruction is None:
-            continue
-        for operand in instruction.operands:
-            if plan.time_of.get(operand.name, moment - 1) >= moment:
-                yield _out_of_order("data", f"{name} reads {operand.name}", plan, name, operand)
-        for before in instruction.control_predecessors:
-            if plan.time_of.get(before.name, moment - 1) >= moment:
-                yield _out_of_order(
-                    "control", f"{name} waits for {before.name}", plan, name, before
-                )
-    for computation in program.computations:
-        # XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
-        listed = [each for each in computation.instructions if each.opcode != "get-tuple-element"]
-        missing = [each for each in listed if each.name not in plan.time_of]
-        if plan.time_of and missing and len(missing) < len(listed):
+def _check_flow(plan: Plan, program: Program) -> Iterator[Finding]:
+    """What the dump lists about each value that runs is what the module says about it."""
+    flow = program.flow
+    known = {(placed.value.name, placed.index) for placed in plan.placed}
+    for value in flow.positions_of:
+        if value not in known and value[0] in plan.time_of:
             yield Finding(
-                rule="order/missing",
-                message=f"{missing[0].name} of {computation.name} is not in the sequence",
-                evidence=(f"{len(missing)} instructions of {computation.name} are missing",),
+                rule="flow/no-value",
+                message=f"{_show(value)} of the module is no value of the dump",
             )
+    for placed in plan.placed:
+        if placed.value.name not in plan.time_of or placed.used is None:
+            continue
+        value = (placed.value.name, placed.index)
+        if value not in flow.positions_of:
+            yield about(placed, "flow/unknown-value", "is a value the module does not define")
+            continue
+        yield from _check_shape(placed, program)
+        yield from _check_positions(placed, value, plan, program)
+        yield from _check_uses(placed, value, plan, program)
 
 
-def _out_of_order(kind: str, what: str, plan: Plan, name: str, before: HloInstruction) -> Finding:
-    return Finding(
-        rule=f"order/{kind}-dependence",
-        message=f"{what}, which runs later",
-        evidence=(
-            f"{name} runs at {plan.time_of[name]}",
-            f"{before.name} runs at {plan.time_of[before.name]}",
-        ),
-    )
+def _check_shape(placed: Placed, program: Program) -> Iterator[Finding]:
+    shape = program.instruction_by_name[placed.value.name].shape.subshape(placed.index)
+    if str(shape) != placed.value.shape:
+        yield about(placed, "flow/shape-differs", f"has the shape {shape} in the module")
 
 
-def _check_reads(
-    placed: Placed, plan: Plan, program: Program, liveness: Liveness
+def _check_positions(
+    placed: Placed, value: Position, plan: Plan, program: Program
 ) -> Iterator[Finding]:
-    """A value is alive when an instruction of the module reads it, and appears where it goes."""
     assert placed.used is not None
-    covered = liveness.covered_until(placed)
-    held = [(each.instruction, tuple(each.index or ())) for each in placed.used.positions]
-    found, pending = set(held), list(held)
-    while pending:
-        name, index = pending.pop()
-        instruction = program.instruction_by_name.get(name)
-        for user in instruction.users if instruction is not None else ():
-            assert instruction is not None
-            goes_to = _forwarded(instruction, index, user)
-            if goes_to is not None and goes_to not in found:
-                found.add(goes_to)
-                pending.append(goes_to)
-                if user.name in plan.time_of:
-                    where = f"{goes_to[0]}{{{','.join(map(str, goes_to[1]))}}}"
-                    yield about(placed, "live/position-missing", f"is {where} in the module")
-            last, what = _last_read(plan, user)
-            if last > covered:
-                problem = f"is alive until {covered}, but {what} at {last}, says the module"
-                yield about(placed, "live/ends-early", problem)
-                return
+    said = {(each.instruction, each.index or ()) for each in placed.used.positions}
+    found = {(each.name, index) for each, index in program.flow.positions_of[value]}
+    if said == found:
+        return
+    # XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
+    for position in sorted(found - said):
+        if position[0] in plan.time_of:
+            yield about(placed, "flow/position-missing", f"is {_show(position)} in the module")
+    for position in sorted(said - found):
+        if position[0] in program.instruction_by_name:
+            yield about(placed, "flow/position-unknown", f"is not {_show(position)} in the module")
 
 
-def _forwarded(
-    source: HloInstruction, index: ShapeIndex, user: HloInstruction
-) -> tuple[str, ShapeIndex] | None:
-    """The position in a user that is the same value; None where it is another."""
-    if user.opcode == "tuple":
-        return user.name, (user.operands.index(source), *index)
-    if user.opcode in ("bitcast", "opt-barrier"):
-        return user.name, index
-    if user.opcode == "get-tuple-element" and index and index[0] == user.tuple_index:
-        return user.name, index[1:]
-    return None
+def _check_uses(placed: Placed, value: Position, plan: Plan, program: Program) -> Iterator[Finding]:
+    assert placed.used is not None
+    listed = placed.used.uses or ()
+    said = {(each.instruction, each.operand, each.index or ()) for each in listed}
+    uses = program.flow.iter_uses(value)
+    found = {(user.name, number, index) for user, number, index in uses}
+    if said == found:
+        return
+    for user, number, _ in sorted(found - said):
+        if user in plan.time_of:
+            yield about(placed, "flow/use-missing", f"is operand {number} of {user} in the module")
+    for user, number, _ in sorted(said - found):
+        if user in program.instruction_by_name:
+            problem = f"is not operand {number} of {user} in the module"
+            yield about(placed, "flow/use-unknown", problem)
 
 
-def _last_read(plan: Plan, user: HloInstruction) -> tuple[int, str]:
-    """When a user is done with its operand, and what it does; -1 where others say it better."""
-    if user.opcode in _FORWARDS or user.opcode in _RUNS_OTHERS:
-        return -1, ""
-    moment, what = plan.time_of.get(user.name, -1), f"read by {user.name}"
-    if user.opcode.endswith("-start"):
-        # The operand of an asynchronous operation is read until the operation is done.
-        for done in user.users:
-            if done.opcode.endswith("-done") and plan.time_of.get(done.name, -1) > moment:
-                moment, what = plan.time_of[done.name], f"read by {user.name} until {done.name}"
-    return moment, what
+def _show(position: Position) -> str:
+    return f"{position[0]}{{{','.join(map(str, position[1]))}}}"
+
+
+def _check_headers(plan: Plan, program: Program) -> Iterator[Finding]:
+    """Each argument has its allocation, the output has one, and what is returned lives out."""
+    entry, parts_of = program.module.entry, program.flow.parts_of
+    wanted = {
+        (each.parameter_number, index) for each in entry.parameters for index in parts_of[each]
+    }
+    given = {
+        (each.parameter.number, each.parameter.index) for each in plan.allocations if each.parameter
+    }
+    for number, index in sorted(wanted ^ given):
+        there = "has no allocation" if (number, index) in wanted else "is none of the module"
+        message = f"parameter {number} at {{{','.join(map(str, index))}}} {there}"
+        yield Finding(rule="ownership/parameter", message=message)
+    output = parts_of[entry.root][()]
+    returned = set(parts_of[entry.root].values())
+    for allocation in plan.allocations:
+        held = {(each.name, each.index or ()) for each in allocation.values}
+        if not allocation.maybe_live_out and not held.isdisjoint(returned):
+            problem = "holds what is returned, but may not live out"
+        elif (allocation.output_shape is not None) != (output in held):
+            problem = "is marked as the output's, but is not"
+            if allocation.output_shape is None:
+                problem = "is the output's, but is not marked so"
+        elif allocation.output_shape not in (None, entry.root.shape.text_without_layout):
+            problem = f"names another output shape than {entry.root.shape.text_without_layout}"
+        else:
+            continue
+        message = f"allocation {allocation.index} {problem}"
+        yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
 
 
 def _check_donation(alias: InputOutputAlias, plan: Plan, program: Program) -> Iterator[Finding]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding, Involved
 from hlomem.check.plan import about, display_name, involve
+from hlomem.check.platform import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
-    from hlomem.check.plan import Placed, Plan
-    from hlomem.dump.records import ShapeIndex
+    from hlomem.check.plan import Placed, Plan, Text
+    from hlomem.dump.records import ShapeIndex, UsedValue, Value
 
 
 def check_completeness(plan: Plan) -> Iterator[Finding]:
@@ -85,14 +86,14 @@ def _check_used_values(plan: Plan) -> Iterator[Finding]:
     for placed in plan.placed:
         if placed.used is None:
             yield about(placed, "completeness/unknown-value", "is not among the used values")
-        elif (placed.used.name, placed.used.index, placed.used.color) != (
-            placed.value.name,
-            placed.value.index,
-            placed.value.color,
-        ):
-            other = f"{display_name(placed.used)} @{placed.used.color}"
-            problem = f"@{placed.value.color} is {other} among the used values"
+        elif _heading(placed.used) != _heading(placed.value):
+            problem = f"is {_heading(placed.used)} among the used values"
             yield about(placed, "completeness/value-differs", problem)
+
+
+def _heading(value: Value) -> str:
+    """All that both lists say about a value."""
+    return f"{display_name(value)}{' (phi)' if value.is_phi else ''} @{value.color}"
 
 
 def _check_live_ranges(plan: Plan) -> Iterator[Finding]:
@@ -131,3 +132,43 @@ def _check_sequence(plan: Plan) -> Iterator[Finding]:
             rule="totals/sequence-length",
             message=f"the sequence has {len(live.sequence)} steps, its head says {live.end}",
         )
+
+
+def check_texts(plan: Plan, known: Container[str]) -> Iterator[Finding]:
+    """What the instructions of a dump say about shapes, uses and positions is what it lists.
+
+    An operand lists the instruction as a use, that of a tuple as a position. Those whose names are
+    `known` are looked up in the module instead.
+    """
+    listed = {placed.id: _listed(placed.used) for placed in plan.placed if placed.used}
+    texts = {name: text for name, text in plan.text_of.items() if name not in known}
+    for placed in plan.placed:
+        if placed.value.name in texts:
+            yield from _check_shape(placed, texts[placed.value.name])
+    for name, text in texts.items():
+        is_tuple = text.opcode == "tuple"
+        for number, operand in enumerate(text.operands):
+            if operand in plan.time_of and operand not in plan.indices_at:
+                message = f"{operand} is operand {number} of {name}, but no value is there"
+                yield Finding(rule="flow/no-value", message=message)
+            for index in plan.indices_at.get(operand, ()):
+                wanted = (name, None, (number, *index)) if is_tuple else (name, number, index)
+                for placed in plan.values_at[operand, index]:
+                    if wanted not in listed[placed.id] and not (index and text.opcode == "copy"):
+                        rule = "flow/position-missing" if is_tuple else "flow/use-missing"
+                        yield about(placed, rule, f"is operand {number} of {name}")
+
+
+def _check_shape(placed: Placed, text: Text) -> Iterator[Finding]:
+    whole = parse_shape_or_none(text.shape)
+    if whole is not None:
+        shape = whole.optional_subshape(placed.index)
+        if str(shape) != placed.value.shape:
+            yield about(placed, "flow/shape-differs", f"has the shape {shape} in its instruction")
+
+
+def _listed(used: UsedValue) -> set[tuple[str, int | None, ShapeIndex]]:
+    """Where a value says that it is: its positions, and as which operands it is used."""
+    positions = {(each.instruction, None, each.index or ()) for each in used.positions}
+    uses = {(each.instruction, each.operand, each.index or ()) for each in used.uses or ()}
+    return positions | uses

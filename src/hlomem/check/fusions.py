@@ -1,7 +1,7 @@
 """Whether a fusion may write its result over an operand, by what happens inside it.
 
 A fusion computes element by element. Written over an operand, it must read that operand only at the
-element it is about to write:
+element it is about to write, by its place in memory:
 
     p ──── negate ──── add        fine: element i of p, then element i of the result
     p ─┬─ slice [0:3] ─┐
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
 
 _SAME_PLACE = """
-    abs add add-dependency and atan2 bitcast bitcast-convert cbrt ceil clamp compare complex convert
-    copy cosine count-leading-zeros divide erf exponential exponential-minus-one floor imag
-    is-finite log log-plus-one logistic maximum minimum multiply negate not opt-barrier or popcnt
-    power real reduce-precision remainder reshape round-nearest-afz round-nearest-even rsqrt select
-    shift-left shift-right-arithmetic shift-right-logical sign sine sqrt stochastic-convert subtract
-    tan tanh xor
+    abs acos acosh add add-dependency and asin asinh atan2 atanh cbrt ceil clamp compare complex
+    convert copy cosine cosh count-leading-zeros divide erf exponential exponential-minus-one floor
+    imag is-finite log log-plus-one logistic map maximum minimum mulhi multiply negate not
+    opt-barrier or popcnt power real reduce-precision remainder round-nearest-afz round-nearest-even
+    rsqrt select shift-left shift-right-arithmetic shift-right-logical sign sine sinh sqrt
+    stochastic-convert subtract tan tanh xor
 """
 _ELEMENTWISE = frozenset(_SAME_PLACE.split())
+_SAME_BYTES = frozenset({"bitcast", "bitcast-convert", "reshape", "tuple"})
+_MOST_NESTED = 20
+"""Fusions inside fusions that are looked into."""
 
 
 class Window(NamedTuple):
@@ -49,7 +52,9 @@ Read: TypeAlias = "Window | Elsewhere"
 """How a result depends on the shared operand."""
 
 
-def find_stray_read(fusion: HloInstruction, operand: int, output: ShapeIndex) -> Elsewhere | None:
+def find_stray_read(
+    fusion: HloInstruction, operand: int, output: ShapeIndex, depth: int = 0
+) -> Elsewhere | None:
     """An instruction inside `fusion` that reads an operand elsewhere than its output writes."""
     body = fusion.called_computations[0]
     if operand >= len(body.parameters):
@@ -57,7 +62,8 @@ def find_stray_read(fusion: HloInstruction, operand: int, output: ShapeIndex) ->
     shared = body.parameters[operand]
     reads: dict[HloInstruction, set[Read]] = {}
     for instruction in body.instructions:
-        reads[instruction] = {SAME} if instruction is shared else _reads(instruction, reads)
+        own = instruction is shared
+        reads[instruction] = {SAME} if own else _reads(instruction, reads, depth)
     root = body.root
     for number in output:
         if root.opcode != "tuple":
@@ -84,24 +90,24 @@ def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
     ]
 
 
-def _reads(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> set[Read]:
+def _reads(
+    instruction: HloInstruction, reads: dict[HloInstruction, set[Read]], depth: int
+) -> set[Read]:
     """How an instruction inside a fusion depends on the shared operand."""
     operands = [reads[each] for each in instruction.operands]
     everything: set[Read] = set().union(*operands)
     if not everything:
         return everything
     opcode = instruction.opcode
-    if opcode in _ELEMENTWISE or opcode == "tuple":
-        return everything
-    if opcode == "get-tuple-element":
-        source = instruction.operands[0]
-        is_tuple = source.opcode == "tuple"
-        return reads[source.operands[instruction.tuple_index]] if is_tuple else everything
+    if opcode == "get-tuple-element" and instruction.operands[0].opcode == "tuple":
+        return _taken_out(instruction, reads)
     strays = {each for each in everything if isinstance(each, Elsewhere)}
     if strays:
         return set(strays)
-    if _keeps_elements(instruction):
+    if opcode in _SAME_BYTES or opcode == "get-tuple-element" or _keeps_places(instruction, reads):
         return everything
+    if opcode == "fusion":
+        return everything | _reads_of_fusion(instruction, operands, depth)
     if opcode in ("slice", "dynamic-slice") and not set().union(*operands[1:]):
         return {Window(_starts(instruction, 1))} if everything == {SAME} else {_stray(instruction)}
     if opcode == "dynamic-update-slice" and not set().union(*operands[2:]):
@@ -109,6 +115,20 @@ def _reads(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) 
     if opcode == "scatter" and not set().union(*operands[1:]):
         return everything
     return {_stray(instruction)}
+
+
+def _taken_out(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> set[Read]:
+    """What a get-tuple-element takes out of a tuple that was just made."""
+    return reads[instruction.operands[0].operands[instruction.tuple_index]]
+
+
+def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: int) -> set[Read]:
+    """The strays inside a fusion inside a fusion."""
+    if depth == _MOST_NESTED or fusion.shape.is_tuple:
+        return {_stray(fusion)}
+    numbers = [number for number, read in enumerate(operands) if read]
+    strays = [find_stray_read(fusion, number, (), depth + 1) for number in numbers]
+    return {each for each in strays if each is not None}
 
 
 def _reads_of_update(update: HloInstruction, base: set[Read], new: set[Read]) -> set[Read]:
@@ -140,19 +160,48 @@ def _stray(instruction: HloInstruction) -> Elsewhere:
     return Elsewhere(instruction.name, instruction.opcode)
 
 
-def _keeps_elements(instruction: HloInstruction) -> bool:
-    """Whether a broadcast, reduction, slice, ... changes only dimensions of one element."""
-    if instruction.opcode not in (
-        "broadcast",
-        "transpose",
-        "slice",
-        "dynamic-slice",
-        "reduce",
-        "pad",
-    ):
+def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> bool:
+    """Whether every element stays at its place in memory, from each operand that matters.
+
+    Element-wise instructions do where layouts agree; a transpose, broadcast, reduction, slice or
+    pad where it does no more than to rename dimensions, and to add or drop those of one element.
+    """
+    if instruction.opcode in _ELEMENTWISE:
+        matter = [each for each in instruction.operands if reads[each]]
+        return all(_order(each) == _order(instruction) for each in matter)
+    named = _dimensions_of_operand(instruction)
+    operand = instruction.operands[0]
+    if named is None or reads[operand] != set().union(*(reads[x] for x in instruction.operands)):
         return False
     larger = [each for each in instruction.shape.dimensions if each != 1]
-    return larger == [each for each in instruction.operands[0].shape.dimensions if each != 1]
+    if sorted(larger) != sorted(each for each in operand.shape.dimensions if each != 1):
+        return False
+    return [named[each] for each in _order(instruction)] == _order(operand)
+
+
+def _order(instruction: HloInstruction) -> list[int]:
+    """The dimensions with several elements, the most minor first."""
+    shape = instruction.shape
+    order = (
+        shape.layout.minor_to_major if shape.layout else range(len(shape.dimensions) - 1, -1, -1)
+    )
+    return [each for each in order if shape.dimensions[each] != 1]
+
+
+def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None:
+    """For dimensions of a result, those of the first operand; None where it is not so simple."""
+    opcode, rank = instruction.opcode, len(instruction.operands[0].shape.dimensions)
+    if opcode == "transpose":
+        return dict(enumerate(instruction.integers("dimensions")))
+    if opcode == "broadcast":
+        return {place: number for number, place in enumerate(instruction.integers("dimensions"))}
+    if opcode == "reduce":
+        dropped = instruction.integers("dimensions")
+        return dict(enumerate(each for each in range(rank) if each not in dropped))
+    is_unpadded = opcode == "pad" and not set(instruction.attributes.get("padding", "")) - set(
+        "0_x"
+    )
+    return {each: each for each in range(rank)} if is_unpadded or "slice" in opcode else None
 
 
 def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]:

@@ -37,7 +37,8 @@ def check_geometry(plan: Plan, platform: Platform) -> Iterator[Finding]:
 def _check_bounds(placed: Placed) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
-        yield about(placed, f"geometry/negative-{'size' if size < 0 else 'offset'}", "is negative")
+        rule = "geometry/negative-size" if size < 0 else "geometry/negative-offset"
+        yield about(placed, rule, "is negative")
     elif offset + size > room:
         problem = f"ends {offset + size - room} bytes behind its allocation of {room}"
         yield about(placed, "geometry/out-of-bounds", problem)
@@ -59,13 +60,20 @@ def _check_size(placed: Placed, platform: Platform) -> Iterator[Finding]:
             "geometry/unreadable-shape",
             f"has the shape {placed.value.shape}, which is none",
         )
-    if not platform.explains_sizes:
-        return
     expected = size_on(platform.backend, placed)
-    if expected is not None and expected != placed.value.size:
-        problem = f"has {placed.value.size} bytes, its shape takes {expected}"
-        fact = f"{placed.value.shape} takes {expected} bytes on {platform.backend.name}"
-        yield about(placed, "geometry/size-not-of-shape", problem, fact)
+    if expected is None or expected == placed.value.size:
+        return
+    if not platform.explains_sizes and not _is_too_small(placed, platform, expected):
+        return
+    problem = f"has {placed.value.size} bytes, its shape takes {expected}"
+    fact = f"{placed.value.shape} takes {expected} bytes on {platform.backend.name}"
+    yield about(placed, "geometry/size-not-of-shape", problem, fact)
+
+
+def _is_too_small(placed: Placed, platform: Platform, expected: int) -> bool:
+    """Whether no machine can do with so few bytes: an array takes at least what a CPU takes."""
+    is_tuple = placed.value.shape.startswith("(")
+    return not platform.backend.pads_tiles and not is_tuple and placed.value.size < expected
 
 
 def _check_color(placed: Placed) -> Iterator[Finding]:

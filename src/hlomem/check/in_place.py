@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 _OPCODES = """
     all-gather all-gather-start all-to-all batch-norm-grad batch-norm-inference batch-norm-training
-    broadcast cholesky concatenate constant convolution copy dot dynamic-slice fft gather iota map
+    broadcast cholesky concatenate constant convolution copy dot dynamic-slice fft gather iota
     pad parameter ragged-all-to-all ragged-dot reduce reduce-scatter reduce-window reverse
-    rng rng-bit-generator scaled-dot select-and-scatter slice topk transpose tuple
+    rng-bit-generator scaled-dot select-and-scatter slice topk transpose tuple
 """
 _READS_ELSEWHERE = frozenset(_OPCODES.split())
-_INTO_FIRST_OPERAND = frozenset({"dynamic-update-slice", "set-dimension-size", "scatter"})
+_INTO_OPERAND = {
+    "dynamic-update-slice": 0,
+    "set-dimension-size": 0,
+    "triangular-solve": 1,
+}
+"""What is written over one of its operands only, and which."""
 
 
 def why_not_in_place(earlier: Placed, later: Placed, text: Text, numbers: list[int]) -> str:
@@ -35,8 +40,10 @@ def why_not_in_place(earlier: Placed, later: Placed, text: Text, numbers: list[i
         return ""
     if opcode == "custom-call":
         return "the custom call does not declare that it writes into this operand"
-    if opcode in _INTO_FIRST_OPERAND and len(text.operands) == 3 and numbers != [0]:
-        return f"`{opcode}` writes into its first operand only"
+    if opcode in _INTO_OPERAND and numbers != [_INTO_OPERAND[opcode]]:
+        return f"`{opcode}` writes into its operand {_INTO_OPERAND[opcode]} only"
+    if opcode == "scatter" and max(numbers) >= len(text.operands) // 2:
+        return "`scatter` writes into the operands it updates only"
     if opcode == "sort" and later.index and later.index[0] not in numbers:
         return f"output {later.index[0]} of the sort is another operand's"
     if earlier.value.shape != later.value.shape:

@@ -60,7 +60,7 @@ class Interference:
     def _judge(self, earlier: Placed, later: Placed) -> Iterator[Finding]:
         assert earlier.life is not None
         assert later.life is not None
-        rule, why = "overlap", "values that live at the same time need their own bytes"
+        rule, why = "interference/overlap", "values that live at the same time need their own bytes"
         if earlier.life.end == later.life.start:
             rule, why = self._judge_touching(earlier, later)
         elif self.structure.are_exclusive(earlier.life.start, later.life.start):
@@ -72,7 +72,7 @@ class Interference:
         first, last = later.life.start, min(earlier.life.end, later.life.end)
         low, high = max(earlier.start, later.start), min(earlier.end, later.end)
         yield Finding(
-            rule=f"interference/{rule}",
+            rule=rule,
             message=f"{values[0].name} and {values[1].name} live in the same {high - low} bytes",
             values=values,
             allocations=(earlier.allocation.index,),
@@ -94,17 +94,20 @@ class Interference:
         if numbers and earlier.slice == later.slice:
             why = self._why_not_through_fusion(later, numbers)
             if why:
-                return "in-place-fusion", why
+                return "interference/in-place-fusion", why
         if self.families.are_together(earlier, later):
             return "", ""  # at one place, or `alias/torn` says so
         if not numbers or text is None:
-            return "touch", f"{name} does not read {earlier.value.name}, so it is not in place"
+            return (
+                "interference/touch",
+                f"{name} does not read {earlier.value.name}, so it is not in place",
+            )
         if text.target == CONCAT:
             why = "a piece of a concatenation lies where its part of the result does"
-            return "concat-piece", "" if self._is_piece(earlier, later) else why
+            return "interference/concat-piece", "" if self._is_piece(earlier, later) else why
         if earlier.slice != later.slice:
-            return "touch-partial", "in place means at the identical slice"
-        return "touch", why_not_in_place(earlier, later, text, numbers)
+            return "interference/touch-partial", "in place means at the identical slice"
+        return "interference/touch", why_not_in_place(earlier, later, text, numbers)
 
     def _why_not_through_fusion(self, later: Placed, numbers: list[int]) -> str:
         """Why a fusion may not write over the operands of these numbers; empty when it may."""
@@ -142,6 +145,8 @@ class Interference:
                 pieces.append((cut.slice_starts if cut else (), number, operand))
         pieces.sort(key=lambda each: each[:2])
         order = [operand for _, _, operand in pieces]
+        if piece not in order:
+            return False  # listed as an operand the concatenation does not have
         before = order[: order.index(piece)]
         place = whole.start + sum(each.value.size for each in before)
         return piece.start == place and piece.end <= whole.end

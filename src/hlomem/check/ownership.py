@@ -30,7 +30,7 @@ def check_ownership(plan: Plan) -> Iterator[Finding]:
     for placed in plan.placed:
         yield from _check_read_only(plan, placed)
         yield from _check_thread_local(plan, placed)
-    yield from _check_constants(plan)
+    yield from _check_neighbours(plan)
     yield from _check_outputs(plan)
 
 
@@ -65,7 +65,7 @@ def _check_read_only(plan: Plan, placed: Placed) -> Iterator[Finding]:
         return
     if allocation.is_constant and text.opcode != "constant":
         yield about(placed, "ownership/read-only", "is written into a constant")
-    if text.opcode == "constant" and not (allocation.is_constant or allocation.is_thread_local):
+    if text.opcode == "constant" and not allocation.is_constant:
         yield about(placed, "ownership/constant", "is a constant, its allocation is not")
     if allocation.parameter is None:
         if (
@@ -123,33 +123,52 @@ def _check_thread_local(plan: Plan, placed: Placed) -> Iterator[Finding]:
         )
 
 
-def _check_constants(plan: Plan) -> Iterator[Finding]:
-    """Constants are there before the program starts, so no two share a byte, whenever they live."""
+def _check_neighbours(plan: Plan) -> Iterator[Finding]:
+    """Constants and what is thread-local share no byte, whenever they live.
+
+    Constants are there before the program starts; when something inside a reduction lives is not
+    printed. Only what is thread-local may be written in place, over what it reads.
+    """
     holders: dict[int, list[Placed]] = {}
     for placed in plan.placed:
-        if placed.allocation.is_constant and placed.value.size > 0:
+        is_timeless = placed.allocation.is_constant or placed.allocation.is_thread_local
+        if is_timeless and placed.value.size > 0:
             holders.setdefault(placed.allocation.index, []).append(placed)
     for values in holders.values():
         for one, two in pairwise(sorted(values, key=lambda each: (each.start, each.id))):
-            if one.shares_bytes_with(two):
+            if one.shares_bytes_with(two) and not _is_in_place(one, two):
                 involved = involve(one, two)
+                is_constant = one.allocation.is_constant
                 yield Finding(
-                    rule="ownership/constant",
-                    message=f"the constants {involved[0].name} and {involved[1].name} share bytes",
+                    rule="ownership/constant" if is_constant else "ownership/thread-local",
+                    message=f"{involved[0].name} and {involved[1].name} share bytes",
                     values=involved,
                     allocations=(one.allocation.index,),
                 )
 
 
+def _is_in_place(one: Placed, two: Placed) -> bool:
+    reads = one.operand_numbers(two.value.name) or two.operand_numbers(one.value.name)
+    return one.allocation.is_thread_local and one.slice == two.slice and bool(reads)
+
+
 def _check_outputs(plan: Plan) -> Iterator[Finding]:
-    """Each part of the output lies in memory that outlives the program."""
+    """Each part of the output is an allocation of its own, which outlives the program."""
     output = plan.output
-    if output is None or output.value.index != ():
+    if output is None:
         return
-    for index in plan.indices_at.get(output.value.name, ()):
-        for placed in plan.values_at[output.value.name, index]:
-            allocation = placed.allocation
-            if not allocation.maybe_live_out and not allocation.is_constant:
-                yield about(
-                    placed, "ownership/output", "is returned, but its allocation may not live out"
-                )
+    name, parts = output.value.name, [output.index]
+    if output.value.index == ():
+        parts = plan.indices_at.get(name, [])
+        shape = parse_shape_or_none(output.value.shape)
+        if shape is not None and shape.text_without_layout != output.allocation.output_shape:
+            problem = f"is returned, but is no {output.allocation.output_shape}"
+            yield about(output, "ownership/output", problem)
+    for placed in [each for index in parts for each in plan.values_at.get((name, index), ())]:
+        allocation = placed.allocation
+        if not allocation.maybe_live_out:
+            problem = "is returned, but its allocation may not live out"
+            yield about(placed, "ownership/output", problem)
+        if placed.value.offset != 0:
+            problem = "is returned, but not at the start of its allocation"
+            yield about(placed, "ownership/output", problem)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.backends import BACKENDS, CPU, CPU_ALIGNED_TO_16, GPU, Backend
 from hlomem.errors import HlomemError
+from hlomem.hlo.padding import unpadded_size
 from hlomem.hlo.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _TILED = re.compile(r":[^}]*T\(")
 _OLD_ERAS = frozenset("AB")  # jaxlib up to 0.4.30 aligned to 16; era B lasts until 0.4.35
+_POINTER_SIZE = 8
 _FEW = 0.2
 """The share of values whose sizes may be wrong before it is the backend that is."""
 
@@ -52,6 +54,15 @@ def size_on(backend: Backend, placed: Placed) -> int | None:
         return None
     try:
         return backend.size_of(shape)
+    except HlomemError:
+        return None
+
+
+def unpadded_size_of(text: str) -> int | None:
+    """The bytes of a shape without padding, with pointers of 8, as XLA counts at the peak."""
+    shape = parse_shape_or_none(text)
+    try:
+        return None if shape is None else unpadded_size(shape, _POINTER_SIZE)
     except HlomemError:
         return None
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hlomem.check.flow import trace
 from hlomem.check.structure import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
+    from hlomem.check.flow import Flow, Position
     from hlomem.check.plan import Plan
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
-
-_RUNS_OTHERS = frozenset({"call", "conditional", "while", "async-start"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,54 +25,63 @@ class Program:
     """What runs step by step: the entry and whatever loops, branches and calls run."""
 
     module: HloModule
-    computations: tuple[HloComputation, ...]
+    flow: Flow
     instruction_by_name: dict[str, HloInstruction]
+    spans: dict[HloComputation, tuple[int, int]]
+    """The first moment of each computation, and one past its last."""
     structure: Structure
+
+    @property
+    def read_only(self) -> set[Position]:
+        """The arguments the caller did not give away, which stay as they are until the end."""
+        given = {
+            (each.parameter_number, tuple(each.parameter_index))
+            for each in self.module.input_output_alias
+        }
+        return {
+            (parameter.name, index)
+            for parameter in self.module.entry.parameters
+            for index in self.flow.parts_of[parameter]
+            if (parameter.parameter_number, index) not in given
+        }
 
 
 def build_program(module: HloModule, plan: Plan) -> Program:
     """The parts of a module that have a place in the sequence."""
-    computations = tuple(_iter_running(module))
-    by_name = {each.name: each for part in computations for each in part.instructions}
-    return Program(module, computations, by_name, _structure(by_name, plan))
+    flow = trace(module)
+    by_name = {each.name: each for each in flow.parts_of}
+    spans: dict[HloComputation, tuple[int, int]] = {}
+    for instruction in flow.parts_of:
+        moment = plan.time_of.get(instruction.name)
+        if moment is not None:
+            first, end = spans.get(instruction.parent, (moment, moment))
+            spans[instruction.parent] = min(first, moment), max(end, moment + 1)
+    return Program(module, flow, by_name, spans, _structure(by_name, plan, spans))
 
 
-def _iter_running(module: HloModule) -> Iterator[HloComputation]:
-    """The entry and, each once, what its control flow reaches."""
-    seen = {module.entry}
-    pending = [module.entry]
-    while pending:
-        computation = pending.pop()
-        yield computation
-        for instruction in computation.instructions:
-            if instruction.opcode in _RUNS_OTHERS:
-                new = [each for each in instruction.called_computations if each not in seen]
-                seen.update(new)
-                pending += new
-
-
-def _structure(by_name: dict[str, HloInstruction], plan: Plan) -> Structure:
+def _structure(
+    by_name: dict[str, HloInstruction],
+    plan: Plan,
+    spans: Mapping[HloComputation, tuple[int, int]],
+) -> Structure:
     loops, conditionals = [], []
     for name in plan.time_of:
         instruction = by_name.get(name)
         if instruction is None:
             continue
         called = instruction.called_computations
-        if instruction.opcode == "while" and len(called) == 2:
+        if instruction.opcode == "while":
             body, condition = called
-            parameters = [*condition.parameters[:1], *body.parameters[:1]]
-            if all(each.name in plan.time_of for each in parameters) and len(parameters) == 2:
-                loops.append(Loop(name, parameters[0].name, parameters[1].name, body.root.name))
+            if condition in spans and body in spans:
+                first, second = condition.parameters[0].name, body.parameters[0].name
+                loops.append(Loop(name, first, second, body.root.name))
         elif instruction.opcode == "conditional":
-            branches = [_branch(each, plan) for each in called]
+            branches = [_branch(each, spans) for each in called]
             conditionals.append(Conditional(name, tuple(branches)))
     return Structure(tuple(loops), tuple(conditionals))
 
 
-def _branch(computation: HloComputation, plan: Plan) -> Branch:
-    moments = [
-        plan.time_of[each.name] for each in computation.instructions if each.name in plan.time_of
-    ]
-    if not moments:
+def _branch(computation: HloComputation, spans: Mapping[HloComputation, tuple[int, int]]) -> Branch:
+    if computation not in spans:
         return Branch(0, 0, None)
-    return Branch(min(moments), max(moments) + 1, computation.root.name)
+    return Branch(*spans[computation], computation.root.name)

@@ -1,10 +1,13 @@
-"""Sums agree with what they sum: total bytes, peak lists, usage reports.
+"""Sums agree with what they sum: total bytes and usage reports.
 
-A usage report rounds its sizes ("1.5KiB"): a sum is held against it in the same rounded form.
+A usage report rounds its sizes ("1.5KiB"). Where the exact ones are known, a sum is held against
+it in the same rounded form; inside a table it must lie within what rounding allows.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
@@ -15,72 +18,105 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.plan import Plan
-    from hlomem.dump.records import Peak
+    from hlomem.dump.records import UsageTable
+
+_ROUNDED = re.compile(r"(-?\d+(?:\.(\d+))?)([KMGTPE]iB|B)")
+_POWERS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
 
 
 def check_totals(plan: Plan) -> Iterator[Finding]:
-    """Every rule about sums."""
+    """Every rule about sums of allocations."""
     dump = plan.dump
-    if dump.assignment is not None:
-        total = sum(each.size for each in plan.allocations)
-        if dump.values is not None and dump.values.total_bytes != total:
-            said = dump.values.total_bytes
-            yield _sum("total-bytes", f"`Total bytes used` says {said}", total)
-        if isinstance(dump.report, AllocationReport):
-            yield from _check_allocation_report(plan, dump.report, total)
-        if isinstance(dump.report, SpaceReport):
-            yield from _check_space_report(plan, dump.report)
-    if dump.live_ranges is not None and dump.live_ranges.peak is not None:
-        yield from _check_peak(plan, dump.live_ranges.peak)
+    if dump.assignment is None:
+        return
+    total = sum(each.size for each in plan.allocations)
+    if dump.values is not None and dump.values.total_bytes != total:
+        said = dump.values.total_bytes
+        yield wrong_sum("totals/total-bytes", f"`Total bytes used` says {said}", total)
+    if isinstance(dump.report, AllocationReport):
+        yield from _check_allocation_report(plan, dump.report, total)
+    if isinstance(dump.report, SpaceReport):
+        yield from _check_space_report(plan, dump.report)
 
 
 def _check_allocation_report(plan: Plan, report: AllocationReport, total: int) -> Iterator[Finding]:
     if report.total_bytes != total:
-        yield _sum("report", f"the usage report says {report.total_bytes}", total)
+        yield wrong_sum("totals/report", f"the usage report says {report.total_bytes}", total)
     size_of = {each.index: each.size for each in plan.allocations}
+    cumulative = 0
     for row in report.rows:
         index = row.allocation.index
         if index not in size_of:
             message = f"the usage report lists allocation {index}, which there is not"
             yield Finding(rule="totals/report", message=message, allocations=(index,))
-        elif row.allocation.size != human_bytes(size_of[index]):
+            return
+        cumulative += size_of[index]
+        if row.allocation.size != human_bytes(size_of[index]):
             said = f"the usage report says {row.allocation.size} for allocation {index}"
-            yield _sum("report", said, size_of[index], index)
+            yield wrong_sum("totals/report", said, size_of[index], index)
+        left = human_bytes(total - cumulative)
+        right = human_bytes(cumulative), _percent(cumulative, total), left
+        if (row.cumulative, row.percent, row.remaining) != right:
+            said = (
+                f"{row.cumulative} ({row.percent}%), {row.remaining} left, with allocation {index}"
+            )
+            yield wrong_sum("totals/report", f"the usage report counts {said}", cumulative, index)
+            return
+    for detail in report.details:
+        if detail.table is not None:
+            yield from _check_table(detail.table)
 
 
 def _check_space_report(plan: Plan, report: SpaceReport) -> Iterator[Finding]:
     for space in report.spaces:
         total = sum(each.size for each in plan.allocations if each.color == space.color)
         if space.total_bytes != total:
-            yield _sum(
-                "report", f"the report of color {space.color} says {space.total_bytes}", total
-            )
+            said = f"the report of color {space.color} says {space.total_bytes}"
+            yield wrong_sum("totals/report", said, total)
+        for table in space.tables:
+            yield from _check_table(table)
 
 
-def _check_peak(plan: Plan, peak: Peak) -> Iterator[Finding]:
-    live = plan.dump.live_ranges
-    assert live is not None
-    cumulative = 0
-    for buffer in peak.buffers:
-        cumulative += buffer.size
-        if buffer.cumulative is not None and buffer.cumulative != cumulative:
-            said = f"the peak counts {buffer.cumulative} up to {buffer.instruction}"
-            yield _sum("peak", said, cumulative)
+def _check_table(table: UsageTable) -> Iterator[Finding]:
+    """The running sums and percentages of a table, as far as rounded numbers tell."""
+    total_least = sum(_bounds(row.size)[0] for row in table.rows)
+    total_most = sum(_bounds(row.size)[1] for row in table.rows)
+    is_whole = table.rest is None and total_least > 0
+    least, most = 0.0, 0.0
+    for row in table.rows:
+        low, high = _bounds(row.size)
+        least, most = least + low, most + high
+        said_low, said_high = _bounds(row.cumulative)
+        if said_high < least or most < said_low:
+            said = f"the usage report counts {row.cumulative} with offset {row.offset}"
+            yield wrong_sum("totals/report", said, human_bytes(int(most)))
             return
-    alive = sorted(each.instruction for each in live.ranges if each.is_live_at(peak.moment))
-    listed = sorted(buffer.instruction for buffer in peak.buffers)
-    if alive != listed:
-        message = f"the list at the peak ({peak.moment}) is not what is alive there"
-        odd = sorted({*alive} ^ {*listed})[:5]
-        evidence = (f"{len(alive)} values are alive, {len(listed)} listed", *odd)
-        yield Finding(rule="totals/peak", message=message, evidence=evidence)
-    if peak.stack_trace is not None and peak.stack_trace.total != cumulative:
-        yield _sum("peak", f"the tree at the peak says {peak.stack_trace.total}", cumulative)
+        if is_whole and not (
+            100 * least / total_most - 1 < float(row.percent) < 100 * most / total_least + 1
+        ):
+            said = f"the usage report says {row.percent}% for {row.cumulative}"
+            yield wrong_sum("totals/report", said, human_bytes(int(total_most)))
+            return
 
 
-def _sum(rule: str, said: str, total: int, allocation: int | None = None) -> Finding:
+def _percent(part: int, total: int) -> int | str:
+    return int(f"{100.0 * part / total:.0f}") if total else "-nan"
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    """The least and most bytes that are written like this; XLA cuts before it rounds."""
+    match = _ROUNDED.fullmatch(text)
+    if match is None:
+        return -math.inf, math.inf
+    unit = 1024.0 ** _POWERS[match.group(3)]
+    slack = unit / 10 ** len(match.group(2)) if match.group(2) else 0.0
+    return float(match.group(1)) * unit - slack, float(match.group(1)) * unit + slack
+
+
+def wrong_sum(rule: str, said: str, total: int | str, allocation: int | None = None) -> Finding:
+    """A sum that is not what the lines it counts add up to."""
     return Finding(
-        rule=f"totals/{rule}",
+        rule=rule,
         message=f"{said}, the sum is {total}",
         allocations=() if allocation is None else (allocation,),
     )

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.against_module import check_against_module
 from hlomem.check.aliases import check_aliases, find_families, join_fusions
-from hlomem.check.completeness import check_completeness
+from hlomem.check.completeness import check_completeness, check_texts
 from hlomem.check.findings import NotChecked, Verdict
 from hlomem.check.geometry import check_geometry
 from hlomem.check.interference import Interference
 from hlomem.check.liveness import Liveness
+from hlomem.check.needs import ListedNeeds, TracedNeeds
+from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
+from hlomem.check.peak import check_peak
 from hlomem.check.plan import build_plan
 from hlomem.check.platform import choose_platform
 from hlomem.check.program import build_program
@@ -45,31 +48,34 @@ def verify(
     """Judges a plan; `backend` is inferred where it is not given."""
     plan = build_plan(dump)
     platform = choose_platform(plan, backend)
-    program = _matching_program(plan, module)
+    program, why_not = _matching_program(plan, module)
     structure = program.structure if program is not None else find_structure(plan)
     families = find_families(plan, structure)
     if program is not None:
         join_fusions(plan, program, families)
-    liveness = Liveness(plan, families, structure)
+    needs = TracedNeeds(plan, program) if program is not None else ListedNeeds(plan, structure)
+    liveness = Liveness(plan, families, structure, needs)
     interference = Interference(plan, families, structure, program)
     checks = [
         check_geometry(plan, platform),
         check_completeness(plan),
         check_ownership(plan),
         check_totals(plan),
+        check_peak(plan),
         check_aliases(plan, families),
         liveness.check(),
         interference.check(),
+        check_texts(plan, program.instruction_by_name if program is not None else ()),
     ]
     if program is not None:
-        checks.append(check_against_module(plan, program, liveness))
+        checks += [check_order(plan, program), check_against_module(plan, program)]
     findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
     return Verdict(
         name=dump.name,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(plan, platform, structure),
-            *_without_module(module, program),
+            *_without_module(why_not),
             *(_left_out(found) for found in findings if len(found) == MOST_FINDINGS),
         ),
         assumed=_assumed(platform),
@@ -79,20 +85,29 @@ def verify(
     )
 
 
-def _matching_program(plan: Plan, module: HloModule | None) -> Program | None:
-    """The module, if it is the one the dump plans: most names of the sequence are in it."""
+def _matching_program(plan: Plan, module: HloModule | None) -> tuple[Program | None, str]:
+    """The module, if it is the one the dump plans; else why not.
+
+    It is when most names of the sequence are in it.
+    """
     if module is None:
-        return None
-    program = build_program(module, plan)
+        return None, "there is no module"
+    try:
+        program = build_program(module, plan)
+    except (LookupError, ValueError):
+        return None, "calls, operands and shapes of the module do not fit together"
+    if program.flow.called_twice is not None:
+        return None, f"{program.flow.called_twice.name} is called twice, which XLA does not plan"
     known = sum(name in program.instruction_by_name for name in plan.sequence)
-    return program if 2 * known > len(plan.sequence) else None
+    if 2 * known <= len(plan.sequence):
+        return None, "the module is of another program"
+    return program, ""
 
 
-def _without_module(module: HloModule | None, program: Program | None) -> Iterator[NotChecked]:
-    if program is None:
-        reason = "there is no module" if module is None else "the module is of another program"
-        rules = "dependences, reads by the module, in-place fusions, donations"
-        yield NotChecked(rules=rules, reason=reason)
+def _without_module(why_not: str) -> Iterator[NotChecked]:
+    if why_not:
+        rules = "live ranges, uses and order by the module, in-place fusions, donations"
+        yield NotChecked(rules=rules, reason=why_not)
 
 
 def _left_out(found: list[Finding]) -> NotChecked:

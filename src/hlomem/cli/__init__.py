@@ -31,11 +31,14 @@ TRACEBACK = "HLOMEM_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
 
 COMMANDS = {
+    "advise": "Show what would make a program need less memory, by how much, and at what cost.",
     "copies": "Show copies that cost memory, and why each is made.",
+    "diff": "Show what changed in memory between two compiles of one program.",
     "donate": "Show which arguments give their memory to results, and which could.",
     "explain": "Explain one buffer: why it exists, its size, its life, its place.",
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "holes": "Show memory that is reserved for temporaries but never filled.",
+    "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
     "padding": "Show which arrays are larger in memory than their elements.",
     "peak": "Show who is alive when the program needs most memory.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
@@ -72,10 +75,10 @@ _MAX_INPUT = click.Option(
 class _Commands(click.Group):
     """Commands that live in a module of their name."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         if cmd_name not in COMMANDS:
             return None
         command = import_module(f"hlomem.cli.{cmd_name}").command
@@ -84,7 +87,7 @@ class _Commands(click.Group):
             command.params.append(_MAX_INPUT)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

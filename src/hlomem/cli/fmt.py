@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from pathlib import Path
 
 import click
 
 from hlomem.cli import say
+from hlomem.dump.compare import first_difference
 from hlomem.dump.dump import Dump, join
 from hlomem.dump.parts import parse_part
 from hlomem.errors import EXIT_FINDING, EXIT_OK, HlomemError
@@ -51,7 +51,7 @@ def _format(file: str, check: bool) -> int:
         return EXIT_OK
     if text == source.text:
         return EXIT_OK
-    write_text(f"{_first_difference(source, text)}\n")
+    write_text(f"{_describe_difference(source, text)}\n")
     return EXIT_FINDING
 
 
@@ -61,11 +61,8 @@ def _notes(dump: Dump, file: str) -> list[str]:
     return [note.text for note in dump.notes if alone or note.kind != "missing"]
 
 
-def _first_difference(source: Source, text: str) -> str:
-    rows = zip_longest(source.text.split("\n"), text.split("\n"))
-    number, (had, would) = next(
-        (number, pair) for number, pair in enumerate(rows, 1) if pair[0] != pair[1]
-    )
+def _describe_difference(source: Source, text: str) -> str:
+    number, had, would = first_difference(source.text, text)
     return (
         f"{visible(source.name)}:{number}: would change\n"
         f"  has    {_shown(had)}\n  prints {_shown(would)}"

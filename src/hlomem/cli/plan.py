@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.backends import PLATFORMS
 from hlomem.collector import collector_off
-from hlomem.errors import EXIT_OK, InputError
+from hlomem.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import encode, load, load_any
 from hlomem.outputs import write_files, write_text
-from hlomem.planning import BACKENDS, plan
+from hlomem.planning import plan
 from hlomem.source import visible
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
+    from hlomem.planning import Plan
 
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
-@click.option("--backend", type=click.Choice(BACKENDS), default=BACKENDS[0], show_default=True)
+@click.option("--backend", type=click.Choice(PLATFORMS), default=PLATFORMS[0], show_default=True)
 @click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
+@click.option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing.")
 @click.option("--timings", is_flag=True, help="Say on standard error how long each stage took.")
 @collector_off()
 def command(
@@ -46,13 +49,15 @@ def command(
     output: Path | None,
     force: bool,
     as_json: bool,
+    verify: bool,
     timings: bool,
 ) -> int:
     """Plan a module's memory as XLA does, and write the same dumps.
 
     MODULE is HLO text as XLA prints it (scheduled, or with --schedule), gzipped or not, or `-`.
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
-    STEM-buffer-assignment.txt and its companions.
+    STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 when the plan
+    is found to be wrong.
     """
     start = time.process_time()
     module = load_any(path)
@@ -71,13 +76,22 @@ def command(
     )
     click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
+    if verify and not is_right(made):
+        return EXIT_FINDING
+    verified = time.process_time()
     write_dump(made.dump, output, force=force, as_json=as_json)
     for note in made.notes:
         click.echo(f"note: {visible(note)}", err=True)
     if timings:
-        written = time.process_time()
-        _say_timings({"load": loaded - start, **made.seconds, "write": written - planned})
+        steps = {"load": loaded - start, **made.seconds, "verify": verified - planned}
+        _say_timings({**steps, "write": time.process_time() - verified})
     return EXIT_OK
+
+
+def is_right(made: Plan) -> bool:
+    from hlomem.cli.verify import say_wrong  # noqa: PLC0415 - few ask for it
+
+    return not say_wrong(made.dump, made.stages.module, made.stages.options.backend)
 
 
 def write_dump(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.cli.plan import write_dump
+from hlomem.backends import PLATFORMS
+from hlomem.cli.plan import is_right, write_dump
 from hlomem.collector import collector_off
 from hlomem.dump.compare import find_differences
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.inputs import load
-from hlomem.planning import BACKENDS
 from hlomem.replanning import replan
 from hlomem.report.text import format_bytes, shorten, width, write_lines
 from hlomem.source import visible
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
 )
 @click.option("--check", is_flag=True, help="Say whether the plan is the dump's, byte for byte.")
-@click.option("--backend", type=click.Choice(BACKENDS), help="Else inferred.")
+@click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
 @click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Plan as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Plan as the XLA that wrote DUMP.")
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
+@click.option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
 @collector_off()
 def command(
@@ -49,6 +50,7 @@ def command(
     like: str | None,
     output: Path | None,
     force: bool,
+    verify: bool,
     as_json: bool,
 ) -> int:
     """Plan a dump's program anew, without its HLO module.
@@ -68,6 +70,8 @@ def command(
         like=load(like) if like else None,
         name=_stem(dump),
     )
+    if verify and not is_right(made):
+        return EXIT_FINDING
     differences = find_differences(dump, made.dump) if check else []
     if output is not None or not (check or as_json):
         write_dump(made.dump, output, force=force, as_json=False)

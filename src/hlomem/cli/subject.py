@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.backends import CHIPS, find_backend
+from hlomem.backends import PLATFORMS, find_backend
 from hlomem.errors import EXIT_OK, CommandError
 from hlomem.hlo.ir import HloModule
-from hlomem.inputs import find_program, load_any, load_program
+from hlomem.inputs import find_program, load, load_any, load_program
 from hlomem.report.json import encode
 from hlomem.report.memory import Memory, build_memory
 from hlomem.report.text import width, write_lines
@@ -33,9 +33,10 @@ _OPTIONS = (
         "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
     ),
     click.option("--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."),
-    click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred."),
-    click.option("--chip", type=click.Choice(CHIPS), help="Which TPU."),
+    click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred."),
+    click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …"),
     click.option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …"),
+    click.option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
     click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color."),
     click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1)."),
 )
@@ -52,10 +53,11 @@ def about_memory(command: Callable[..., int]) -> Callable[..., int]:
         backend: str | None,
         chip: str | None,
         era: str | None,
+        schedule: str | None,
         space: str | None,
         **others: Any,
     ) -> int:
-        memory = open_memory(path, module, hlo, backend, chip, era)
+        memory = open_memory(path, module, hlo, backend, chip, era, schedule)
         return command(memory=memory, space=memory.find_space(space), **others)
 
     for option in reversed(_OPTIONS):
@@ -70,22 +72,33 @@ def open_memory(
     backend: str | None = None,
     chip: str | None = None,
     era: str | None = None,
+    schedule: str | None = None,
 ) -> Memory:
     """The memory of a dump, or of a module as XLA would plan it."""
     loaded = load_any(path, module=module)
     if isinstance(loaded, HloModule):
-        return _planned(loaded, path, backend or "cpu", era or "")
-    if era is not None:
-        raise CommandError("`--era` is for an HLO module; a dump has its own")
+        return _planned(loaded, path, backend or "cpu", chip or "", era or "", schedule)
+    for option, value in (("era", era), ("schedule", schedule)):
+        if value is not None:
+            raise CommandError(f"`--{option}` is for an HLO module; a dump has its own")
     program = load_program(hlo) if hlo else find_program(path, module)
     return build_memory(loaded, program, chosen_backend(backend, chip))
 
 
-def _planned(program: HloModule, path: str, backend: str, era: str) -> Memory:
+def _planned(
+    program: HloModule, path: str, backend: str, chip: str, era: str, schedule: str | None
+) -> Memory:
     from hlomem.planning import plan  # noqa: PLC0415 - dumps are read without the planner
 
-    name = "module" if path == "-" else Path(path).name
-    return build_memory(plan(program, backend=backend, era=era, name=name).dump, program)
+    planned = plan(
+        program,
+        backend=backend,
+        chip=chip,
+        era=era,
+        schedule=load(schedule) if schedule else None,
+        name="module" if path == "-" else Path(path).name,
+    )
+    return build_memory(planned.dump, program, find_backend(backend, chip))
 
 
 def chosen_backend(name: str | None, chip: str | None) -> Backend | None:

@@ -11,19 +11,23 @@ import click
 import msgspec
 
 from hlomem import __version__
-from hlomem.backends import CHIPS
+from hlomem.backends import CHIPS, PLATFORMS
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
 from hlomem.cli.subject import chosen_backend
+from hlomem.collector import collector_off
 from hlomem.errors import EXIT_FINDING, EXIT_OK
-from hlomem.inputs import find_program, load, load_program
+from hlomem.inputs import choose_module, find_program, load, load_program
 from hlomem.outputs import write_files
 from hlomem.report.json import SCHEMA
 from hlomem.report.text import Line, shorten, width, wrap, write_lines
 from hlomem.source import visible
 
 if TYPE_CHECKING:
+    from hlomem.backends import Backend
     from hlomem.check.findings import Finding, Involved, Verdict
+    from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
 
 _MOST_SHOWN = 5
 
@@ -31,18 +35,17 @@ _MOST_SHOWN = 5
 @click.command("verify")
 @click.argument("path", metavar="DUMP")
 @click.option(
-    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
+    "--module", metavar="FILE|NAME", help="Its HLO text, else found; or which dump of a folder."
 )
-@click.option("--hlo", metavar="MODULE", help="The HLO text it plans; found beside it by name.")
-@click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred.")
+@click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
 @click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
 @click.option("--sarif", metavar="FILE", type=Path, help="Also write the findings as SARIF 2.1.0.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
+@collector_off()
 def command(
     path: str,
     module: str | None,
-    hlo: str | None,
     backend: str | None,
     chip: str | None,
     as_json: bool,
@@ -51,14 +54,16 @@ def command(
 ) -> int:
     """Check that a memory plan is right, XLA's or ours.
 
-    DUMP is what `show` takes. Without the HLO module, what the dump alone can show is checked, and
-    the rest is said. The exit code is 1 when something is found.
+    DUMP is a file of it, or a folder. Without the HLO module, what the dump alone
+    can show is checked, and the rest is said. The exit code is 1 when something is found.
     """
-    dump = load(path, module=module)
-    program = load_program(hlo) if hlo else find_program(path, module)
+    is_name = module is not None and Path(path).is_dir() and not Path(module).is_file()
+    dump_path = _choose_dump(path, module if is_name else None)
+    dump = load(dump_path)
+    program = load_program(module) if module and not is_name else find_program(dump_path)
     verdict = verify(dump, module=program, backend=chosen_backend(backend, chip))
     if sarif is not None:
-        text = json.dumps(build_sarif(verdict, __version__), indent=1)
+        text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
         write_files(sarif.parent, {sarif.name: text.encode()}, force=force)
     if as_json:
         # Unlike msgspec's own encoder, `json` writes integers of any size.
@@ -67,6 +72,21 @@ def command(
     else:
         write_lines(draw_verdict(verdict, width()))
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
+
+
+def say_wrong(dump: Dump, module: HloModule, backend: Backend) -> bool:
+    """Whether a plan of ours is wrong; what is, is said on standard error."""
+    verdict = verify(dump, module=module, backend=backend)
+    for line in [] if verdict.is_clean else draw_verdict(verdict, width()):
+        click.echo("".join(piece for piece, _ in line).rstrip(), err=True)
+    return not verdict.is_clean
+
+
+def _choose_dump(path: str, name: str | None) -> str:
+    """The file of the one dump in a folder, or of the one of a name; a path to a file as it is."""
+    if path == "-" or not Path(path).is_dir():
+        return path
+    return str(choose_module(Path(path), name).files[0])
 
 
 def draw_verdict(verdict: Verdict, columns: int) -> list[Line]:

@@ -234,7 +234,7 @@ def value_of(groups: Sequence[Any]) -> Value:
     )
 
 
-def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001
+def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 - the opposite of parse
     """XLA's text; `pages` says whether this XLA prints the page of an allocation."""
     parts = [TITLE]
     for allocation in assignment.allocations:

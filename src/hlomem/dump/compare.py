@@ -40,7 +40,8 @@ def find_differences(dump: Dump, other: Dump) -> list[Difference]:
         text = format_part(kind, contents, dump.era)
         other_text = format_part(kind, other_contents, dump.era)
         if text != other_text:
-            differences.append(_first_difference(stage, text, other_text))
+            line, ours, theirs = first_difference(text, other_text)
+            differences.append(Difference(stage=stage, line=line, ours=ours, theirs=theirs))
     return differences
 
 
@@ -61,12 +62,14 @@ def _stages(dump: Dump, other: Dump) -> Iterator[tuple[str, Kind, Contents, Cont
         yield "report", "report", reports[0], reports[1]
 
 
-def _first_difference(stage: str, text: str, other: str) -> Difference:
+def first_difference(text: str, other: str) -> tuple[int, str | None, str | None]:
+    """The number of the first line in which two texts differ, from 1, and the line in each."""
     lines = zip_longest(text.split("\n"), other.split("\n"))
-    for number, (ours, theirs) in enumerate(lines, 1):
-        if ours != theirs:
-            return Difference(stage=stage, line=number, ours=ours, theirs=theirs)
-    raise AssertionError("the texts differ")
+    return next(
+        (number, line, other_line)
+        for number, (line, other_line) in enumerate(lines, 1)
+        if line != other_line
+    )
 
 
 def without_hash_order(report: UsageReport) -> UsageReport:

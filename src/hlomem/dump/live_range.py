@@ -221,7 +221,7 @@ def _branches(depths: list[int]) -> list[str]:
     return branches
 
 
-def format(  # noqa: A001
+def format(  # noqa: A001 - the opposite of parse
     live: LiveRanges, *, index: bool = True, cumulative: bool = True, stack_trace: bool = True
 ) -> str:
     """XLA's text; the switches say what this XLA prints of the peak."""

@@ -25,6 +25,26 @@ if TYPE_CHECKING:
 
 Kind = Literal["combined", "assignment", "values", "live-range", "report"]
 
+
+class FileName(NamedTuple):
+    """What a file of XLA's is called."""
+
+    suffix: str
+    """XLA's own, behind the name of the module."""
+    short: str
+    """Where each module has a folder of its own."""
+
+
+_MAIN_FILE = FileName("-buffer-assignment.txt", "buffer-assignment.txt")
+FILE_NAMES: dict[Kind, FileName] = {
+    "combined": _MAIN_FILE,
+    "assignment": _MAIN_FILE,
+    "values": FileName("-buffer-assignment-values.txt", "values.txt"),
+    "live-range": FileName("-live-range.txt", "live-range.txt"),
+    "report": FileName("-memory-usage-report.txt", "memory-usage-report.txt"),
+}
+"""In the order XLA writes them."""
+
 _VALUES_START = "\n\nTotal bytes used: "
 _LIVE_RANGE_START = "\n\n" + live_range.TITLE
 # Patterns as text: `re` compiles them when a dump is read, and keeps them.

@@ -229,7 +229,7 @@ def _shape_count(item: str) -> ShapeCount:
     return ShapeCount(shape=item)
 
 
-def format(report: UsageReport) -> str:  # noqa: A001
+def format(report: UsageReport) -> str:  # noqa: A001 - the opposite of parse
     """XLA's text."""
     if isinstance(report, SpaceReport):
         return "".join(map(_format_space, report.spaces))

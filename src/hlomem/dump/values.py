@@ -128,7 +128,7 @@ def _parse_uses(
     return tuple([Use(name, int(operand), parse_index(index)) for name, operand, index in found])
 
 
-def format(values: Values, style: Style) -> str:  # noqa: A001
+def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of parse
     """XLA's text in `style`."""
     total = values.total_bytes
     parts = [f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"]

@@ -273,7 +273,7 @@ def parse_metadata(text: str) -> Metadata:
             if match[2][0] not in "\"'":
                 raise TextProblem("expected a string", *match.span(2))
             fields[match[1]] = parse_string(match[2])
-    return Metadata(**fields)  # type: ignore[arg-type]
+    return Metadata(**fields)  # type: ignore[arg-type]  # checked above, field by field
 
 
 def parse_backend_config(text: str) -> Json:

@@ -158,11 +158,6 @@ class HloInstruction:
         text = self.attributes.get("output_to_operand_aliasing")
         return () if text is None else self._read(attr.parse_operand_aliasing, text)
 
-    def integer(self, name: str) -> int | None:
-        """The value of an integer attribute, None where it is absent."""
-        text = self.attributes.get(name)
-        return None if text is None else self._read(attr.parse_integer, text)
-
     def integers(self, name: str) -> tuple[int, ...]:
         """The value of a `{1,2,3}` attribute, empty where it is absent."""
         return self._read(attr.parse_integers, self.attributes.get(name, "{}"))
@@ -171,10 +166,6 @@ class HloInstruction:
         """The value of an attribute without its quotes, None where it is absent."""
         text = self.attributes.get(name)
         return None if text is None else self._read(attr.parse_string, text)
-
-    def flag(self, name: str) -> bool:
-        """Whether an attribute says `true`."""
-        return self.attributes.get(name) == "true"
 
     @property
     def tuple_index(self) -> int:
@@ -427,6 +418,12 @@ class HloModule:
         self.open_all()
         for computation in self.computations:
             yield from computation.instructions
+
+    def iter_open_instructions(self) -> Iterator[HloInstruction]:
+        """Those that have been read: all but the bodies of fusions nobody has looked into."""
+        for computation in self.computations:
+            if computation.is_open:
+                yield from computation.instructions
 
     def validate(self) -> None:
         """Read everything that was left as text; raises the first `ParseError` there is."""

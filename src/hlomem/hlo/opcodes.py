@@ -8,6 +8,7 @@ computations for some other opcode calls them for it too.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 
@@ -66,6 +67,9 @@ PAYLOAD_OPCODES = frozenset({"constant", "parameter"})
 
 ASYNC_OPCODES = frozenset({"async-start", "async-update", "async-done"})
 
+RUN_IN_PLACE = frozenset({"call", "conditional", "while", "async-start"})
+"""What runs what it calls in the flow of the program, in its own place in the schedule."""
+
 _TO_APPLY = """
     all-reduce all-reduce-start collective-reduce map reduce reduce-scatter reduce-window scan
     scatter sort
@@ -104,6 +108,13 @@ CALL_ATTRIBUTE_NAMES = (
     "scatter",
 )
 """Every attribute that can name a computation."""
+
+CALL_IN_TEXT = re.compile(
+    rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
+)
+"""Such an attribute: its name, then the names in braces or the one without."""
+
+NAME_IN_TEXT = re.compile(r"[\w.\-]+", re.ASCII)
 
 _UNKNOWN_CALLS = tuple((name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES)
 

@@ -42,11 +42,6 @@ class Padding(NamedTuple):
     unpadded_size: int
     padded_size: int
 
-    @property
-    def lost_bytes(self) -> int:
-        """Bytes that hold no element."""
-        return self.padded_size - self.unpadded_size
-
 
 def unpadded_size(shape: Shape, pointer_size: int = POINTER_SIZE) -> int:
     """Bytes of the elements alone, of the table for a tuple (`ShapeUtil::ByteSizeOf`).

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import RUN_IN_PLACE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
-
-RUN_IN_PLACE = frozenset({"call", "conditional", "while", "async-start"})
-"""Opcodes that run what they call in the flow of the program."""
 
 
 class Schedule:

@@ -251,7 +251,7 @@ class Shape:
 
     def __reduce__(self) -> tuple[object, ...]:
         # As text: hashes differ between processes, and pickle would recurse.
-        from hlomem.hlo.shape_parser import parse_shape_text  # noqa: PLC0415
+        from hlomem.hlo.shape_parser import parse_shape_text  # noqa: PLC0415 - it imports this
 
         return parse_shape_text, (self.text,)
 
@@ -288,11 +288,6 @@ class Shape:
     def is_array(self) -> bool:
         """Whether it is an array; a buffer is not (`Shape::IsArrayExcludingBuffer`)."""
         return self.element_type.bits > 0
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is an array of no dimensions."""
-        return not self.dimensions and self.is_array
 
     @property
     def rank(self) -> int:
@@ -352,9 +347,6 @@ def tuple_shape(elements: Iterable[Shape]) -> Shape:
 def buffer_shape(array: Shape) -> Shape:
     """The buffer `b(array)`."""
     return Shape(ElementType.BUFFER, elements=(array,))
-
-
-TOKEN_SHAPE = Shape(ElementType.TOKEN)
 
 
 def _same_node(one: Shape, two: Shape) -> bool:

@@ -28,7 +28,6 @@ from hlomem.hlo.shape import (
     ElementType,
     Layout,
     Shape,
-    ShapeIndex,
     SplitConfig,
     buffer_shape,
     tuple_shape,
@@ -163,18 +162,6 @@ def parse_shape(source: Source, start: int = 0, table: ShapeTable = _TABLE) -> t
             shape = tuple_shape(open_parts.pop()[1])
         else:
             return shape, cursor.position
-
-
-def parse_shape_index(text: str) -> ShapeIndex:
-    """`{1,0}` or `{}` as an index (`HloParserImpl::ParseShapeIndex`)."""
-    cursor = _Cursor(Source("<shape index>", text), 0)
-    cursor.expect("{", "at the start of a shape index")
-    numbers = [] if cursor.eat("}") else _parse_list(cursor, _parse_natural)
-    if numbers:
-        cursor.expect("}", "at the end of a shape index")
-    if cursor.skip_blanks() != len(text):
-        cursor.fail(cursor.position, "unexpected text after a shape index")
-    return ShapeIndex(numbers)
 
 
 class _Cursor:

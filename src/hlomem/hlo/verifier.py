@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.errors import ParseError, UnsupportedError
-from hlomem.hlo.schedule import RUN_IN_PLACE, running_computations
+from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import UNBOUNDED
-from hlomem.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,8 +99,7 @@ def _verify_aliases(module: HloModule) -> None:
     for what, shape, index in _aliased_parts(module):
         if shape is None or shape.optional_subshape(index) is None:
             problem = f"the header aliases or donates {what} {index}, which is not there"
-            end = max(module.source.text.find("\n"), 1)
-            raise ParseError(module.source, Span(0, end), problem)
+            raise ParseError(module.source, module.source.first_line, problem)
 
 
 def _aliased_parts(module: HloModule) -> Iterator[tuple[str, Shape | None, ShapeIndex]]:

@@ -1,8 +1,7 @@
 """What a dump says about each instruction of its program, looked up by name.
 
 In: a `Dump` with its three parts. Out: `Facts`. Places (offsets, sizes and numbers of allocations)
-are
-here for one purpose: `shares_place`, the evidence that one value was written over another.
+are here for one purpose: `shares_place`, the evidence that one value was written over another.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.errors import InputError
 from hlomem.hlo.attributes import nested_brackets
-from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES
 from hlomem.hlo.shape_parser import INDEX_COMMENT, parse_shape_text
+from hlomem.source import visible
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
 _LINE = re.compile(rf"%?(?P<name>\S++) = (?P<shape>{_SHAPE}) (?P<opcode>[a-z][\w\-]*+)\(", re.ASCII)
 _OPERAND = re.compile(rf"(?:(?P<shape>{_SHAPE}) )?%(?P<name>[\w.\-]++)", re.ASCII)
-_CALL = re.compile(
-    rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
-)
-_NAME = re.compile(r"[\w.\-]+", re.ASCII)
 _BRACKET = re.compile(r"[()]")
 
 
@@ -62,8 +58,8 @@ class Line(NamedTuple):
     def callees(self) -> dict[str, list[str]]:
         """The computations it calls, by attribute."""
         return {
-            attribute: _NAME.findall(names or name)
-            for attribute, names, name in _CALL.findall(self.tail)
+            attribute: NAME_IN_TEXT.findall(names or name)
+            for attribute, names, name in CALL_IN_TEXT.findall(self.tail)
         }
 
 
@@ -117,7 +113,8 @@ def read_facts(dump: Dump) -> Facts:
     """Look through a dump; `InputError` where it lacks a part."""
     assignment, values, live_ranges = dump.assignment, dump.values, dump.live_ranges
     if assignment is None or values is None or live_ranges is None:
-        raise InputError(f"{dump.name}: needs allocations, values and live ranges to plan again")
+        problem = "needs allocations, values and live ranges to plan again"
+        raise InputError(f"{visible(dump.name)}: {problem}")
     facts = Facts(
         values,
         live_ranges,
@@ -144,7 +141,7 @@ def read_line(text: str) -> Line:
     """Take the text of an instruction apart."""
     match = _LINE.match(text)
     if match is None:
-        raise InputError(f"not an instruction: `{text[:80]}`")
+        raise InputError(f"not an instruction: `{visible(text[:80])}`")
     end = _closing(text, match.end())
     opcode = match["opcode"]
     operands: list[re.Match[str]] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
 from hlomem.errors import InputError
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.hlo.shape_parser import parse_shape_text
 from hlomem.rebuild.fusions import find_sharing
 
@@ -82,13 +83,12 @@ def _wraps_another(name: str, line: Line, facts: Facts) -> bool:
 
 def _callees_in_order(line: Line) -> list[str]:
     """The computations an instruction runs in its place; a loop's condition runs first."""
-    if line.opcode not in _CALLERS:
+    if line.opcode not in RUN_IN_PLACE:
         return []
     callees = line.callees
     return [name for attribute in _IN_ORDER for name in callees.get(attribute, ())]
 
 
-_CALLERS = frozenset({"while", "conditional", "call", "async-start"})
 _IN_ORDER = (
     "condition",
     "body",

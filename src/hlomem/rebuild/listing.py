@@ -12,6 +12,8 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.names import CLONE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -32,7 +34,7 @@ def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
 
     Passes number what they make (`analysis/instruction_order.py` has their order).
     """
-    is_rewritten = any(".clone" in callee for callee in caller.callees)
+    is_rewritten = any(CLONE in callee for callee in caller.callees)
     return caller.opcode == "call", is_rewritten, natural(caller.name)
 
 

@@ -127,9 +127,10 @@ def _why_kept(memory: Memory, buffer: Buffer, copied: Buffer) -> str:
         return "made by copy insertion"
     if copied.end > buffer.start:
         return f"{copied.name} is needed until step {copied.end}, and its copy is written to"
-    over = _overwriting(memory, buffer, copied)
-    if over is not None and (copied.role == roles.DONATED or memory.is_carried(copied)):
-        return f"{over.name} is written over {copied.name} at step {over.start}"
+    if copied.role == roles.DONATED or memory.is_carried(copied):
+        over = _overwriting(memory, buffer, copied)
+        if over is not None:
+            return f"{over.name} is written over {copied.name} at step {over.start}"
     if memory.is_carried(buffer):
         return f"{copied.name} must come to lie where the loop has it"
     if buffer.end == memory.steps:

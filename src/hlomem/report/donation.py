@@ -57,20 +57,20 @@ class _Matcher:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         live_out = [each for each in memory.plan.allocations if each.maybe_live_out]
-        self._results = [
-            # What the caller gets is what is in the allocation last.
-            max(values, key=_last)
-            for each in live_out
-            if (values := [v for v in memory.buffers_in(each.index) if not v.shape.startswith("(")])
-        ]
-        donated = {each.index for each in live_out if each.parameter is not None}
-        self._taken = {each.id for each in self._results if each.allocation in donated}
+        self._results: dict[str, list[Buffer]] = {}
+        self._taken: set[int] = set()
+        for each in live_out:
+            values = [v for v in memory.buffers_in(each.index) if not v.shape.startswith("(")]
+            if values:
+                result = max(values, key=_last)  # what is there last is what the caller gets
+                self._results.setdefault(_elements(result), []).append(result)
+                if each.parameter is not None:
+                    self._taken.add(result.id)
 
     def match(self, argument: Buffer) -> tuple[State, Buffer | None, str]:
         """Whether a result could take an argument's memory, which one, and why."""
-        elements = argument.shape.partition("{")[0]
-        same = [each for each in self._results if each.shape.partition("{")[0] == elements]
-        if not same:
+        same = self._results.get(_elements(argument))
+        if same is None:
             return "no match", None, "no result has its shape"
         here = [each for each in same if each.color == argument.color]
         if not here:
@@ -184,6 +184,11 @@ def _fate(
 
 def _last(buffer: Buffer) -> tuple[int, int, int]:
     return (buffer.end or 0, buffer.start or 0, buffer.id)
+
+
+def _elements(buffer: Buffer) -> str:
+    """A shape without its layout."""
+    return buffer.shape.partition("{")[0]
 
 
 def _layout(buffer: Buffer) -> str:

@@ -133,13 +133,18 @@ def _is_stacked(plan: Plan, family: Iterable[Placed]) -> bool:
 def role_of_temporary(placed: Placed, text: Text | None, operation: str | None) -> str:
     """The role of a value no loop carries, by its instruction and its operation's name."""
     opcode = text.opcode if text else ""
-    if placed.value.shape.startswith("("):
+    return role_by_name(placed.value.name, opcode, placed.value.shape, operation)
+
+
+def role_by_name(name: str, opcode: str, shape: str, operation: str | None) -> str:
+    """The role of a temporary of which no more is known than what it is called."""
+    if shape.startswith("("):
         return TUPLES
     if _COLLECTIVE.match(opcode):
-        return TUPLES if _SCALAR.match(placed.value.shape) else COLLECTIVES
-    if opcode.endswith("-start") and _SCALAR.match(placed.value.shape):
+        return TUPLES if _SCALAR.match(shape) else COLLECTIVES
+    if opcode.endswith("-start") and _SCALAR.match(shape):
         return TUPLES
-    if is_copy(placed.value.name, opcode):
+    if is_copy(name, opcode):
         return COPIES
     if operation and "transpose(jvp(" in operation and "rematted_computation" not in operation:
         return GRADIENTS

@@ -79,7 +79,7 @@ def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
     """
     rest = rest or " " * len(first)
     lines, line = [], first
-    for word in visible(text).split(" "):
+    for word in visible(text).split():
         shown = shorten(word, columns - len(rest))
         if len(line) + len(shown) > columns and line.strip():
             lines.append(line.rstrip())

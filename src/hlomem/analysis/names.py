@@ -1,0 +1,30 @@
+"""What the name of a computation or instruction tells about its past.
+
+`NameUniquer` (`service/name_uniquer.cc`) counts upwards for each base name; passes add words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+
+CLONE = ".clone"
+PARTITIONED = "_spmd"
+"""What the partitioner made of one of the program's own."""
+TOP_K_COMPARATOR = "compare-greater-than"
+
+_MOST_DIGITS = 18  # of a number that fits 64 bits
+
+
+def split_number(name: str) -> tuple[str, int]:
+    """A name's base and number; -1 where it has none."""
+    base, _, number = name.rpartition(".")
+    is_number = number.isdecimal() and len(number) <= _MOST_DIGITS
+    return (base, int(number)) if base and is_number else (name, -1)
+
+
+def number_of(named: HloComputation | HloInstruction) -> int:
+    """The number in a name; -1 where it has none."""
+    return split_number(named.name)[1]

@@ -1,0 +1,351 @@
+"""Which value every part of every result is, worked out from the module alone.
+
+In: a module. Out: a `Flow`. A value is named by where it is defined, an instruction and an index of
+its result. Most instructions define all of their result; `_HANDED_ON` lists those that hand a part
+of an operand on, so that one value appears at several positions:
+
+    x = negate(p)              x{}
+    t = (x, p) tuple(x, p)     t{} is new, t{0} is x{}, t{1} is p{}
+    g = get-tuple-element(t)   g{} is x{}
+
+What a loop carries is assumed to go around unchanged until its body is seen to return something
+else; then loop, condition and body each have their own version of it. Nothing here looks at a dump.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+
+Index: TypeAlias = tuple[int, ...]
+Position: TypeAlias = tuple[str, Index]
+"""An instruction, and where in its result."""
+Parts: TypeAlias = dict[Index, Position]
+"""For each index of a result, where the value there is defined."""
+PartsOf: TypeAlias = "dict[HloInstruction, Parts]"
+
+_RUNS_OTHERS = frozenset({"async-start", "async-update", "call", "conditional", "while"})
+_READS_TOP_LEVEL = frozenset({"copy", "get-tuple-element"})
+_READS_NOTHING = frozenset({"domain", "tuple"})
+
+
+@dataclass(eq=False)
+class Flow:
+    """The values of the instructions that run one after another, not of what is inside them."""
+
+    parts_of: PartsOf
+    callers: Mapping[HloComputation, list[HloInstruction]]
+
+    @cached_property
+    def positions_of(self) -> dict[Position, list[tuple[HloInstruction, Index]]]:
+        """Where each value appears, in the order of the program."""
+        found: dict[Position, list[tuple[HloInstruction, Index]]] = {}
+        for instruction, parts in self.parts_of.items():
+            for index, value in parts.items():
+                found.setdefault(value, []).append((instruction, index))
+        return found
+
+    @cached_property
+    def called_twice(self) -> HloComputation | None:
+        """A computation with two callers, whose parameters are no single value."""
+        return next((each for each, sites in self.callers.items() if len(sites) > 1), None)
+
+    def callers_of(self, instruction: HloInstruction) -> list[HloInstruction]:
+        """What runs the computation an instruction stands in; nothing for the entry."""
+        return self.callers.get(instruction.parent, [])
+
+    def iter_uses(self, value: Position) -> Iterator[tuple[HloInstruction, int, Index]]:
+        """Who reads a value: the user, as which operand, and at which index of it.
+
+        To hand it on is no use, except in what a computation returns (`HloValue::ComputeUses`).
+        """
+        positions = self.positions_of.get(value, ())
+        returned = {instruction for instruction, _ in positions if instruction.is_root}
+        for instruction, index in positions:
+            for user in self._readers[instruction][bool(index)]:
+                for number in self._operand_numbers[user][instruction]:
+                    yield user, number, index
+            for user in returned.intersection(instruction.users) if returned else ():
+                if not _may_read(user, index):
+                    for number in self._operand_numbers[user][instruction]:
+                        yield user, number, index
+
+    @cached_property
+    def _readers(self) -> dict[HloInstruction, tuple[list[HloInstruction], list[HloInstruction]]]:
+        """The users that read the top level of a result, and those that read its parts."""
+        return {
+            instruction: (
+                [user for user in instruction.users if _may_read(user, ())],
+                [user for user in instruction.users if _may_read(user, (0,))],
+            )
+            for instruction in self.parts_of
+        }
+
+    @cached_property
+    def _operand_numbers(self) -> dict[HloInstruction, dict[HloInstruction, list[int]]]:
+        """At which places an instruction has each of its operands."""
+        found: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
+        for user in self.parts_of:
+            numbers = found[user] = {}
+            for number, operand in enumerate(user.operands):
+                numbers.setdefault(operand, []).append(number)
+        return found
+
+
+def _may_read(user: HloInstruction, index: Index) -> bool:
+    """Whether a user reads the part of an operand at an index, rather than hand it on."""
+    if user.opcode in _READS_TOP_LEVEL:
+        return not index
+    return user.opcode not in _READS_NOTHING
+
+
+def trace(module: HloModule) -> Flow:
+    """The values of a module."""
+    order = list(iter_running(module.entry))
+    callers: dict[HloComputation, list[HloInstruction]] = {}
+    for instruction in order:
+        for callee in _run_by(instruction):
+            callers.setdefault(callee, []).append(instruction)
+    versions: set[Position] = set()
+    while True:
+        parts_of: PartsOf = {}
+        for instruction in order:
+            parts_of[instruction] = _parts(instruction, parts_of, callers, versions)
+        changed = set(_changed_by_loops(order, parts_of)) - versions
+        if not changed:
+            return Flow(parts_of, callers)
+        versions |= changed
+
+
+def iter_running(
+    entry: HloComputation, time_of: Mapping[str, int] | None = None
+) -> Iterator[HloInstruction]:
+    """Every instruction that runs, after what it runs (`HloLiveRange::FlattenSchedule`).
+
+    Those of a computation come in the order of the text, or of the times that are given.
+    """
+    seen = {entry}
+    pending = [_in_order(entry, time_of)]
+    waiting: list[HloInstruction] = []
+    while pending:
+        instruction = next(pending[-1], None)
+        if instruction is None:
+            pending.pop()
+            if waiting:
+                yield waiting.pop()
+            continue
+        new = [each for each in _run_by(instruction) if each not in seen]
+        if not new:
+            yield instruction
+            continue
+        seen.update(new)
+        waiting.append(instruction)
+        pending.append(chain.from_iterable([_in_order(each, time_of) for each in new]))
+
+
+def _in_order(
+    computation: HloComputation, time_of: Mapping[str, int] | None
+) -> Iterator[HloInstruction]:
+    if time_of is None:
+        return iter(computation.instructions)
+    timed = [each for each in computation.instructions if each.name in time_of]
+    return iter(sorted(timed, key=lambda each: time_of[each.name]))
+
+
+def _run_by(instruction: HloInstruction) -> tuple[HloComputation, ...]:
+    """What runs in the place of an instruction; of a loop, the condition first."""
+    opcode = instruction.opcode
+    if opcode not in _RUNS_OTHERS:
+        return ()
+    if opcode in ("async-start", "async-update"):
+        wrapped = instruction.async_wrapped_computation
+        return (wrapped,) if wrapped is not None and _completes(instruction, wrapped) else ()
+    called = instruction.called_computations
+    return called[::-1] if opcode == "while" else called
+
+
+def _completes(instruction: HloInstruction, wrapped: HloComputation) -> bool:
+    """Whether an asynchronous chain has all its operands with this instruction, not before."""
+    count, wanted = len(bound_operands(instruction)), len(wrapped.parameters)
+    own = len(instruction.operands) - (instruction.opcode == "async-update")
+    return count == wanted and (own > 0 or instruction.opcode == "async-start")
+
+
+def bound_operands(instruction: HloInstruction) -> list[HloInstruction]:
+    """The operands an asynchronous chain has got so far; an update may bring the rest."""
+    links = []
+    while instruction.opcode == "async-update":
+        links.append(instruction.operands[1:])
+        instruction = instruction.operands[0]
+    return [*instruction.operands, *chain.from_iterable(reversed(links))]
+
+
+def _parts(
+    instruction: HloInstruction,
+    parts_of: PartsOf,
+    callers: Mapping[HloComputation, list[HloInstruction]],
+    versions: set[Position],
+) -> Parts:
+    opcode, name = instruction.opcode, instruction.name
+    parts: Parts = {
+        tuple(index): (name, tuple(index)) for index, _ in instruction.shape.subshapes()
+    }
+    source: Parts = {}
+    if opcode == "parameter":
+        source = _argument(instruction, parts_of, callers)
+    elif opcode == "while":
+        source = parts_of[instruction.operands[0]]
+    elif opcode == "conditional":
+        source = _same_in_all([parts_of[each.root] for each in instruction.called_computations])
+    elif opcode == "call":
+        source = parts_of[instruction.called_computations[0].root]
+    elif opcode in _HANDED_ON:
+        source = _HANDED_ON[opcode](instruction, parts_of)
+    for index in parts if source else ():
+        if index in source and (name, index) not in versions:
+            parts[index] = source[index]
+    return parts
+
+
+def _argument(
+    parameter: HloInstruction,
+    parts_of: PartsOf,
+    callers: Mapping[HloComputation, list[HloInstruction]],
+) -> Parts:
+    """What a parameter is called with; nothing where it is the program's own."""
+    if parameter.parent not in callers:
+        return {}
+    caller = callers[parameter.parent][0]
+    number = parameter.parameter_number
+    if caller.opcode == "conditional":
+        number = 1 + caller.called_computations.index(parameter.parent)
+    operands = bound_operands(caller) if caller.opcode == "async-update" else caller.operands
+    return parts_of[operands[number]]
+
+
+def _same_in_all(branches: list[Parts]) -> Parts:
+    """The values that every branch returns at the same index."""
+    first, *others = branches
+    return {
+        index: value
+        for index, value in first.items()
+        if all(other.get(index) == value for other in others)
+    }
+
+
+def _changed_by_loops(order: list[HloInstruction], parts_of: PartsOf) -> Iterator[Position]:
+    """What a body returns other than it got, at the three places that then have a version."""
+    for loop in order:
+        if loop.opcode == "while":
+            body, condition = loop.called_computations
+            returned = parts_of[body.root]
+            for index, value in parts_of[body.parameters[0]].items():
+                if returned.get(index) != value:
+                    for place in (loop, body.parameters[0], condition.parameters[0]):
+                        yield place.name, index
+
+
+def _whole(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
+    return parts_of[instruction.operands[0]]
+
+
+def _elements(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
+    """A tuple: each operand is an element."""
+    return {
+        (number, *index): value
+        for number, operand in enumerate(instruction.operands)
+        for index, value in parts_of[operand].items()
+    }
+
+
+def _element(instruction: HloInstruction, parts_of: PartsOf, number: int | None = None) -> Parts:
+    """One element of the operand, which is a tuple."""
+    number = instruction.tuple_index if number is None else number
+    source = parts_of[instruction.operands[0]]
+    return {
+        tuple(index): source[number, *index]
+        for index, _ in instruction.shape.subshapes()
+        if (number, *index) in source
+    }
+
+
+def _destination(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
+    """What a collective wrote; the table of several results is new."""
+    parts = _element(instruction, parts_of, 1)
+    return _below(parts) if instruction.shape.is_tuple else parts
+
+
+def _below(parts: Parts) -> Parts:
+    return {index: value for index, value in parts.items() if index}
+
+
+def _under(place: Index, parts: Parts) -> Parts:
+    return {(*place, *index): value for index, value in parts.items()}
+
+
+def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
+    """A collective's start: element 0 is its operand, or a tuple of them.
+
+    One that writes into its second operand holds the first alone.
+    """
+    first, given = instruction.operands[0], instruction.shape.optional_subshape((0,))
+    if first.shape.is_tuple:
+        return _under((0,), _below(parts_of[first]))
+    if given is not None and given.is_tuple:
+        return _under((0,), _elements(instruction, parts_of))
+    return _under((0,), parts_of[first])
+
+
+def _async(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
+    """Operands at {0}, what the wrapped computation returns at {1}; tables and contexts are new."""
+    wrapped = instruction.async_wrapped_computation
+    has_run = wrapped is not None and wrapped.root in parts_of
+    returned = _arrays(wrapped.root, parts_of) if wrapped is not None and has_run else {}
+    if instruction.opcode == "async-done":
+        return returned
+    given = {
+        (0, number, *index): value
+        for number, operand in enumerate(bound_operands(instruction))
+        for index, value in _arrays(operand, parts_of).items()
+    }
+    return given | _under((1,), returned)
+
+
+def _arrays(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
+    parts = parts_of[instruction]
+    return {tuple(index): parts[tuple(index)] for index, _ in instruction.shape.leaves()}
+
+
+def _received(done: HloInstruction, parts_of: PartsOf) -> Parts:
+    received = parts_of[done.operands[0]]
+    return {index: value for index, value in received.items() if index[:1] == (0,)}
+
+
+_HANDED_ON: dict[str, Callable[[HloInstruction, PartsOf], Parts]] = {
+    "add-dependency": _whole,
+    "all-gather-done": _destination,
+    "all-gather-start": _operands_first,
+    "all-reduce-done": _whole,
+    "async-done": _async,
+    "async-start": _async,
+    "async-update": _async,
+    "bitcast": _whole,
+    "collective-permute-done": _destination,
+    "collective-permute-start": _operands_first,
+    "copy": lambda copy, parts_of: _below(parts_of[copy.operands[0]]),  # of a tuple, the table
+    "copy-done": lambda done, parts_of: _element(done, parts_of, 0),
+    "copy-start": lambda start, parts_of: _under((1,), parts_of[start.operands[0]]),
+    "domain": _whole,
+    "get-tuple-element": _element,
+    "opt-barrier": _whole,
+    "recv-done": _received,
+    "send": lambda send, parts_of: _under((0,), parts_of[send.operands[0]]),
+    "tuple": _elements,
+}

@@ -1,0 +1,54 @@
+"""`hlomem advise`: what would save memory."""
+
+from __future__ import annotations
+
+import click
+
+from hlomem.advising import advise
+from hlomem.backends import CHIPS
+from hlomem.cli.subject import write
+from hlomem.dump.dump import Dump
+from hlomem.inputs import find_program, load_any, load_program
+from hlomem.report.advice_text import draw_advice
+
+
+@click.command("advise")
+@click.argument("path", metavar="DUMP|MODULE")
+@click.option(
+    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
+)
+@click.option("--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name.")
+@click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred.")
+@click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
+@click.option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …")
+@click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+def command(
+    path: str,
+    module: str | None,
+    hlo: str | None,
+    backend: str | None,
+    chip: str | None,
+    era: str | None,
+    space: str | None,
+    as_json: bool,
+) -> int:
+    """Show what would make a program need less memory, by how much, and at what cost.
+
+    Changes that can be made in the program's text (donating arguments, other layouts, a narrower
+    type, another order) are made, planned anew and verified; others are counted. A DUMP without
+    its HLO module is rebuilt first.
+    """
+    loaded = load_any(path, module=module)
+    program = None
+    if isinstance(loaded, Dump):
+        program = load_program(hlo) if hlo else find_program(path, module)
+    advised = advise(
+        loaded,
+        module=program,
+        backend=backend or "",
+        chip=chip or "",
+        era=era or "",
+        space=space,
+    )
+    return write("advice", advised, draw_advice, as_json)

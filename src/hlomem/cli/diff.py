@@ -1,0 +1,71 @@
+"""`hlomem diff`: two compiles of one program."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from hlomem.cli.subject import open_memory, write
+from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.report.capacity import parse_capacity
+from hlomem.report.diff import GROUPINGS, build_diff
+from hlomem.report.diff_text import draw_diff
+from hlomem.source import visible
+
+if TYPE_CHECKING:
+    from hlomem.report.diff import Diff, Grouping
+
+_PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
+
+
+@click.command("diff")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--by", type=click.Choice(GROUPINGS), default="line", show_default=True)
+@click.option("--module", metavar="NAME", help="Which dump, where A and B are folders of many.")
+@click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
+@click.option(
+    "--fail-on", metavar="LIMIT", help="Exit 1 when B reserves more than A by +2%, +1GiB, …"
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+def command(
+    before: str,
+    after: str,
+    by: Grouping,
+    module: str | None,
+    space: str | None,
+    fail_on: str | None,
+    as_json: bool,
+) -> int:
+    """Show what changed in memory between two compiles of one program.
+
+    A and B are what `show` takes, of any two versions or backends of XLA; an HLO module is planned
+    first. Buffers are matched by what they are, not by their names, and the differences add up from
+    what A reserves to what B reserves.
+    """
+    memories = open_memory(before, module), open_memory(after, module)
+    found = build_diff(*memories, by=by, space=space)
+    found = replace(
+        found, before=replace(found.before, name=before), after=replace(found.after, name=after)
+    )
+    limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
+    write("diff", found, draw_diff, as_json)
+    return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)
+
+
+def parse_limit(text: str, size: int) -> int:
+    """How many bytes more are allowed: `+2%` of a size, or `+1GiB`."""
+    bare = text.strip().removeprefix("+")
+    if (share := _PERCENT.fullmatch(bare)) is not None:
+        return int(size * float(share[1]) / 100)
+    if not bare[:1].isdigit():
+        raise CommandError(f"no limit: `{visible(text)}`; give `+2%` or `+1GiB`")
+    return parse_capacity(bare).size
+
+
+def _over(found: Diff, limit: int) -> int:
+    click.echo(f"over the limit: {found.delta} bytes more, {limit} allowed", err=True)
+    return EXIT_FINDING

@@ -1,0 +1,42 @@
+"""`hlomem oom`: what an out-of-memory message says."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import msgspec
+
+from hlomem.errors import EXIT_OK, InputError
+from hlomem.inputs import read_source
+from hlomem.report.json import encode
+from hlomem.report.oom import build_oom
+from hlomem.report.oom_log import read_oom
+from hlomem.report.oom_text import draw_oom
+from hlomem.report.text import width, write_lines
+from hlomem.source import visible
+
+
+@click.command("oom")
+@click.argument("path", metavar="[LOG]", default="-")
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON (schema hlomem/1).")
+def command(path: str, as_json: bool) -> int:
+    """Explain an out-of-memory message of XLA, from a log or pasted.
+
+    LOG is a file with the message in it, whatever else it holds, or `-`, the default, for standard
+    input. Understood are what TPU, GPU and CPU say at compile and at run time, the allocator's
+    dump, and the warning of rematerialization.
+    """
+    source = read_source(path)
+    oom = build_oom(read_oom(source.text, source.name))
+    if oom is None:
+        raise InputError(
+            f"{visible(source.name)}: no out-of-memory message of XLA in this text\n"
+            "  it begins with RESOURCE_EXHAUSTED, or is a warning of bfc_allocator.cc"
+        )
+    if as_json:
+        content = {"kind": "oom", **msgspec.to_builtins(oom)}
+        sys.stdout.buffer.write(encode(content) + b"\n")
+    else:
+        write_lines(draw_oom(oom, width()))
+    return EXIT_OK

@@ -1,0 +1,382 @@
+"""Reads out-of-memory messages out of any log: what TPU, GPU and CPU print when a program fails.
+
+In: the text of a log, whatever else it holds. Out: `OomLog`, what the messages say and no more.
+Messages come from libtpu (compile and run time), `BufferAssignment::ToVerboseString` of
+xla/service/buffer_assignment.cc, tsl/framework/bfc_allocator.cc (`DumpMemoryLog`),
+hlo_rematerialization.cc and the allocators' errors. Sizes in them are rounded ("1.50G"); they are
+read as the bytes they stand for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem.dump.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNITS = "BKMGTPE"
+_NUMBER = r"-?\d{1,20}(?:\.\d{1,9})?"
+_SIZE = rf"{_NUMBER}\s?(?:[KMGTPE]i?B?|B|bytes)?(?!\w|\.\d)"
+
+
+def parse_size(text: str) -> int:
+    """The bytes a size stands for: `1.50G`, `6.00MiB`, `512B`, `4096 bytes`, `4096`."""
+    number = re.match(_NUMBER, text)
+    if number is None:
+        raise ValueError(f"no size: {text}")
+    unit = text[number.end() :].strip()[:1].upper()
+    return round(float(number[0]) * 1024 ** max(_UNITS.find(unit), 0)) if unit else int(number[0])
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """One message that says memory did not suffice."""
+
+    platform: str
+    """`tpu`, `gpu` or `cpu`; empty where the message does not tell."""
+    moment: str
+    """`compile`, `run`, or `rematerialization` for the warning of that pass."""
+    space: str = ""
+    """The memory that was full: `hbm`, `vmem`, the name of an allocator."""
+    needed: int | None = None
+    """Bytes used by all, or asked for at once."""
+    available: int | None = None
+    """The capacity, or what was free."""
+    original: int | None = None
+    """Rematerialization: the bytes it began with."""
+    module: str | None = None
+    """The program, where it is named."""
+    subject: str | None = None
+    """The allocation or the instruction, where it is named."""
+    shape: str | None = None
+    line: int
+    """Where in the log it stands first."""
+    count: int = 1
+    """How often it stands there."""
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """One line of a breakdown."""
+
+    name: str
+    size: int
+    unpadded: int | None = None
+    """Bytes of it that hold elements, where that is said."""
+
+
+class Breakdown(Record, frozen=True, kw_only=True):
+    """Sizes that a message says add up to a total."""
+
+    name: str
+    total: int | None
+    parts: tuple[Part, ...] = ()
+
+
+class NamedBuffer(Record, frozen=True, kw_only=True):
+    """A buffer a message lists."""
+
+    size: int
+    shape: str | None = None
+    unpadded: int | None = None
+    label: str | None = None
+    """XLA's instruction, or its opcode."""
+    metadata: str = ""
+    """`metadata={op_name="…" source_file="…"}`, as in an instruction."""
+    kind: str | None = None
+    """What the message calls it: `HLO temp`, `scoped`, `parameter`."""
+
+
+class Holder(Record, frozen=True, kw_only=True):
+    """Memory an allocator had given away, by whom it was given to."""
+
+    name: str
+    size: int
+    count: int
+
+
+class Pool(Record, frozen=True, kw_only=True):
+    """The state of an allocator when it failed."""
+
+    limit: int | None = None
+    in_use: int | None = None
+    most_in_use: int | None = None
+    largest_free: int | None = None
+    holders: tuple[Holder, ...] = ()
+
+
+class OomLog(Record, frozen=True, kw_only=True):
+    """What a log says about memory that ran out."""
+
+    name: str
+    failures: tuple[Failure, ...] = ()
+    breakdowns: tuple[Breakdown, ...] = ()
+    buffers: tuple[NamedBuffer, ...] = ()
+    pool: Pool | None = None
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+
+
+_LOG_PREFIX = re.compile(r"^.{0,200}?(?:\w\.(?:cc|h):\d+\] |\(\w+ pid=\d+[^)]{0,99}\) ?)")
+"""What log writers put before a line: `W1115 11:10:33.1 1743 bfc_allocator.cc:371] `."""
+_ESCAPES = re.compile(r"\x1b\[[\d;]*m")
+
+
+def read_oom(text: str, name: str = "<string>") -> OomLog:
+    """Everything a log says about memory that ran out; nothing is made up where it is silent."""
+    lines = [
+        _Line(number, _LOG_PREFIX.sub("", _ESCAPES.sub("", each)).rstrip("\r"))
+        for number, each in enumerate(text.split("\n"), 1)
+    ]
+    return OomLog(
+        name=name,
+        failures=tuple(_merge(_failures(lines))),
+        breakdowns=tuple(_breakdowns(lines)),
+        buffers=tuple(_buffers(lines)),
+        pool=_pool(lines),
+    )
+
+
+# Failures
+
+
+class _Message(NamedTuple):
+    pattern: re.Pattern[str]
+    known: dict[str, str]
+    """What it says without words."""
+
+
+def _message(platform: str, moment: str, *pattern: str, space: str = "") -> _Message:
+    known = {"platform": platform, "moment": moment, "space": space}
+    return _Message(re.compile("".join(pattern)), known)
+
+
+_MESSAGES = (
+    _message(
+        "tpu",
+        "compile",
+        r"Ran out of memory in memory space (?P<space>\w+)\. ",
+        rf"Used (?P<needed>{_SIZE}) of (?P<available>{_SIZE})",
+    ),
+    _message(
+        "tpu",
+        "compile",
+        r"Ran out of memory in memory space (?P<space>\w+) while allocating on stack for ",
+        rf"(?P<subject>.*?)(?:\. Scoped allocation with size (?P<needed>{_SIZE}) and limit ",
+        rf"(?P<available>{_SIZE}).*)?$",
+    ),
+    _message(
+        "tpu",
+        "compile",
+        r"Ran out of memory on (?P<space>\w+), the total memory required for HLO temporaries ",
+        rf"\((?P<needed>{_SIZE})\) exceeds available \w+ \((?P<available>{_SIZE})\)",
+        r"(?:\. HLO module: (?P<module>[^\s.]+))?",
+    ),
+    _message(
+        "tpu",
+        "compile",
+        r"Allocation \(size=(?P<needed>\d+)\) would exceed memory \(size=(?P<available>\d+)\)",
+        r"(?: :: #allocation\d+ \[shape = '(?P<shape>[^']*)', space=(?P<space>\w+)",
+        r"(?:.*?tag = '(?P<subject>[^']*)')?)?",
+    ),
+    _message(
+        "tpu",
+        "compile",
+        rf"TensorCore Hbm usage: (?P<needed>{_SIZE}), SparseCore Hbm usage:? ",
+        rf"(?P<more>{_SIZE}), exceeding available bytes: (?P<available>{_SIZE})",
+        space="hbm",
+    ),
+    _message(
+        "tpu",
+        "run",
+        rf"Attempting to (?:allocate|reserve) (?P<needed>{_SIZE})",
+        r"(?: at the bottom of memory)?\. That was not possible\. ",
+        rf"There are (?P<available>{_SIZE}) free",
+        space="hbm",
+    ),
+    _message(
+        "gpu",
+        "run",
+        rf"Out of memory while trying to allocate (?P<needed>{_SIZE})",
+        r"(?: with allocator (?P<space>\w+))?(?:.*?\[executable_name='(?P<module>[^']*)'\])?",
+    ),
+    _message(
+        "gpu",
+        "run",
+        rf"Failed to allocate request for {_SIZE} \((?P<needed>\d+B)\) on device ordinal",
+    ),
+    _message(
+        "gpu",
+        "run",
+        r"Allocator \((?P<space>\w+)\) ran out of memory trying to allocate ",
+        rf"(?P<needed>{_SIZE})(?!.*The caller indicates that this is not a failure)",
+    ),
+    _message("cpu", "run", r"Out of memory allocating (?P<needed>\d+) bytes"),
+    _message(
+        "",
+        "rematerialization",
+        r"Can't reduce memory use below [^(]*\((?P<available>\d+ bytes)\) by ",
+        r"rematerialization; only reduced to [^(]*\((?P<needed>\d+ bytes)\)",
+        r"(?:, down from [^(]*\((?P<original>\d+ bytes)\))?",
+    ),
+)
+_SIZES = ("needed", "available", "original")
+
+
+def _failures(lines: list[_Line]) -> Iterator[Failure]:
+    for number, text in lines:
+        if "emory" not in text and "llocat" not in text and "Hbm" not in text:
+            continue
+        for pattern, known in _MESSAGES:
+            if (found := pattern.search(text)) is not None:
+                said = {key: value for key, value in found.groupdict().items() if value}
+                yield _failure(number, known | said)
+                break
+
+
+def _failure(line: int, said: dict[str, str]) -> Failure:
+    sizes = {key: parse_size(said.pop(key)) for key in _SIZES if key in said}
+    if "more" in said:  # two cores share one memory
+        sizes["needed"] += parse_size(said.pop("more"))
+    said["space"] = said["space"].replace("HBM", "hbm")
+    return Failure(**said, **sizes, line=line)  # type: ignore[arg-type]
+
+
+def _merge(failures: Iterator[Failure]) -> Iterator[Failure]:
+    """Each message once, with how often it came: threads and devices repeat it."""
+    first: dict[Failure, Failure] = {}
+    counts: dict[Failure, int] = {}
+    for failure in failures:
+        key = replace(failure, line=0)
+        first.setdefault(key, failure)
+        counts[key] = counts.get(key, 0) + 1
+    for key, failure in first.items():
+        yield replace(failure, count=counts[key])
+
+
+# Breakdowns
+
+_HEADS = (
+    (re.compile(rf"Total (\w+) usage >= ({_SIZE}):"), "{} in all"),
+    (re.compile(rf"Program (\w+) requirement ({_SIZE}):"), "the program's {}"),
+    (re.compile(r"(BufferAssignment) stats:()"), "the program"),
+)
+_PART = re.compile(rf"\s+([A-Za-z][\w /()-]{{0,80}}?):?\s+({_SIZE}|unknown size)(.*)$")
+_UNPADDED = re.compile(rf"Unpadded \(({_SIZE})\)")
+_TOTALS = frozenset({"total allocation", "total fragmentation", "preallocated temp fragmentation"})
+
+
+def _breakdowns(lines: list[_Line]) -> Iterator[Breakdown]:
+    for place, (_, text) in enumerate(lines):
+        for head, name in _HEADS:
+            if (found := head.search(text)) is not None:
+                parts = list(_parts(lines[place + 1 :]))
+                yield _breakdown(name.format(found[1]), found[2], parts)
+
+
+def _breakdown(name: str, total: str, parts: list[Part]) -> Breakdown:
+    """A breakdown whose total stands in its head, or among its parts."""
+    stated = [part.size for part in parts if part.name == "total allocation"]
+    if total:
+        stated = [parse_size(total)]
+    return Breakdown(
+        name=name,
+        total=stated[0] if stated else None,
+        parts=tuple(part for part in parts if part.name not in _TOTALS),
+    )
+
+
+def _parts(lines: list[_Line]) -> Iterator[Part]:
+    for _, text in lines:
+        found = _PART.match(text)
+        if found is None:
+            return
+        unpadded = _UNPADDED.search(found[3])
+        if found[2] != "unknown size":
+            yield Part(
+                name=found[1],
+                size=parse_size(found[2]),
+                unpadded=parse_size(unpadded[1]) if unpadded else None,
+            )
+
+
+# Buffers
+
+_STARTS = re.compile(rf"^\s*(?:\d+\. Size: ({_SIZE})|Buffer \d+:)\s*$")
+_FIELD = re.compile(
+    rf"^\s*(?:(Size|Unpadded size): ({_SIZE})\s*$|"
+    r"(Operator|Shape|XLA [Ll]abel|Allocation type|Entry Parameter Subshape): (.*))"
+)
+
+
+def _buffers(lines: list[_Line]) -> Iterator[NamedBuffer]:
+    """The first list of buffers; further ones are of other devices, or of another try."""
+    said: dict[str, str] | None = None
+    seen = 0
+    for _, line in lines:
+        if (start := _STARTS.match(line)) is not None:
+            number = int(re.findall(r"\d+", line)[0])
+            if number <= seen:
+                return
+            seen = number
+            said = {"Size": start[1]} if start[1] else {}
+        elif said is not None and (field := _FIELD.match(line)) is not None:
+            name, text = field[1] or field[3], field[2] or field[4]
+            said[name.replace("XLA L", "XLA l")] = text.rstrip()
+        elif said is not None and "=====" in line:
+            if "Size" in said:
+                yield _buffer(said)
+            said = None
+
+
+def _buffer(said: dict[str, str]) -> NamedBuffer:
+    unpadded = said.get("Unpadded size")
+    parameter = said.get("Entry Parameter Subshape")
+    return NamedBuffer(
+        size=parse_size(said["Size"]),
+        shape=parameter or said.get("Shape"),
+        unpadded=None if unpadded is None else parse_size(unpadded),
+        label=said.get("XLA label"),
+        metadata=f"metadata={{{said['Operator']}}}" if "Operator" in said else "",
+        kind="parameter" if parameter else said.get("Allocation type"),
+    )
+
+
+# The allocator
+
+_STATS: dict[str, str] = {
+    "Limit": "limit",
+    "InUse": "in_use",
+    "MaxInUse": "most_in_use",
+    "LargestFreeBlock": "largest_free",
+}
+_STAT = re.compile(rf"^(\w+):\s+({_SIZE})\s*$")
+_SUM = re.compile(rf"Sum Total of in-use chunks: ({_SIZE})")
+_LARGEST = re.compile(rf"largest free chunk usable by \w+ end ({_SIZE})")
+_CHUNK = re.compile(r"^InUse at \w+ (?:next \d+ )?of size (\d+)(?:.*?executable=([^},\s]+))?")
+
+
+def _pool(lines: list[_Line]) -> Pool | None:
+    """The allocator's state as the last dump in the log has it."""
+    said: dict[str, int] = {}
+    holders: dict[str, list[int]] = {}
+    for _, text in lines:
+        if "BFCAllocator dump for" in text:
+            said, holders = {}, {}
+        elif (stat := _STAT.match(text)) is not None and stat[1] in _STATS:
+            said[_STATS[stat[1]]] = parse_size(stat[2])
+        elif (chunk := _CHUNK.match(text)) is not None:
+            holders.setdefault(chunk[2] or "", []).append(int(chunk[1]))
+        elif (found := _SUM.search(text)) is not None:
+            said.setdefault("in_use", parse_size(found[1]))
+        elif (found := _LARGEST.search(text)) is not None:
+            said["largest_free"] = parse_size(found[1])
+    held = [Holder(name=n, size=sum(s), count=len(s)) for n, s in holders.items()]
+    held.sort(key=lambda each: (-each.size, each.name))
+    return Pool(**said, holders=tuple(held)) if said or held else None

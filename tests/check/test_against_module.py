@@ -1,0 +1,336 @@
+"""What a plan must be by its module: values, uses, order, headers, donations, in-place fusions."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from hlomem import hlo
+from hlomem.backends import CPU
+from hlomem.check.verify import verify
+from hlomem.dump.dump import Dump
+from hlomem.dump.records import Allocation, Position, Use, UsedValue
+from tests.check.faults import rebuilt
+from tests.check.small import V, moved, planned, shortened, small_dump
+
+MODULE = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  p = f32[16]{0} parameter(0)
+  a = f32[16]{0} negate(p)
+  t = (f32[16]{0}) tuple(a)
+  g = f32[16]{0} get-tuple-element(t), index=0
+  ROOT b = f32[16]{0} negate(g)
+}
+"""
+
+
+def rules(dump: Dump, module: str = MODULE) -> list[str]:
+    """The rules a CPU plan breaks, each once."""
+    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
+    return sorted({finding.rule for finding in verdict.findings})
+
+
+def blamed(dump: Dump, module: str) -> list[tuple[str, str]]:
+    """The values that break a rule, each with the rule."""
+    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
+    return [(value.name, each.rule) for each in verdict.findings for value in each.values]
+
+
+def with_used(dump: Dump, name: str, **changes: object) -> Dump:
+    """`dump` with other things listed for a value."""
+    assert dump.values is not None
+    values = tuple(
+        replace(each, **changes) if each.name == name else each for each in dump.values.values
+    )
+    return rebuilt(dump, values=replace(dump.values, values=values))
+
+
+def used(dump: Dump, name: str) -> UsedValue:
+    """What is listed for a value."""
+    assert dump.values is not None
+    return next(each for each in dump.values.values if each.name == name)
+
+
+def with_sequence(dump: Dump, *names: str) -> Dump:
+    """`dump` with another order."""
+    assert dump.live_ranges is not None
+    live = replace(dump.live_ranges, sequence=names, end=len(names))
+    return rebuilt(dump, live_ranges=live)
+
+
+def with_headers(dump: Dump, number: int, **changes: object) -> Dump:
+    """`dump` with another header of an allocation."""
+    assert dump.assignment is not None
+    allocations = tuple(
+        replace(each, **changes) if each.index == number else each
+        for each in dump.assignment.allocations
+    )
+    return rebuilt(dump, assignment=replace(dump.assignment, allocations=allocations))
+
+
+def home(dump: Dump, name: str) -> Allocation:
+    """The allocation of a value."""
+    assert dump.assignment is not None
+    return next(a for a in dump.assignment.allocations if name in [v.name for v in a.values])
+
+
+def test_a_range_covers_what_the_module_reads() -> None:
+    dump = planned(MODULE)
+    assert rules(dump) == []
+    assert rules(shortened(dump, "a", 3)) == ["live/ends-early"]
+
+
+def test_uses_are_those_of_the_module() -> None:
+    dump = planned(MODULE)
+    uses = used(dump, "a").uses
+    assert uses is not None
+    assert "flow/use-missing" in rules(with_used(dump, "a", uses=()))
+    assert rules(with_used(dump, "a", uses=(*uses, Use("t", 3)))) == ["flow/use-unknown"]
+    assert rules(with_used(dump, "a", uses=(*uses, Use("nobody", 0)))) == []
+
+
+def test_positions_are_those_of_the_module() -> None:
+    dump = planned(MODULE)
+    positions = used(dump, "a").positions
+    assert "flow/position-missing" in rules(with_used(dump, "a", positions=positions[:1]))
+    more = with_used(dump, "a", positions=(*positions, Position("b", ())))
+    assert "flow/position-unknown" in rules(more)
+
+
+def test_values_are_those_of_the_module() -> None:
+    dump = planned(MODULE)
+    handed_on = MODULE.replace("b = f32[16]{0} negate(g)", "b = f32[16]{0} bitcast(g)")
+    assert "flow/unknown-value" in rules(dump, handed_on)
+    less = with_sequence(planned(handed_on), "p", "a", "t", "g", "b")
+    assert "flow/no-value" in rules(less, MODULE)
+
+
+def test_shapes_are_those_of_the_module() -> None:
+    integers = MODULE.replace("f32[16]{0} negate(p)", "s32[16]{0} negate(p)")
+    assert rules(planned(MODULE), integers) == ["flow/shape-differs"]
+
+
+def test_the_order_is_that_of_the_module() -> None:
+    dump = planned(MODULE)
+    swapped = with_sequence(dump, "a", "p", "t", "g", "b")
+    assert "order/data-dependence" in rules(swapped)
+    assert [name for name, rule in blamed(swapped, MODULE) if "data" in rule] == ["a", "p"]
+    assert "order/missing" in rules(with_sequence(dump, "p", "a", "t", "g"))
+
+
+def test_a_step_the_module_does_not_have_is_passed_over() -> None:
+    dump = planned(MODULE)
+    longer = with_sequence(dump, "p", "a", "t", "g", "b", "other")
+    assert "order/missing" not in rules(longer)
+    without_a_step = MODULE.replace("  a = f32[16]{0} negate(p)\n", "").replace("(a)", "(p)")
+    assert "order/missing" not in rules(dump, without_a_step)
+
+
+def test_compact_text_has_no_get_tuple_elements() -> None:
+    """The parser names them; XLA, which planned, had other names."""
+    dump = planned(MODULE)
+    assert rules(dump, MODULE.replace("g = ", "h = ").replace("(g)", "(h)")) == []
+
+
+def test_headers_are_those_of_the_module() -> None:
+    dump = planned(MODULE)
+    argument, output = home(dump, "p"), home(dump, "b")
+    assert argument.parameter is not None
+    other = replace(argument.parameter, number=1)
+    assert rules(with_headers(dump, argument.index, parameter=other)) == ["ownership/parameter"]
+    for changes in ({"maybe_live_out": False}, {"output_shape": None}):
+        assert "ownership/output" in rules(with_headers(dump, output.index, **changes))
+    elsewhere = with_headers(dump, home(dump, "t").index, output_shape="f32[16]")
+    assert "ownership/output" in rules(elsewhere)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("HloModule m,", "HloModule m, input_output_alias={ {}: (9, {}, may-alias) },"),
+        ("HloModule m,", "HloModule m, input_output_alias={ {4}: (0, {}, may-alias) },"),
+    ],
+    ids=["no such argument", "no such result"],
+)
+def test_a_donation_of_what_there_is_not_is_passed_over(change: tuple[str, str]) -> None:
+    assert rules(planned(MODULE), MODULE.replace(*change)) == []
+
+
+CALLED = """f {
+  x = f32[16]{0} parameter(0)
+  ROOT y = f32[16]{0} negate(x)
+}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (
+            "HloModule m\n\nENTRY e {\n  ROOT z = f32[] constant(1)\n}\n",
+            "the module is of another program",
+        ),
+        (
+            MODULE.replace("negate(g)", "call(), to_apply=f").replace("ENTRY", f"{CALLED}ENTRY"),
+            "calls, operands and shapes of the module do not fit together",
+        ),
+        (
+            MODULE.replace("negate(p)", "call(p), to_apply=f")
+            .replace("negate(g)", "call(g), to_apply=f")
+            .replace("ENTRY", f"{CALLED}ENTRY"),
+            "f is called twice, which XLA does not plan",
+        ),
+    ],
+    ids=["another program", "does not fit", "called twice"],
+)
+def test_a_module_that_cannot_be_used_is_said(module: str, reason: str) -> None:
+    verdict = verify(planned(MODULE), module=hlo.parse(module), backend=CPU)
+    assert reason in [each.reason for each in verdict.not_checked]
+
+
+DECLARED = """HloModule m, is_scheduled=true
+
+fused {
+  p = f32[16]{0} parameter(0)
+  ROOT r = f32[16]{0} reverse(p), dimensions={0}
+}
+
+ENTRY e {
+  q = f32[16]{0} parameter(0)
+  a = f32[16]{0} negate(q)
+  ROOT b = f32[16]{0} fusion(a), kind=kLoop, DECLAREDcalls=fused
+}
+"""
+
+
+def test_a_fusion_that_declares_its_operand_is_believed() -> None:
+    declared = DECLARED.replace("DECLARED", "output_to_operand_aliasing={{}: (0, {})}, ")
+    plain = DECLARED.replace("DECLARED", "")
+    assert rules(planned(declared), declared) == []
+    dump = planned(plain)
+    assert rules(dump, plain) == []
+    wrong = moved(dump, "a", allocation=home(dump, "b").index)
+    assert rules(wrong, plain) == ["interference/in-place-fusion"]
+
+
+COPY = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  q = f32[16]{0} parameter(0)
+  a = f32[16]{0} negate(q)
+  s = (f32[16]{0}, f32[16]{0}, u32[]) copy-start(a)
+  x = f32[16]{0} abs(q)
+  ROOT d = f32[16]{0} copy-done(s)
+}
+"""
+
+
+def test_an_asynchronous_copy_reads_until_it_is_done() -> None:
+    dump = planned(COPY)
+    assert rules(dump, COPY) == []
+    assert rules(shortened(dump, "a", 3), COPY) == ["live/ends-early"]
+
+
+WRAPPED = """HloModule m, is_scheduled=true
+
+wrapped {
+  w = f32[16]{0} parameter(0)
+  v = f32[16]{0} abs(w)
+  ROOT u = f32[16]{0} negate(v)
+}
+
+ENTRY e {
+  a = f32[16]{0} iota(), iota_dimension=0
+  s = ((f32[16]{0}), f32[16]{0}, u32[]) async-start(a), calls=wrapped
+  ROOT d = f32[16]{0} async-done(s)
+}
+"""
+
+
+def asynchronous(**lives: tuple[int, int]) -> Dump:
+    """A plan of `WRAPPED`; `v` is inside the computation that runs on its own."""
+    start = "((f32[16]{0}), f32[16]{0}, u32[]) async-start(%a), calls=%wrapped"
+    whole = start.partition(" async")[0]
+    reads = (("v", 0, ()), ("s", 0, ()), ("d", 0, (0, 0)))
+    given = (("s", (1,)), ("d", ()))
+    values = [
+        V("a", (0, 5), positions=(("w", ()), ("s", (0, 0))), uses=reads),
+        V("v", lives.get("v", (2, 5)), text="f32[16]{0} abs(%w)", allocation=1),
+        V("u", (3, 6), 0, "f32[16]{0} negate(%v)", allocation=2, positions=given, uses=D1),
+        V("s", (4, 5), 0, start, whole, 24, allocation=3, index=(), uses=(("d", 0, ()),)),
+        V("s", (4, 5), 0, start, "(f32[16]{0})", 8, 4, index=(0,), uses=(("d", 0, (0,)),)),
+        V("s", (4, 5), 0, start, "u32[]", 4, 5, index=(2,), uses=(("d", 0, (2,)),)),
+    ]
+    header = {2: Allocation(index=2, size=64, maybe_live_out=True, output_shape="f32[16]")}
+    return small_dump(values, header, sequence=["a", "w", "v", "u", "s", "d"])
+
+
+D1 = (("d", 0, (1,)),)
+
+
+def test_what_runs_asynchronously_lives_until_it_is_waited_for() -> None:
+    assert rules(asynchronous(), WRAPPED) == []
+    assert rules(asynchronous(v=(2, 3)), WRAPPED) == ["live/ends-early"]
+    never_done = with_sequence(asynchronous(v=(2, 3)), "a", "w", "v", "u", "s", "x")
+    assert "order/missing" in rules(never_done, WRAPPED)
+
+
+def test_an_update_is_not_the_end_of_an_asynchronous_operation() -> None:
+    update = "  t = ((f32[16]{0}), f32[16]{0}, u32[]) async-update(s)\n"
+    longer = WRAPPED.replace("  ROOT d", f"{update}  ROOT d").replace(
+        "async-done(s)", "async-done(t)"
+    )
+    dump = with_sequence(asynchronous(v=(2, 5)), "a", "w", "v", "u", "s", "t", "d")
+    assert "v" in [name for name, rule in blamed(dump, longer) if rule == "live/ends-early"]
+
+
+CONTROL = """HloModule m, is_scheduled=true
+
+cond {
+  k = f32[16]{0} parameter(0)
+  ROOT l = pred[] constant(false)
+}
+
+body {
+  m = f32[16]{0} parameter(0)
+  ROOT n = f32[16]{0} negate(m)
+}
+
+yes {
+  ROOT x = f32[16]{0} parameter(0)
+}
+
+no {
+  y = f32[16]{0} parameter(0)
+  ROOT z = f32[16]{0} abs(y)
+}
+
+ENTRY e {
+  q = f32[16]{0} parameter(0)
+  s = pred[] parameter(1)
+  a = f32[16]{0} negate(q)
+  w = f32[16]{0} while(a), condition=cond, body=body
+  ROOT c = f32[16]{0} conditional(s, w, w), true_computation=yes, false_computation=no
+}
+"""
+
+
+def test_what_a_loop_runs_stands_directly_before_it() -> None:
+    dump = planned(CONTROL)
+    assert dump.live_ranges is not None
+    names = list(dump.live_ranges.sequence)
+    first, last = names.index("k"), names.index("w")
+    body_first = [*names[:first], "m", "n", "k", "l", *names[last:]]
+    assert "order/nesting" in rules(with_sequence(dump, *body_first), CONTROL)
+    outside = [*names[:first], *names[last:], *names[first:last]]
+    assert "order/nesting" in rules(with_sequence(dump, *outside), CONTROL)
+    without_end = [name for name in names if name != "c"]
+    assert "order/missing" in rules(with_sequence(dump, *without_end), CONTROL)
+
+
+def test_computations_that_are_not_in_the_sequence_are_missing() -> None:
+    dump = planned(CONTROL)
+    assert rules(dump, CONTROL) == []
+    assert "order/missing" in rules(with_sequence(dump, "q", "s", "a", "w", "c"), CONTROL)

@@ -1,0 +1,176 @@
+"""Compiles programs before and after one change, for the tests of `hlomem diff`.
+
+    python -m tools.record_pairs [PAIR...]      (in an environment with jax)
+
+Writes what XLA dumps to tests/goldens/pairs/PAIR/{before,after}/. Each side is compiled in a
+process of its own, since XLA reads its flags once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAIRS = Path(__file__).parent.parent / "tests" / "goldens" / "pairs"
+SIDES = ("before", "after")
+_FLAGS = (
+    "--xla_dump_hlo_as_text",
+    "--xla_dump_compact_gte=false",
+    "--xla_force_host_platform_device_count=4",
+)
+_JAX = {
+    "JAX_PLATFORMS": "cpu",
+    # Names files from the project or the package on, whatever folder they lie in.
+    "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX": r".*/(?=tools/)|.*/site-packages/",
+}
+_FILES = {
+    ".txt": "module.hlo",
+    "-buffer-assignment.txt": "buffer-assignment.txt",
+    "-buffer-assignment-values.txt": "values.txt",
+    "-live-range.txt": "live-range.txt",
+}
+_STEM = "after_optimizations"
+
+
+def donation_dropped(jax: Any, *, changed: bool) -> None:
+    """A training step whose parameters are no longer donated."""
+    jnp = jax.numpy
+
+    def step(params: Any, x: Any) -> Any:
+        def loss(p: Any) -> Any:
+            hidden = jnp.tanh(x @ p["w1"] + p["b1"])
+            return jnp.mean((hidden @ p["w2"]) ** 2)
+
+        gradient = jax.grad(loss)(params)
+        return jax.tree.map(lambda w, d: w - 0.1 * d, params, gradient)
+
+    params = {
+        "w1": _array(jax, 256, 512),
+        "b1": _array(jax, 512),
+        "w2": _array(jax, 512, 128),
+    }
+    compile_ = jax.jit(step, donate_argnums=() if changed else 0)
+    compile_.lower(params, _array(jax, 64, 256)).compile()
+
+
+def remat_removed(jax: Any, *, changed: bool) -> None:
+    """A scanned network that no longer recomputes its layers in the backward pass."""
+    jnp = jax.numpy
+
+    def layer(x: Any, w: Any) -> Any:
+        hidden = jnp.sin(jnp.tanh(x @ w) * 2.0)
+        return x + hidden @ w.T, None
+
+    body = layer if changed else jax.checkpoint(layer)
+
+    def loss(ws: Any, x: Any) -> Any:
+        return jnp.sum(jax.lax.scan(body, x, ws)[0] ** 2)
+
+    jax.jit(jax.grad(loss)).lower(_array(jax, 6, 64, 256), _array(jax, 128, 64)).compile()
+
+
+def dtype_widened(jax: Any, *, changed: bool) -> None:
+    """An attention score that is now computed in 64 bits."""
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bqd,bkd->bqk", q, k)
+        wide = scores.astype(jnp.float64) if changed else scores
+        weights = jax.nn.softmax(jnp.sort(wide, axis=-1), axis=-1)
+        return jnp.einsum("bqk,bkd->bqd", weights.astype(jnp.float32), v)
+
+    jax.jit(attend).lower(*[_array(jax, 8, 128, 32)] * 3).compile()
+
+
+def batch_doubled(jax: Any, *, changed: bool) -> None:
+    """The same network on twice the batch."""
+    jnp = jax.numpy
+
+    def loss(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = jnp.tanh(x @ w)
+        return jnp.mean(x**2)
+
+    ws = [_array(jax, 128, 128)] * 3
+    jax.jit(jax.value_and_grad(loss)).lower(ws, _array(jax, 512 if changed else 256, 128)).compile()
+
+
+def sharding_lost(jax: Any, *, changed: bool) -> None:
+    """A weight that is no longer spread over four devices."""
+    spec = jax.sharding.PartitionSpec
+    mesh = jax.make_mesh((4,), ("model",))
+
+    def put(*names: str | None) -> Any:
+        return jax.sharding.NamedSharding(mesh, spec(*names))
+
+    def mlp(x: Any, w1: Any, w2: Any) -> Any:
+        return jax.nn.relu(x @ w1) @ w2
+
+    w1 = put() if changed else put(None, "model")
+    compile_ = jax.jit(mlp, in_shardings=(put(), w1, put("model", None)), out_shardings=put())
+    arguments = (_array(jax, 32, 256), _array(jax, 256, 1024), _array(jax, 1024, 256))
+    compile_.lower(*arguments).compile()
+
+
+PROGRAMS: dict[str, Callable[..., None]] = {
+    program.__name__: program
+    for program in (donation_dropped, remat_removed, dtype_widened, batch_doubled, sharding_lost)
+}
+
+
+def _array(jax: Any, *dimensions: int) -> Any:
+    return jax.ShapeDtypeStruct(dimensions, jax.numpy.float32)
+
+
+def record(name: str) -> None:
+    """Compiles both sides of a pair and keeps what XLA wrote."""
+    for side in SIDES:
+        with tempfile.TemporaryDirectory() as scratch:
+            flags = " ".join((f"--xla_dump_to={scratch}", *_FLAGS))
+            line = [sys.executable, "-m", "tools.record_pairs", name, side]
+            subprocess.run(line, check=True, env=os.environ | _JAX | {"XLA_FLAGS": flags})
+            _keep(Path(scratch), PAIRS / name / side)
+    origin = {
+        "program": f"{name} of tools/record_pairs.py",
+        "change": (PROGRAMS[name].__doc__ or "").strip(),
+        "backend": "cpu",
+        "jaxlib": _jaxlib_version(),
+    }
+    (PAIRS / name / "origin.json").write_text(json.dumps(origin, indent=1) + "\n")
+
+
+def _jaxlib_version() -> str:
+    return str(import_module("jaxlib").__version__)
+
+
+def _keep(scratch: Path, target: Path) -> None:
+    """The files of the largest module of a dump folder, by their short names."""
+    stems = [p.name.split(_STEM)[0] for p in scratch.glob(f"*{_STEM}-buffer-assignment.txt")]
+    largest = max(stems, key=lambda stem: (scratch / f"{stem}{_STEM}.txt").stat().st_size)
+    target.mkdir(parents=True, exist_ok=True)
+    for suffix, name in _FILES.items():
+        shutil.copy(scratch / f"{largest}{_STEM}{suffix}", target / name)
+
+
+def main(arguments: list[str]) -> None:
+    """One side of a pair, or all pairs, or those named."""
+    if arguments[1:] and arguments[1] in SIDES:
+        PROGRAMS[arguments[0]](import_module("jax"), changed=arguments[1] == "after")
+        return
+    for name in arguments or PROGRAMS:
+        record(name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
