@@ -7,6 +7,7 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -60,6 +61,11 @@ class Plan(Struct, frozen=True, eq=False):
 
     def __str__(self) -> str:
         return str(self.dump)
+
+    def _repr_html_(self) -> str:
+        """The report, for notebooks; found by name, as nothing here knows of reports."""
+        notebook = import_module("hlomem.report.notebook")
+        return str(notebook.format_frame(self.dump, self.stages.module, is_planned=True))
 
 
 def plan(

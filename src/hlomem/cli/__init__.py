@@ -38,6 +38,7 @@ COMMANDS = {
     "explain": "Explain one buffer: why it exists, its size, its life, its place.",
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "holes": "Show memory that is reserved for temporaries but never filled.",
+    "html": "Write the memory report as one page that opens offline.",
     "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
     "padding": "Show which arrays are larger in memory than their elements.",
     "peak": "Show who is alive when the program needs most memory.",
