@@ -20,7 +20,7 @@ SEED ?= 1
 
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types pytest bench parity fuzz faults clean
+.PHONY: demo test lint format types browser pytest bench parity fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,8 @@ demo: $(READY)
 	$(BIN)/hlomem show .demo
 	@for part in buffer-assignment live-range memory-usage-report; do \
 	    cmp .demo/*-$$part.txt $(EXAMPLE)/*-$$part.txt && echo "$$part: the bytes XLA wrote"; done
+	@$(BIN)/hlomem html $(EXAMPLE)/*_optimizations.txt -o .demo/report.html --force 2>/dev/null
+	@echo "the report: file://$(CURDIR)/.demo/report.html"
 
 test: lint types pytest
 
@@ -49,7 +51,11 @@ format: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-pytest: $(READY)
+# The report is tested in Chromium: the machine's own, else one that can be installed here.
+browser: $(READY)
+	@$(BIN)/python -m tools.install_browser
+
+pytest: $(READY) browser
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
 
 # Every dump and module of the corpus read and printed back, every module planned; the figures go
@@ -68,7 +74,7 @@ faults: $(READY)
 
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
-	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib -e .
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib playwright -e .
 	@touch $@
 
 bench: $(BENCH_READY)

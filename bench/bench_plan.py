@@ -2,12 +2,13 @@
 
     python bench/bench_plan.py [--corpus ../shared] [--repeat 3]
 
-One row per module of real/cpu of at least 100 kB. "hlomem" is everything `hlomem plan` does to
+One row per module of real/ of at least 100 kB. "hlomem" is everything `hlomem plan` does to
 write the dumps of a module, from the start of the process to its end. "XLA" is the import of its
 bindings, parsing, buffer assignment with its analyses, and writing the dumps, all measured here.
 Where the program that XLA's bindings compile is not the one of the text any more, because it went
-through MLIR, assignment and dumps count as their share of parsing in `REST_PER_PARSE`. A ratio
-above 1 means that hlomem is faster (or smaller). Needs jax beside hlomem for that; without it only
+through MLIR, and for GPU and TPU, which these bindings have no compiler for, assignment and dumps
+count as their share of parsing in `REST_PER_PARSE`. A ratio above 1 means that hlomem is faster (or
+smaller). Needs jax beside hlomem for that; without it only
 hlomem's figures are printed.
 
 Processes of the two take turns, so that a noisy machine hits both, and the best of several counts.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -44,7 +46,7 @@ HAS_XLA = importlib.util.find_spec("jaxlib") is not None
 _PLAN = """
 import sys
 from hlomem.cli import main
-sys.argv[1:] = ["plan", sys.argv[1], "-o", sys.argv[2], "--force", "--timings"]
+sys.argv[1:] = ["plan", *sys.argv[1:], "--force", "--timings"]
 sys.exit(main())
 """
 _PARSE = """
@@ -112,7 +114,7 @@ _ENVIRONMENT = {
 }
 
 
-def run(script: str, *arguments: Path) -> Run:
+def run(script: str, *arguments: str | Path) -> Run:
     """Run a script in a fresh process; its CPU time is that of user and system."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as output:
@@ -166,10 +168,26 @@ def _is_same_program(entry: Path, folder: Path) -> bool:
     return abs(made - wanted) <= SAME_PROGRAM * wanted
 
 
+def is_of_cpu(module: Path) -> bool:
+    """Whether a module of the corpus, or made of one, was compiled for CPU."""
+    return module.parent.parent.name not in ("gpu", "tpu")
+
+
+def plan_flags(module: Path) -> list[str]:
+    """The platform and the release to plan for, where they are not the default."""
+    if is_of_cpu(module):
+        return []
+    meta = json.loads((module.parent / "meta.json").read_text(encoding="utf-8"))
+    package = "libtpu" if meta["backend"] == "tpu" else "jaxlib"
+    era = f"{package}-{meta['versions'][package]}"
+    return ["--backend", meta["backend"], "--chip", meta["chip"], "--era", era]
+
+
 def measure(module: Path, repeat: int) -> Run:
     """The best run of hlomem."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = [run(_PLAN, module, Path(folder)) for _ in range(repeat)]
+        flags = plan_flags(module)
+        runs = [run(_PLAN, module, "-o", folder, *flags) for _ in range(repeat)]
     return min(runs, key=lambda each: each.total)
 
 
@@ -181,7 +199,8 @@ def compare(module: Path, repeat: int) -> tuple[Run, Peer | None]:
         ours.append(measure(module, 1))
         if HAS_XLA:
             parses.append(run(_PARSE, module))
-            rests.append(compile_once(module) if None not in rests else None)
+            is_known = is_of_cpu(module) and None not in rests
+            rests.append(compile_once(module) if is_known else None)
     best = min(ours, key=lambda each: each.total)
     if not parses:
         return best, None
@@ -198,11 +217,12 @@ def compare(module: Path, repeat: int) -> tuple[Run, Peer | None]:
 def print_row(module: Path, repeat: int) -> None:
     """Time and memory of one module."""
     name = module.parent.name
+    title = f"{module.parent.parent.name}/{name}"
     ours, xla = compare(module, repeat)
     with module.open("rb") as text:  # line by line, to stay smaller than what is measured
         count = sum(b" = " in line for line in text)
     bytes_each = ours.peak * 2**20 / count
-    row = f"{name[:32]:32} {count:7} {ours.total:7.0f} {ours.peak:5.0f} {bytes_each:6.0f}"
+    row = f"{title[:32]:32} {count:7} {ours.total:7.0f} {ours.peak:5.0f} {bytes_each:6.0f}"
     if xla is not None:
         rest = f"{xla.rest:.0f}{'' if xla.is_measured else '*'}"
         row += (
@@ -282,7 +302,7 @@ def main() -> None:
     arguments.add_argument("--corpus", type=Path, default=Path("../shared"))
     arguments.add_argument("--repeat", type=int, default=3)
     options = arguments.parse_args()
-    modules = sorted(options.corpus.glob("real/cpu/*/module.hlo"))
+    modules = sorted(options.corpus.glob("real/*/*/module.hlo"))
     modules = [each for each in modules if each.stat().st_size >= SMALLEST]
     if not modules:
         print("no modules in the corpus: planning was not measured")
@@ -290,7 +310,7 @@ def main() -> None:
     measure(modules[0], 1)  # makes the bytecode
     print_table(modules, options.repeat)
     for module in modules:
-        if module.parent.name == GROWING:
+        if module.parent.name == GROWING and is_of_cpu(module):
             print_growth(module, options.repeat)
 
 

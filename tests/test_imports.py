@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "hlomem"
-BASE = {"collector", "source", "errors"}
+BASE = {"collector", "source", "errors", "sizes"}
 PROGRAM = BASE | {"hlo", "backends", "options"}
 PLANNER = PROGRAM | {"analysis", "assign", "pipeline"}
 MAY_IMPORT = {
     "collector": set[str](),
     "source": BASE,
+    "sizes": BASE,
     "errors": BASE,
     "hlo": BASE,
     "backends": BASE | {"hlo"},

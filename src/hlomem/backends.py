@@ -42,9 +42,9 @@ class Backend(Struct, frozen=True):
     pads_tiles: bool = False
     """Whether arrays fill whole tiles; else tiles change the order of elements, not the size."""
     untiled_granule: int = 1
-    """Where they do, one without tiles fills a multiple of this many elements ..."""
+    """Where they do, one without tiles fills a multiple of this many elements."""
     packed_spaces: frozenset[int] = frozenset()
-    """... except in these memory spaces."""
+    """Memory spaces without any padding, tiles or not."""
     dynamic_size_bytes: int = 0
     """Bytes per dimension that a dynamic array adds for its actual sizes."""
     default_alignment: int | None = None
@@ -80,8 +80,9 @@ class Backend(Struct, frozen=True):
     def _size_of_data(self, array: Shape) -> int:
         if not self.pads_tiles:
             return unpadded_size(array)
-        is_tiled = array.layout is not None and array.layout.tiles
-        if is_tiled or array.memory_space in self.packed_spaces:
+        if array.memory_space in self.packed_spaces:
+            return unpadded_size(array)
+        if array.layout is not None and array.layout.tiles:
             return padded_size(array)
         return size_of_elements(array, round_up(element_count(array), self.untiled_granule))
 

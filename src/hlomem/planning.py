@@ -7,6 +7,7 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -61,6 +62,11 @@ class Plan(Struct, frozen=True, eq=False):
     def __str__(self) -> str:
         return str(self.dump)
 
+    def _repr_html_(self) -> str:
+        """The report, for notebooks; found by name, as nothing here knows of reports."""
+        notebook = import_module("hlomem.report.notebook")
+        return str(notebook.format_frame(self.dump, self.stages.module, is_planned=True))
+
 
 def plan(
     program: str | HloModule,
@@ -99,6 +105,8 @@ def plan(
     notes = _notes_on_elements(module)
     if preset is None:
         notes += _notes_on_preset(stages)
+    else:
+        _check_all_placed(stages, preset)
     dump = dump_of(name, contents, written_as, release)
     return Plan(stages, dump, watch.seconds, tuple(notes))
 
@@ -170,6 +178,12 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
         for each in dump.assignment.allocations
         if each.color == backend.preset_color and each.is_preallocated_temp
     ]
+    if not allocations:
+        problem = f"no temporary allocation in memory space {backend.preset_color}"
+        where = visible(dump.name)
+        raise InputError(
+            f"{where}: {problem}, which every dump of `{backend.name}` has: give its own"
+        )
     shape_of = {each.name: each.shape for each in module.iter_open_instructions()}
     for value in (value for each in allocations for value in each.values):
         whole = shape_of.get(value.name)
@@ -185,6 +199,16 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
             for value in each.values
         },
     )
+
+
+def _check_all_placed(stages: Stages, dump: Dump) -> None:
+    """A dump of the module itself leaves nothing in fast memory to be placed."""
+    color = stages.options.backend.preset_color
+    for allocation in stages.assignment.allocations:
+        names = [(value.instruction.name, value.index) for value in allocation.slices]
+        if allocation.color == color and names and stages.preset.place_of.keys().isdisjoint(names):
+            problem = f"it does not place `{names[0][0]}` of memory space {color}"
+            raise InputError(f"{visible(dump.name)}: {problem}, which `{stages.module.name}` has")
 
 
 def _notes_on_preset(stages: Stages) -> list[str]:

@@ -26,6 +26,8 @@ ENTRY %main (a: f32[8], s: f32[]) -> (f32[8], f32[8], f32[]) {
   %copied = f32[]{:T(128)S(6)} copy(%s)
   %doubled = f32[]{:T(128)S(6)} add(%copied, %copied)
   %quadrupled = f32[]{:T(128)} add(%doubled, %doubled)
+  %moved = f32[]{:T(128)S(6)} copy(%quadrupled)
+  %halved = f32[]{:T(128)S(6)} subtract(%moved, %s)
   %p = f32[8]{0:T(128)} get-tuple-element(%two), index=0
   %q = f32[8]{0:T(128)} get-tuple-element(%two), index=1
   ROOT %result = (f32[8]{0:T(128)}, f32[8]{0:T(128)}, f32[]{:T(128)}) tuple(%p, %q, %quadrupled)
@@ -42,6 +44,7 @@ ENTRY %main (a: f32[8], s: f32[]) -> (f32[8], f32[8], f32[]) {
         ("b", "two", (1,), True),
         ("copied", "doubled", (), False),
         ("doubled", "quadrupled", (), None),
+        ("moved", "halved", (), None),
         ("a", "b", (), None),
     ],
 )

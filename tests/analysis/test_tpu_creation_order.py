@@ -82,3 +82,59 @@ def test_computations_come_in_the_order_of_the_passes() -> None:
         "wide.region_1.2.sunk",
         "async_computation",
     ]
+
+
+SHARED_REDUCERS = (
+    "HloModule m, is_scheduled=true\n\n"
+    + "\n".join(
+        _ADDER.format(name=name, n=n)
+        for n, name in enumerate(
+            ("add_F32.2", "region_0.1", "region_0.1.clone", "region_0.1.clone.1", "add.9"), 2
+        )
+    )
+    + "\n"
+    + _BODY.format(name="fused_computation", n=8)
+    + """
+%branch.2 (q.1: f32[8]) -> f32[] {
+  %q.1 = f32[8] parameter(0)
+  %zero.1 = f32[] constant(0)
+  ROOT %copied = f32[] reduce(%q.1, %zero.1), dimensions={0}, to_apply=%region_0.1.clone.1, \
+metadata={op_name="f/sum"}
+}
+
+%branch.3 (q.2: f32[8]) -> f32[] {
+  %q.2 = f32[8] parameter(0)
+  ROOT %zero.2 = f32[] constant(0)
+}
+
+ENTRY %main.4 (a.1: f32[8], i.1: s32[]) -> f32[] {
+  %a.1 = f32[8] parameter(0)
+  %i.1 = s32[] parameter(1)
+  %zero = f32[] constant(0)
+  %f.1 = f32[8] fusion(%a.1), kind=kLoop, calls=%fused_computation
+  %one = f32[] reduce(%f.1, %zero), dimensions={0}, to_apply=%region_0.1, \
+metadata={op_name="f/sum"}
+  %two = f32[] reduce(%f.1, %one), dimensions={0}, to_apply=%region_0.1.clone, \
+metadata={op_name="f/sum"}
+  %three = f32[] reduce(%f.1, %two), dimensions={0}, to_apply=%add_F32.2
+  %four = f32[] reduce(%f.1, %three), dimensions={0}, to_apply=%add.9
+  %five = f32[] conditional(%i.1, %f.1, %f.1), branch_computations={%branch.2, %branch.3}
+  ROOT %six = f32[] add(%four, %five)
+}
+"""
+)
+
+
+def test_what_a_copied_operation_applies_is_copied_after_fusion() -> None:
+    order = tpu_creation_order(CallGraph(hlo.parse(SHARED_REDUCERS)))
+    assert [computation.name for computation in order] == [
+        "region_0.1",
+        "branch.2",
+        "branch.3",
+        "main.4",
+        "add_F32.2",
+        "region_0.1.clone",
+        "add.9",
+        "fused_computation",
+        "region_0.1.clone.1",
+    ]

@@ -15,7 +15,6 @@ from hlomem import hlo
 from hlomem.analysis import alias_rules, aliasing, dataflow, forwarding, live_range, values
 from hlomem.analysis.live_range import LiveRange
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.shape_tree import parts_of
 from hlomem.assign import assigner, packing, reuse, simulator
 from hlomem.assign.allocation import OffsetSize
 from hlomem.backends import CPU
@@ -145,7 +144,7 @@ def first_element(_right: Any) -> Any:
 
     def wrong(instruction: Any, sets: Any) -> Any:
         operand = instruction.operands[0]
-        return sets[operand][parts_of(operand.shape).element(0)]
+        return sets[operand][operand.shape.parts.element(0)]
 
     return wrong
 

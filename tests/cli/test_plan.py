@@ -154,6 +154,18 @@ def test_a_preset_must_be_of_the_module(run: Run, goldens: Path) -> None:
     result = run("plan", goldens / TPU / "module.hlo", *chip, "--preset", other)
     assert result.code == 3
     assert "it places `copy-start` of shape f32[16,256]" in result.err
+    nothing = goldens / "xla/libtpu-0.0.51/tpu-v5e/const_only/buffer-assignment.txt"
+    result = run("plan", goldens / TPU / "module.hlo", *chip, "--preset", nothing)
+    assert result.code == 3
+    assert "of memory space 1, which `jit_donate_mixed` has" in result.err
+
+
+def test_a_preset_must_be_of_the_chip(run: Run, goldens: Path) -> None:
+    chip = ("--backend", "tpu", "--chip", "v4")
+    dump = goldens / TPU / "buffer-assignment.txt"
+    result = run("plan", goldens / TPU / "module.hlo", *chip, "--preset", dump)
+    assert result.code == 3
+    assert "no temporary allocation in memory space 3" in result.err
 
 
 def test_a_tpu_needs_its_chip_and_a_cpu_no_preset(run: Run, goldens: Path) -> None:

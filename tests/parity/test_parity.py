@@ -73,11 +73,14 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.51/tpu-v4/nested_while",
         "libtpu-0.0.51/tpu-v5e/all_reduce_in_hbm",
         "libtpu-0.0.51/tpu-v5e/beam_search",
+        "libtpu-0.0.51/tpu-v5e/g_scan_grad",
         "libtpu-0.0.51/tpu-v5e/lookup_loop",
+        "libtpu-0.0.51/tpu-v5e/m_gather_sharded",
         "libtpu-0.0.51/tpu-v5e/nested_while",
         "libtpu-0.0.51/tpu-v5e/sm_permute_ring",
         "libtpu-0.0.51/tpu-v5e/zero_size",
         "libtpu-0.0.51/tpu-v5p/nested_while",
+        "libtpu-0.0.51/tpu-v6e/g_attention_grad",
         "libtpu-0.0.51/tpu-v6e/nested_while",
     }
 )
@@ -89,6 +92,7 @@ KNOWN_POSITIONS = frozenset(
         "jaxlib-0.12.0.1/cpu/dynamic",
         "libtpu-0.0.2/tpu-v5e/nested_while",
         "libtpu-0.0.2/tpu-v5p/nested_while",
+        "libtpu-0.0.51/tpu-v5e/g_scan_grad",
     }
 )
 """Goldens with a value whose positions do, too."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
-from hlomem.analysis.shape_tree import parts_of
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
@@ -89,7 +88,7 @@ def _declared(instruction: HloInstruction) -> list[InPlacePair]:
 
 def _async_start(instruction: HloInstruction) -> list[InPlacePair]:
     """What is declared of the operands that are there, and of a result that is."""
-    number_of = parts_of(instruction.shape).number_of
+    number_of = instruction.shape.parts.number_of
     return [
         pair
         for pair in _declared(instruction)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.shape_tree import parts_of
 from hlomem.hlo.opcodes import ASYNC_OPCODES
 
 if TYPE_CHECKING:
@@ -92,4 +91,4 @@ def _is_fully_bound(operation: HloInstruction) -> bool:
 
 def _same_form(one: Shape, other: Shape) -> bool:
     """Whether two shapes have the same tuples in the same places."""
-    return parts_of(one).indices == parts_of(other).indices
+    return one.parts.indices == other.parts.indices

@@ -58,11 +58,12 @@ def _callers_at(
     rank: dict[HloComputation, int],
 ) -> list[HloComputation]:
     """Who called a computation when no computation younger than `time` was there."""
-    if all(rank[caller] < time for caller in callers[computation]):
-        return callers[computation]
+    known = callers[computation]
+    if max(map(rank.__getitem__, known), default=-1) < time:
+        return known
     found: dict[HloComputation, None] = {}
     younger: set[HloComputation] = set()
-    pending = list(reversed(callers[computation]))
+    pending = list(reversed(known))
     while pending:
         caller = pending.pop()
         if rank[caller] < time:

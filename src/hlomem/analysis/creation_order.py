@@ -40,6 +40,7 @@ _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_
 _CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
+_CALLING = RUN_IN_PLACE | {"fusion"}
 
 
 def creation_order(
@@ -140,13 +141,12 @@ def wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
         if isinstance(item, HloComputation):
             if item not in walked:
                 walked.add(item)
-                pending += reversed(call_graph.post_order(item))
+                calls = [each for each in call_graph.post_order(item) if each.opcode in _CALLING]
+                pending += reversed(calls)
         elif item.opcode in RUN_IN_PLACE:
             pending += reversed(item.called_computations)
-        elif item.opcode == "fusion":
-            body = item.called_computations[0]
-            if body.name.startswith("wrapped_"):
-                bodies.setdefault(body)
+        elif (body := item.called_computations[0]).name.startswith("wrapped_"):
+            bodies.setdefault(body)
     return bodies
 
 

@@ -26,7 +26,6 @@ from hlomem.analysis.async_chain import (
 from hlomem.analysis.definitions import NOTHING, SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.shape_tree import parts_of
 from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.ir import HloInstruction
@@ -96,7 +95,7 @@ class _Analysis:
             post_order = self._post_orders[computation] = self.call_graph.post_order(computation)
             for instruction in post_order:
                 if instruction.opcode == "parameter" and not has_own_parameters:
-                    self.sets[instruction] = [()] * parts_of(instruction.shape).count
+                    self.sets[instruction] = [()] * instruction.shape.parts.count
                 else:
                     self._define(instruction)
 
@@ -115,7 +114,7 @@ class _Analysis:
         if opcode in ASYNC_OPCODES and not is_modelled(instruction):
             problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
             raise UnsupportedError(self.module.source, instruction.span, problem)
-        value_set: InstructionValueSet = [()] * parts_of(shape).count
+        value_set: InstructionValueSet = [()] * shape.parts.count
         for number in defined_parts(instruction):
             value_set[number] = (self._new_value(instruction, number),)
         self.sets[instruction] = value_set
@@ -123,7 +122,7 @@ class _Analysis:
     def _new_value(
         self, instruction: HloInstruction, number: int, *, is_phi: bool = False
     ) -> HloValue:
-        index = parts_of(instruction.shape).indices[number]
+        index = instruction.shape.parts.indices[number]
         value = HloValue(self._next_id, instruction, index, is_phi=is_phi)
         self._values[value.id] = value
         self._next_id += 1
@@ -357,7 +356,7 @@ class _Analysis:
             value_set = sets.get(instruction)
             if value_set is None:
                 continue
-            indices = parts_of(instruction.shape).indices
+            indices = instruction.shape.parts.indices
             for number, part in enumerate(value_set):
                 for value in part:
                     if value.instruction is not instruction:

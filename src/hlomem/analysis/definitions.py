@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.shape_tree import parts_of
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -38,7 +36,7 @@ def defined_parts(instruction: HloInstruction) -> Sequence[int]:
     special = _SPECIAL.get(opcode)
     if special is not None:
         return special(instruction)
-    return range(parts_of(instruction.shape).count)
+    return range(instruction.shape.parts.count)
 
 
 def count_defined(shape: Shape, opcode: str) -> int:
@@ -47,12 +45,12 @@ def count_defined(shape: Shape, opcode: str) -> int:
         return 0
     if opcode in TOP_ONLY:
         return 1
-    return parts_of(shape).count if shape.is_tuple else 1
+    return shape.parts.count if shape.is_tuple else 1
 
 
 def _at(*indices: tuple[int, ...]) -> Callable[[HloInstruction], list[int]]:
     def parts(instruction: HloInstruction) -> list[int]:
-        number_of = parts_of(instruction.shape).number_of
+        number_of = instruction.shape.parts.number_of
         return [number_of[index] for index in indices]
 
     return parts
@@ -66,7 +64,7 @@ def _tuples_and(first: Callable[[int], bool]) -> Callable[[HloInstruction], list
     """All tuples, and everything below the elements for which `first` holds."""
 
     def parts(instruction: HloInstruction) -> list[int]:
-        shape_parts = parts_of(instruction.shape)
+        shape_parts = instruction.shape.parts
         return [
             number
             for number, index in enumerate(shape_parts.indices)
@@ -78,7 +76,7 @@ def _tuples_and(first: Callable[[int], bool]) -> Callable[[HloInstruction], list
 
 def _collective_permute_start(instruction: HloInstruction) -> list[int]:
     """The tuple, the destination, contexts, then the destinations of several operands."""
-    shape_parts = parts_of(instruction.shape)
+    shape_parts = instruction.shape.parts
     number_of = shape_parts.number_of
     elements = instruction.shape.elements
     indices: list[tuple[int, ...]] = [(), (1,), *((i,) for i in range(2, len(elements)))]

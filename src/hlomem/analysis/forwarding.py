@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
 from hlomem.analysis.definitions import is_in_place_permute
-from hlomem.analysis.shape_tree import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +36,7 @@ def _tuple(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
 
 def _get_tuple_element(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     operand = instruction.operands[0]
-    return sets[operand][parts_of(operand.shape).element(instruction.tuple_index)]
+    return sets[operand][operand.shape.parts.element(instruction.tuple_index)]
 
 
 def _copy(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
@@ -54,7 +53,7 @@ def _into_element(
 ) -> InstructionValueSet:
     """The result so far, with `source` from the part at `path` on."""
     result = sets[instruction][:]
-    begin = parts_of(instruction.shape).number_of[path]
+    begin = instruction.shape.parts.number_of[path]
     result[begin : begin + len(source)] = source
     return result
 
@@ -65,7 +64,7 @@ def _send(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
 
 def _recv_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     operand = instruction.operands[0]
-    element = parts_of(operand.shape).element(0)
+    element = operand.shape.parts.element(0)
     return _into_element(instruction, sets, (0,), sets[operand][element])
 
 
@@ -79,7 +78,7 @@ def _copy_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValue
 
 def _all_gather_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     result = sets[instruction][:]
-    number_of = parts_of(instruction.shape).number_of
+    number_of = instruction.shape.parts.number_of
     several = len(instruction.operands) > 1
     for i, operand in enumerate(instruction.operands):
         result[number_of[(0, i) if several else (0,)]] = sets[operand][0]
@@ -89,19 +88,19 @@ def _all_gather_start(instruction: HloInstruction, sets: ValueSets) -> Instructi
 def _second_element(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     """An all-gather-done or collective-permute-done: what the start wrote, tables left out."""
     operand = instruction.operands[0]
-    result = sets[operand][parts_of(operand.shape).element(1)]
+    result = sets[operand][operand.shape.parts.element(1)]
     return sets[instruction][:1] + result[1:] if instruction.shape.is_tuple else result[:1]
 
 
 def _collective_permute_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     result = sets[instruction][:]
-    number_of = parts_of(instruction.shape).number_of
+    number_of = instruction.shape.parts.number_of
     operands = instruction.operands
     if len(operands) > 1 and not is_in_place_permute(instruction):
         for i, operand in enumerate(operands):
             result[number_of[0, i]] = sets[operand][0]
     elif operands[0].shape.is_tuple:
-        starts = parts_of(operands[0].shape).element_starts
+        starts = operands[0].shape.parts.element_starts
         for i, start in enumerate(starts[:-1]):
             result[number_of[0, i]] = sets[operands[0]][start]
     else:
@@ -113,7 +112,7 @@ def _leaves_into(
     result: InstructionValueSet, shape: Shape, path: tuple[int, ...], source: InstructionValueSet
 ) -> None:
     """Put a value set into a result of some shape from `path` on; its tables stay what they are."""
-    parts = parts_of(shape)
+    parts = shape.parts
     begin = parts.number_of[path]
     for number, part in enumerate(source, begin):
         if not parts.shapes[number].is_tuple:

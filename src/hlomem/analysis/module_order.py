@@ -8,23 +8,14 @@ of the compiler.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from hlomem.analysis.computation_replay import sorted_incrementally
-from hlomem.analysis.content_order import sorted_by_content
 from hlomem.analysis.creation_order import creation_order
-from hlomem.analysis.gpu_creation_order import gpu_creation_order
-from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age
-from hlomem.analysis.gpu_user_order import gpu_reordered_users
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
-from hlomem.analysis.tpu_creation_order import tpu_creation_order
-from hlomem.analysis.tpu_instruction_order import (
-    tpu_instructions_by_age,
-    tpu_instructions_read_anew,
-    tpu_reordered_users,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,24 +38,22 @@ class ModuleOrder(Struct, frozen=True, eq=False):
 
 def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     """The order XLA had, as far as text and names tell."""
-    platform = options.backend.platform
-    created = _creation_order(call_graph, options)
+    passes = _passes_of(options)
+    created = passes.creation_order(call_graph)
     computations: Sequence[HloComputation] = call_graph.module.computations
     if options.sorts_computations_incrementally:
-        computations = sorted_incrementally(created, call_graph, delta=_DELTA.get(platform, 0))
+        computations = sorted_incrementally(created, call_graph, delta=passes.delta)
     elif options.sorts_computations_by_content:
+        from hlomem.analysis.content_order import sorted_by_content  # noqa: PLC0415 - start-up
+
         computations = sorted_by_content(call_graph)
-    lists = _LISTS.get(platform, _Lists(instructions_by_age, reordered_users))
-    listed = created
-    if options.reads_module_anew:
-        lists = _Lists(tpu_instructions_read_anew, tpu_reordered_users)
-        listed = _read_anew(computations, call_graph)
+    listed = _read_anew(computations, call_graph) if options.reads_module_anew else created
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in listed:
         if not call_graph.is_fused(computation):
-            instructions += lists.instructions_by_age(computation, call_graph)
-            users.update(lists.reordered_users(computation, call_graph))
+            instructions += passes.instructions_by_age(computation, call_graph)
+            users.update(passes.reordered_users(computation, call_graph))
     return ModuleOrder(computations, instructions, users)
 
 
@@ -79,31 +68,48 @@ def _read_anew(
     return sorted(computations, key=is_late)
 
 
-def _creation_order(call_graph: CallGraph, options: Options) -> list[HloComputation]:
-    find_order = _CREATION_ORDER.get(options.backend.platform)
-    if find_order is not None:
-        return find_order(call_graph)
-    return creation_order(call_graph, rewrites_reductions_last=options.rewrites_reductions_last)
+class _Passes(NamedTuple):
+    """How the passes of a compiler leave the lists of a module and of its computations."""
 
-
-class _Lists(NamedTuple):
-    """How the passes of a compiler leave the lists of a computation."""
-
+    creation_order: Callable[[CallGraph], list[HloComputation]]
     instructions_by_age: Callable[[HloComputation, CallGraph], list[HloInstruction]]
     reordered_users: Callable[
         [HloComputation, CallGraph], Mapping[HloInstruction, list[HloInstruction]]
     ]
+    delta: int = 0
+    """How far searches for an order go already, because of computations that are gone."""
 
 
-# By platform, where the passes are not those of the CPU compiler.
-_CREATION_ORDER: dict[str, Callable[[CallGraph], list[HloComputation]]] = {
-    "gpu": gpu_creation_order,
-    "tpu": tpu_creation_order,
-}
-_LISTS = {
-    "gpu": _Lists(gpu_instructions_by_age, gpu_reordered_users),
-    "tpu": _Lists(tpu_instructions_by_age, tpu_reordered_users),
-}
-# How far searches for an order go already: on TPU every loop is cloned several times, so that XLA
-# has seen many more computations than are left.
-_DELTA = {"tpu": 16}
+def _passes_of(options: Options) -> _Passes:
+    platform = options.backend.platform
+    if platform == "gpu":
+        return _gpu_passes()
+    if platform == "tpu":
+        return _tpu_passes(options)
+    make = partial(creation_order, rewrites_reductions_last=options.rewrites_reductions_last)
+    return _Passes(make, instructions_by_age, reordered_users)
+
+
+# The modules of other platforms are imported here, so that the CPU's start sooner.
+
+
+def _gpu_passes() -> _Passes:
+    from hlomem.analysis.gpu_creation_order import gpu_creation_order  # noqa: PLC0415
+    from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age  # noqa: PLC0415
+    from hlomem.analysis.gpu_user_order import gpu_reordered_users  # noqa: PLC0415
+
+    return _Passes(gpu_creation_order, gpu_instructions_by_age, gpu_reordered_users)
+
+
+def _tpu_passes(options: Options) -> _Passes:
+    from hlomem.analysis import tpu_instruction_order as lists  # noqa: PLC0415
+    from hlomem.analysis.tpu_creation_order import tpu_creation_order  # noqa: PLC0415
+
+    by_age = lists.tpu_instructions_by_age
+    if options.reads_module_anew:
+        by_age = lists.tpu_instructions_read_anew
+    return _Passes(tpu_creation_order, by_age, lists.tpu_reordered_users, _TPU_DELTA)
+
+
+_TPU_DELTA = 16
+"""Every loop is cloned several times, so that XLA has seen many more computations than are left."""

@@ -20,11 +20,18 @@ def may_alias(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) 
     """Whether a user may overwrite an operand; None where the rules of all backends decide."""
     if user.opcode == "all-reduce":
         return _reduces_into(operand, user, index)
-    if operand.opcode == "copy" and operand.shape.memory_space == _SCALAR_SPACE:
-        # Copies lie there before buffers are assigned. Everything else is put there by the
+    if operand.shape.memory_space == _SCALAR_SPACE and _copies_argument(operand):
+        # Such copies lie there before buffers are assigned. Everything else is put there by the
         # colouring, so that until then shapes differ which agree in the text.
         return False
     return None
+
+
+def _copies_argument(instruction: HloInstruction) -> bool:
+    """Whether it copies what the program was called with."""
+    if instruction.opcode != "copy" or not instruction.parent.is_entry:
+        return False
+    return instruction.operands[0].opcode == "parameter"
 
 
 def _reduces_into(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool:

@@ -3,15 +3,18 @@
 As `hlomem.analysis.creation_order`, but for the passes of the TPU compiler, whose order the pass
 dumps of libtpu show (docs/tpu-rules.md):
 
-1. those the program came with, then those the partitioner made of them,
-2. comparators of top-k; clones that rewriters of sorts and reductions made,
-3. fusions around gathers and scatters; reducers of dimensions that were split (`reduce_sub`);
-   comparators for sorted scatters,
+1. those the program came with; reducers and comparators that expanders of linear algebra build
+   (xla/hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation); those the
+   partitioner made,
+2. comparators of top-k; clones that simplifiers of loops and rewriters of sorts and reductions
+   made; copies of what several operations share,
+3. fusions around gathers and scatters; reducers of decomposed collectives; reducers of dimensions
+   that were split (`reduce_sub`); comparators for sorted scatters,
 4. bodies of fusions, numbered; then those around one bitcast,
 5. loops that were widened (`wide.`), inner ones first, each its condition and its body,
 6. bodies of loops into which constants were sunk (`.sunk`), outer ones first,
-7. copies of computations that two calls would share otherwise; fusions around asynchronous
-   collectives and copies,
+7. copies of computations that two operations share because one was copied from the other; fusions
+   around asynchronous collectives and copies,
 8. computations of asynchronous operations.
 
 The bodies of fusions in a loop are cloned together with the loop's body, just before it.
@@ -20,11 +23,13 @@ The bodies of fusions in a loop are cloned together with the loop's body, just b
 from __future__ import annotations
 
 import itertools
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import (
     derivation_priorities,
+    first_parameter,
     in_order_of_parameters,
     is_derived,
     place_in_program,
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
+_BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
+_SORT_COMPARATOR = "compare-value-and-index"  # merges the parts of a partitioned top-k
 _SCATTER_COMPARATOR = "compare"
 _SPLIT_REDUCER = ".reduce_sub_computation"
 _SUNK = ".sunk"
@@ -53,8 +60,10 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     """The computations of a module, the oldest first."""
     late = _made_after_fusion(call_graph)
     own: list[HloComputation] = []
+    built: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
+    decomposed: list[HloComputation] = []
     reducers: list[HloComputation] = []
     comparators: list[HloComputation] = []
     fused: list[HloComputation] = []
@@ -68,8 +77,12 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             reducers.append(computation)
         elif split_number(name)[0] == _SCATTER_COMPARATOR:
             comparators.append(computation)
-        elif name.startswith(TOP_K_COMPARATOR) or is_derived(computation, call_graph):
+        elif _is_made_by_pass(computation, call_graph):
             derived.append(computation)
+        elif _BUILT.fullmatch(split_number(name)[0]):
+            built.append(computation)
+        elif _is_numbered_last(computation, call_graph):
+            decomposed.append(computation)
         elif name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
@@ -77,9 +90,11 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     gathers = _made_before_fusion(fused, call_graph)
     return [
         *sorted(own, key=place_in_program),
+        *sorted(built, key=partial(_place_in_builder, call_graph=call_graph)),
         *in_order_of_parameters(partitioned, call_graph),
         *_in_order_of_derivation(derived, call_graph),
         *gathers,
+        *sorted(decomposed, key=number_of),
         *sorted(reducers, key=_number_of_split),
         *sorted(comparators, key=number_of),
         *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
@@ -87,13 +102,24 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     ]
 
 
+def _is_made_by_pass(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether a pass made it, by its name."""
+    comparators = (TOP_K_COMPARATOR, _SORT_COMPARATOR)
+    return computation.name.startswith(comparators) or is_derived(computation, call_graph)
+
+
+def _is_numbered_last(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether the program cannot have come with it: its own are numbered up to the entry."""
+    last = split_number(call_graph.module.entry.name.removesuffix(PARTITIONED))[1]
+    return not computation.is_entry and 0 < last <= number_of(computation)
+
+
 def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
     """What was made once fusion was done."""
     computations = call_graph.module.computations
     late = dict.fromkeys(filter(partial(_reduces_exchanged, call_graph=call_graph), computations))
     late |= _remade_for_loops(call_graph)
-    flattened = [each for each in computations if _is_flattened(each, late, call_graph)]
-    late |= dict.fromkeys(flattened)
+    late |= dict.fromkeys(_flattened(call_graph))
     for computation in [each for each in computations if each in late]:
         late |= _fused_again(computation, call_graph)
     copies = [each for each in computations if each.name.startswith(_COPY_FUSION)]
@@ -115,8 +141,22 @@ def _in_order_of_derivation(
 ) -> list[HloComputation]:
     """Comparators of top-k, then what the rewriters made."""
     priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
+    for each in derived:
+        merges_parts = each.name.startswith(_SORT_COMPARATOR)
+        priorities[each] = (_is_flattened_early(each, call_graph), merges_parts, *priorities[each])
     derived = in_order_of_parameters(derived, call_graph, priorities)
     return sorted(derived, key=lambda each: not each.name.startswith(TOP_K_COMPARATOR))
+
+
+def _is_flattened_early(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether the first flattening of the call graph made it, which copies what stays in use.
+
+    The partitioner does so, too, for reductions across devices.
+    """
+    sites = call_graph.callsites[computation]
+    is_partitioned = any(site.opcode == "all-reduce" for site in sites)
+    original = computation.name.rpartition(CLONE)[0]
+    return original in call_graph.module.computation_by_name and not is_partitioned
 
 
 def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
@@ -131,6 +171,15 @@ def _in_order_of_fusion(fused: list[HloComputation], call_graph: CallGraph) -> l
             _fusion_number(each, caller_of, call_graph),
         ),
     )
+
+
+def _place_in_builder(computation: HloComputation, call_graph: CallGraph) -> tuple[bool, int]:
+    """By number; the builder's start at 2, and a lower one replaces one that an older one had."""
+    number_of_parameter = split_number(first_parameter(computation, call_graph))[1]
+    return number_of_parameter < _FIRST_BUILT, number_of(computation)
+
+
+_FIRST_BUILT = 2
 
 
 def _number_of_split(reducer: HloComputation) -> int:
@@ -152,6 +201,8 @@ def _remade_for_loops(call_graph: CallGraph) -> dict[HloComputation, None]:
     made: dict[HloComputation, None] = {}
     by_computation = _loops_by_computation(call_graph)
     for loop in itertools.chain.from_iterable(by_computation):
+        if loop.called_computations[0].name.endswith(CLONE):
+            continue  # as the simplifier of loops left it
         for computation in reversed(loop.called_computations):
             if computation.name.startswith(_WIDENED) and not computation.name.endswith(_SUNK):
                 made |= _with_clones(computation, call_graph)
@@ -230,14 +281,66 @@ def _is_asynchronous(computation: HloComputation, call_graph: CallGraph) -> bool
     return bool(sites) and sites[0].opcode == "async-start"
 
 
-def _is_flattened(
-    computation: HloComputation, late: dict[HloComputation, None], call_graph: CallGraph
+def _flattened(call_graph: CallGraph) -> list[HloComputation]:
+    """What was copied because the operation that applies it had been copied.
+
+    The call graph is flattened twice. What operations of the program share is copied early; what
+    is shared because fusion or a pass for loops copied an operation is copied after fusion.
+    """
+    by_name = call_graph.module.computation_by_name
+    copies_of: dict[str, list[HloComputation]] = {}
+    for computation in call_graph.module.computations:
+        original = computation.name.rpartition(CLONE)[0]
+        if original in by_name and not call_graph.is_fused(computation):
+            copies_of.setdefault(original, []).append(computation)
+    flattened: list[HloComputation] = []
+    for name in sorted(copies_of, key=lambda each: by_name[each].index):
+        first = _applying(by_name[name], call_graph)
+        flattened += [
+            copy
+            for copy in sorted(copies_of[name], key=number_of)
+            if _is_copied(first, _applying(copy, call_graph), call_graph)
+        ]
+    return flattened
+
+
+def _applying(applied: HloComputation, call_graph: CallGraph) -> HloInstruction | None:
+    """The operation that applies a computation, in a fused body or outside."""
+    caller = _caller(applied, call_graph)
+    if caller is None:
+        return None
+    return next(each for each in caller.instructions if applied in each.called_computations)
+
+
+def _caller(called: HloComputation, call_graph: CallGraph) -> HloComputation | None:
+    return next((each for each, callees in call_graph.callees.items() if called in callees), None)
+
+
+def _is_copied(
+    one: HloInstruction | None, other: HloInstruction | None, call_graph: CallGraph
 ) -> bool:
-    """Whether it was copied for a caller made late, while the original is still in use."""
-    original, is_clone, _ = computation.name.rpartition(CLONE)
-    if not is_clone or original not in call_graph.module.computation_by_name:
+    """Whether one operation is a copy of the other.
+
+    Both come from the same place in the program then, but a line of the program may also make the
+    same operation several times. Passes copy it to another computation; only a reduce-window, which
+    fusion makes of a reduction, may be copied within one.
+    """
+    if one is None or other is None:
         return False
-    return any(computation in call_graph.callees[caller] for caller in late)
+    origin = one.attributes.get("metadata")
+    if origin is None or origin != other.attributes.get("metadata"):
+        return False
+    if one.opcode == "reduce-window":
+        return True
+    return _place(one.parent, call_graph) is not _place(other.parent, call_graph)
+
+
+def _place(computation: HloComputation, call_graph: CallGraph) -> HloComputation:
+    """The computation that a fused body was cut out of."""
+    caller = _caller(computation, call_graph)
+    if caller is None or not call_graph.is_fused(computation):
+        return computation
+    return _place(caller, call_graph)
 
 
 def _reduces_exchanged(computation: HloComputation, call_graph: CallGraph) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
-from hlomem.analysis.shape_tree import parts_of
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -50,7 +48,7 @@ class HloValue:
         """Where it appears; the place of its definition first."""
         shape = instruction.shape
         if index:
-            parts = parts_of(shape)
+            parts = shape.parts
             shape = parts.shapes[parts.number_of[index]]
         self.shape: Shape = shape
         """The shape of the part that defines it."""
@@ -81,7 +79,7 @@ class UseFinder:
     def __init__(self, reordered: Mapping[HloInstruction, list[HloInstruction]]) -> None:
         self._reordered = reordered  # users that do not stand in the order of the text
         self._numbers_of: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
-        self._readers_of: dict[HloInstruction, _Readers] = {}
+        self._readers_of: dict[HloInstruction, _Readers | None] = {}  # None: all users read all
         self._found: dict[HloValue, list[list[HloInstruction]]] = {}
 
     def readers(self, value: HloValue) -> list[list[HloInstruction]]:
@@ -92,15 +90,16 @@ class UseFinder:
         found = self._found[value] = []
         readers_of = self._readers_of
         for instruction, index in value.positions:
-            readers = readers_of.get(instruction)
-            if readers is None:
-                readers = readers_of[instruction] = _find_readers(
-                    instruction, self._reordered.get(instruction) or instruction.users
-                )
-            users = readers.of_parts if index else readers.of_whole
-            root = readers.passes_on
-            if root is not None and not _uses_at_root(root, index, value):
-                users = [user for user in users if user is not root]
+            users = self._reordered.get(instruction) or instruction.users
+            if instruction in readers_of:
+                readers = readers_of[instruction]
+            else:
+                readers = readers_of[instruction] = _find_readers(instruction, users)
+            if readers is not None:
+                users = readers.of_parts if index else readers.of_whole
+                root = readers.passes_on
+                if root is not None and not _uses_at_root(root, index, value):
+                    users = [user for user in users if user is not root]
             found.append(users)
         return found
 
@@ -135,12 +134,10 @@ _FEW = 16
 _FIRST = (0,)
 
 
-def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
-    for user in users:
-        if user.opcode in _PASSES_ON:
-            break
-    else:
-        return _Readers(users, users, None)
+def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers | None:
+    """Who reads which parts; None where all users read whatever there is."""
+    if _PASSES_ON.isdisjoint([user.opcode for user in users]):
+        return None
     root = instruction.parent.root
     return _Readers(
         [user for user in users if user.opcode not in _READS_NOTHING or user is root],
@@ -158,7 +155,7 @@ ValueSet = tuple[HloValue, ...]
 """The values one part of a result may hold, by id; several only where several calls meet."""
 
 InstructionValueSet = list[ValueSet]
-"""The value sets of all parts of a result, in the order of `parts_of`."""
+"""The value sets of all parts of a result, in the order of `Shape.parts`."""
 
 
 def may_use_operand_value(user: HloInstruction, index: ShapeIndex) -> bool:
@@ -176,4 +173,4 @@ _PASSES_ON = _READS_TOP_ONLY | _READS_NOTHING
 
 def part_number(shape: Shape, index: ShapeIndex) -> int:
     """The place of a part in an `InstructionValueSet`."""
-    return parts_of(shape).number_of[index] if index else 0
+    return shape.parts.number_of[index] if index else 0

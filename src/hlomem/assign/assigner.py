@@ -80,6 +80,7 @@ class _Assigner:
             for alias in dataflow.module.input_output_alias
         }
         self._size_of_buffer = _buffer_sizes(aliasing, options)
+        self._handed_on = _handed_on(dataflow, aliasing)
         # Only what may be shared: allocations that are written to, one value after the other.
         self._shared_allocation_of: dict[HloValue, BufferAllocation] = {}
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
@@ -117,7 +118,7 @@ class _Assigner:
             if not self._assign_special(buffer) and not self._reuse(buffer):
                 if buffer in self._aliasing.live_out:
                     self._make_reusable(self._new_allocation(buffer))
-                elif self._size_of_buffer[buffer] and _is_handed_on(buffer):
+                elif self._size_of_buffer[buffer] and buffer in self._handed_on:
                     self._free_at[self._new_allocation(buffer)] = self._last_end(buffer)
                 else:
                     waiting += buffer.values
@@ -130,20 +131,19 @@ class _Assigner:
         """
         position = self._post_order_positions(is_wanted)
         live_out, size_of = self._aliasing.live_out, self._size_of_buffer
-        keyed = [
-            (
-                self._first_start(buffer) if self._options.merges_fast else 0,
-                -size_of[buffer],
-                buffer not in live_out,
-                0
-                if self._options.merges_fast
-                else min(position[value.instruction] for value in buffer.values),
-                buffer.id,
-                buffer,
-            )
-            for buffer in self._aliasing.buffers
-            if buffer.values[0].instruction in position and buffer not in self._is_preset
-        ]
+        keyed = []
+        for buffer in self._aliasing.buffers:
+            values = buffer.values
+            place = position.get(values[0].instruction)
+            if place is None or buffer in self._is_preset:
+                continue
+            start = 0
+            if self._options.merges_fast:
+                start, place = self._first_start(buffer), 0
+            elif len(values) > 1:
+                place = min(position[value.instruction] for value in values)
+            is_inner = buffer not in live_out
+            keyed.append((start, -size_of[buffer], is_inner, place, buffer.id, buffer))
         keyed.sort()
         return [entry[-1] for entry in keyed]
 
@@ -418,15 +418,19 @@ class _Assigner:
         return self._live_ranges.end_position(value)
 
 
-def _is_handed_on(buffer: HloBuffer) -> bool:
-    """Whether it is a part of the context that an async-start hands on to an async-update.
+def _handed_on(dataflow: Dataflow, aliasing: Aliasing) -> set[HloBuffer]:
+    """The parts of contexts that an async-start hands on to an async-update.
 
     Such operations run on another core of a TPU, and each has its context for itself.
     """
-    return any(
-        value.instruction.opcode == "async-update" and value.index[:1] == _CONTEXT
-        for value in buffer.values
-    )
+    updates = [each for each in dataflow.value_sets if each.opcode == "async-update"]
+    return {
+        aliasing.buffer_of[value]
+        for update in updates
+        for part in dataflow.value_sets[update]
+        for value in part
+        if value.instruction is update and value.index[:1] == _CONTEXT
+    }
 
 
 _CONTEXT = (2,)

@@ -9,7 +9,6 @@ the instruction allows.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from hlomem.assign.packing import Packing
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
-
-
-_by_id = attrgetter("id")
 
 
 class Heap(NamedTuple):
@@ -95,7 +91,7 @@ class HeapSimulator:
 
     def _replay(self, values: Collection[HloValue]) -> None:
         range_of, buffer_of, owner_of = self._range_of, self._buffer_of, self._owner
-        in_order = sorted(sorted(values, key=_by_id), key=range_of.__getitem__)
+        in_order = sorted(values, key=lambda value: (*range_of[value], value.id))
         freed: dict[int, dict[HloValue, None]] = {}
         for value in in_order:
             freed.setdefault(range_of[value].end, {})[value] = None

@@ -46,7 +46,13 @@ def verify(
     dump: Dump, *, module: HloModule | None = None, backend: Backend | None = None
 ) -> Verdict:
     """Judges a plan; `backend` is inferred where it is not given."""
-    plan = build_plan(dump)
+    return verify_plan(build_plan(dump), module=module, backend=backend)
+
+
+def verify_plan(
+    plan: Plan, *, module: HloModule | None = None, backend: Backend | None = None
+) -> Verdict:
+    """The same for a dump whose files are joined already."""
     platform = choose_platform(plan, backend)
     program, why_not = _matching_program(plan, module)
     structure = program.structure if program is not None else find_structure(plan)
@@ -71,7 +77,7 @@ def verify(
         checks += [check_order(plan, program), check_against_module(plan, program)]
     findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
     return Verdict(
-        name=dump.name,
+        name=plan.dump.name,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(plan, platform, structure),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import re
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -19,6 +18,7 @@ import click
 
 from hlomem import __version__
 from hlomem.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE, HlomemError
+from hlomem.sizes import parse_size
 from hlomem.source import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ COMMANDS = {
     "explain": "Explain one buffer: why it exists, its size, its life, its place.",
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "holes": "Show memory that is reserved for temporaries but never filled.",
+    "html": "Write the memory report as one page that opens offline.",
     "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
     "padding": "Show which arrays are larger in memory than their elements.",
     "peak": "Show who is alive when the program needs most memory.",
@@ -53,12 +54,11 @@ COMMANDS = {
 def _limit_input(context: click.Context, _: click.Parameter, size: str | None) -> None:
     if size is None:
         return
-    match = re.fullmatch(r"([0-9]{1,15}) ?([KMGT]?)(?:i?B)?", size, re.IGNORECASE)
-    if match is None:
+    limit = parse_size(size)
+    if limit is None:
         raise click.BadParameter(f"`{size}` is not a size such as 4GiB or 500M")
     from hlomem.inputs import limited_to  # noqa: PLC0415 - help does not need it
 
-    limit = int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
     context.with_resource(limited_to(limit))
 
 

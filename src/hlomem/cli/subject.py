@@ -21,14 +21,15 @@ from hlomem.report.memory import Memory, build_memory
 from hlomem.report.text import width, write_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hlomem.backends import Backend
     from hlomem.dump.records import Record
     from hlomem.report.text import Line
 
-_OPTIONS = (
-    click.argument("path", metavar="DUMP|MODULE"),
+    _Option = Callable[[Callable[..., int]], Callable[..., int]]
+
+SUBJECT = (
     click.option(
         "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
     ),
@@ -37,6 +38,11 @@ _OPTIONS = (
     click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …"),
     click.option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …"),
     click.option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
+)
+"""What `open_memory` takes beside a path."""
+_OPTIONS = (
+    click.argument("path", metavar="DUMP|MODULE"),
+    *SUBJECT,
     click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color."),
     click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1)."),
 )
@@ -60,9 +66,18 @@ def about_memory(command: Callable[..., int]) -> Callable[..., int]:
         memory = open_memory(path, module, hlo, backend, chip, era, schedule)
         return command(memory=memory, space=memory.find_space(space), **others)
 
-    for option in reversed(_OPTIONS):
-        run = option(run)
-    return run
+    return with_options(_OPTIONS)(run)
+
+
+def with_options(options: Sequence[_Option]) -> _Option:
+    """Adds options to a command, in the order they have in its help."""
+
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 def open_memory(
@@ -98,7 +113,7 @@ def _planned(
         schedule=load(schedule) if schedule else None,
         name="module" if path == "-" else Path(path).name,
     )
-    return build_memory(planned.dump, program, find_backend(backend, chip))
+    return build_memory(planned.dump, program, find_backend(backend, chip), is_planned=True)
 
 
 def chosen_backend(name: str | None, chip: str | None) -> Backend | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hlomem.dump.eras import Era, Features, describe, recognise
@@ -104,6 +105,10 @@ class Dump:
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        """The report, for notebooks; found by name, as a dump knows nothing of reports."""
+        return str(import_module("hlomem.report.notebook").format_frame(self))
 
 
 def _first(found: Iterable[T | None]) -> T | None:

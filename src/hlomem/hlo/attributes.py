@@ -52,6 +52,8 @@ _ITEM = re.compile(rf", ([A-Za-z_][\w.\-]*+)=((?=[^,]){_VALUE})", re.DOTALL)
 _MARK = re.compile(rf"{_STRING}|[{{}}()\[\]\"',]", re.DOTALL)
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
+FIRST_INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
+"""What a get-tuple-element takes, where it is the first attribute."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INTEGERS = re.compile(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
 _MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({_STRING}|{_SHALLOW})\s*+,?"

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 
 from hlomem.errors import ParseError
 from hlomem.hlo.async_sugar import desugar, is_sugared
-from hlomem.hlo.attributes import TextProblem, compiled, parse_integer, split_attributes
+from hlomem.hlo.attributes import (
+    FIRST_INDEX,
+    TextProblem,
+    compiled,
+    parse_integer,
+    split_attributes,
+)
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import (
     ARITY,
@@ -42,7 +48,6 @@ _NAMES = {
     for name in (*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS)
 }
 _FUSION = re.compile(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
-_INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
 _MAX_DIGITS = 9
 _MAY_CALL_NOTHING = frozenset({"custom-call", "async-update", "async-done"})
 _NEED_ALL = frozenset({"while", "select-and-scatter"})  # all their attributes, not any
@@ -221,7 +226,7 @@ def _number_carefully(
 
 def _finish_element(_: _Body, instruction: HloInstruction, attributes: str) -> None:
     """A get-tuple-element takes an element its operand has."""
-    match = _INDEX.match(attributes)
+    match = FIRST_INDEX.match(attributes)
     number = int(match[1]) if match else _read_index(attributes)
     shape = instruction.operands[0].shape
     if not shape.is_tuple or not 0 <= number < len(shape.elements):

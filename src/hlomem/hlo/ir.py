@@ -170,6 +170,11 @@ class HloInstruction:
     @property
     def tuple_index(self) -> int:
         """Which element a get-tuple-element takes."""
+        attributes = self._attributes
+        if isinstance(attributes, str):  # XLA prints it first, so that the rest need not be read
+            match = attr.FIRST_INDEX.match(attributes)
+            if match is not None:
+                return int(match[1])
         return self._read(attr.parse_integer, self.attributes.get("index", ""))
 
     @property

@@ -13,6 +13,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.hlo.shape_tree import ShapeParts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -193,6 +195,7 @@ class Shape:
 
     __slots__ = (
         "_hash",
+        "_parts",
         "_text",
         "_text_without_layout",
         "dimensions",
@@ -222,6 +225,7 @@ class Shape:
         self.is_tuple = element_type is ElementType.TUPLE
         """Whether it is `(...)`, `()` included."""
         self._hash = hash((element_type.text, dimensions, dynamic, layout, elements))
+        self._parts: ShapeParts | None = None
         self._text = ""
         self._text_without_layout = ""
 
@@ -268,6 +272,13 @@ class Shape:
         if not self._text_without_layout:
             self._text_without_layout = _format_shape(self, with_layout=False)
         return self._text_without_layout
+
+    @property
+    def parts(self) -> ShapeParts:
+        """The shape and all its parts, numbered."""
+        if self._parts is None:
+            self._parts = ShapeParts(self)
+        return self._parts
 
     @property
     def is_buffer(self) -> bool:

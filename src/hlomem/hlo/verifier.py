@@ -33,15 +33,17 @@ class _Disagreement(Exception):  # noqa: N818 - not an error of the user until i
 
 def verify_module(module: HloModule) -> None:
     """Raise `ParseError` unless the shapes of a module agree; `UnsupportedError` if too deep."""
+    fine = set[int]()  # shapes of equal text are one object, which the module keeps
     for computation in module.computations:
         if computation.is_open:
-            _verify_computation(computation)
+            _verify_computation(computation, fine)
     _verify_contexts(module)
     _verify_aliases(module)
 
 
-def _verify_computation(computation: HloComputation) -> None:
-    find_check, fine = _CHECKS.get, set[int]()
+def _verify_computation(computation: HloComputation, fine: set[int]) -> None:
+    """Check every instruction; the shapes in `fine`, which grows, are known to be."""
+    find_check = _CHECKS.get
     for instruction in computation.instructions:
         check = find_check(instruction.opcode)
         if check is not None:
@@ -53,7 +55,7 @@ def _verify_computation(computation: HloComputation) -> None:
         shape = instruction.shape
         if id(shape) not in fine:
             _refuse_shape(instruction)
-            fine.add(id(shape))  # shapes of equal text are one object, which the module keeps
+            fine.add(id(shape))
 
 
 def _refuse_shape(instruction: HloInstruction) -> None:

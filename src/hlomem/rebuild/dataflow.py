@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.dataflow import Dataflow
 from hlomem.analysis.module_order import ModuleOrder
-from hlomem.analysis.shape_tree import parts_of
 from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
 from hlomem.hlo.shape import ShapeIndex
 
@@ -29,7 +28,7 @@ def recorded_dataflow(values: Values, call_graph: CallGraph, order: ModuleOrder)
     """The values of a rebuilt module."""
     by_name = {instruction.name: instruction for instruction in order.instructions}
     sets: dict[HloInstruction, InstructionValueSet] = {
-        instruction: [()] * parts_of(instruction.shape).count for instruction in order.instructions
+        instruction: [()] * instruction.shape.parts.count for instruction in order.instructions
     }
     made = [_make_value(value, by_name) for value in values.values]
     for value in made:

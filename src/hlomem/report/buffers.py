@@ -6,7 +6,7 @@ In: what the files of a dump say, joined by value, and the tables that name sour
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.check.aliases import find_families
@@ -150,6 +150,7 @@ class BufferBuilder:
         return Origins(self._plan, self.families, self.loop_roles)
 
 
+@lru_cache(maxsize=4096)
 def _padding(shape_text: str, size: int) -> int:
     """Bytes of an array that hold no element; 0 where the shape does not say."""
     shape = parse_shape_or_none(shape_text)

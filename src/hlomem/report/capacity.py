@@ -7,10 +7,9 @@ Of a chip it is the nominal memory of one device as JAX counts them; the runtime
 
 from __future__ import annotations
 
-import re
-
 from hlomem.dump.records import Record
 from hlomem.errors import CommandError
+from hlomem.sizes import parse_size
 from hlomem.source import visible
 
 GIB_OF_CHIP = {
@@ -31,8 +30,6 @@ GIB_OF_CHIP = {
     "b200": 180,
     "mi300x": 192,
 }
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
-_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 class Capacity(Record, frozen=True, kw_only=True):
@@ -48,10 +45,8 @@ def parse_capacity(text: str) -> Capacity:
     name = text.strip().lower()
     if name in GIB_OF_CHIP:
         return Capacity(size=GIB_OF_CHIP[name] << 30, name=name)
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    size = parse_size(text)
+    if size is None:
         known = ", ".join(GIB_OF_CHIP)
         raise CommandError(f"no capacity: `{visible(text)}`; give `16GiB` or a chip: {known}")
-    amount, prefix, binary, byte = match.groups()
-    base = 1000 if byte and not binary else 1024
-    return Capacity(size=round(float(amount) * base ** _POWER[prefix.lower()]), name="")
+    return Capacity(size=size, name="")

@@ -60,35 +60,43 @@ class Space(Record, frozen=True, kw_only=True):
 
 
 def build_memory(
-    dump: Dump, module: HloModule | None = None, backend: Backend | None = None
+    dump: Dump,
+    module: HloModule | None = None,
+    backend: Backend | None = None,
+    *,
+    is_planned: bool = False,
 ) -> Memory:
-    """What there is to say about a dump; without allocations there is nothing."""
+    """What there is to say about a dump, XLA's or ours; without allocations there is nothing."""
     if dump.assignment is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
-    return Memory(dump, module, backend)
+    return Memory(dump, module, backend, is_planned)
 
 
 class Memory:
     """A dump's memory; everything is computed when first asked for."""
 
-    def __init__(self, dump: Dump, module: HloModule | None, backend: Backend | None) -> None:
+    def __init__(
+        self, dump: Dump, module: HloModule | None, backend: Backend | None, is_planned: bool
+    ) -> None:
         self.dump = dump
+        self.is_planned = is_planned
         self.module = module
         self.plan: Plan = build_plan(dump)
         self._builder = BufferBuilder(self.plan, Lines(module))
-        self._given_backend = backend
+        self.given_backend = backend
         self._timelines: dict[int, Timeline | None] = {}
+        self._alive_at: dict[tuple[int, int], list[Owned]] = {}
 
     @cached_property
     def backend(self) -> Backend:
         """The machine the dump is of: given, or what its layouts look like."""
-        return choose_platform(self.plan, self._given_backend).backend
+        return choose_platform(self.plan, self.given_backend).backend
 
     @property
     def backend_name(self) -> str:
         """What to call the machine: a TPU's chip only where it was given, a dump does not tell."""
-        return self.backend.name if self._given_backend else self.backend.name.partition("-")[0]
+        return self.backend.name if self.given_backend else self.backend.name.partition("-")[0]
 
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
@@ -202,6 +210,11 @@ class Memory:
 
     def alive(self, color: int, step: int) -> list[Owned]:
         """Who is alive at a step, largest first; the sizes add up to the bytes alive then."""
+        if (color, step) not in self._alive_at:
+            self._alive_at[color, step] = self._share_out_all(color, step)
+        return self._alive_at[color, step]
+
+    def _share_out_all(self, color: int, step: int) -> list[Owned]:
         owned = [
             each
             for allocation in self.plan.allocations

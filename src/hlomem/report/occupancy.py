@@ -33,7 +33,7 @@ def share_out(alive: Iterable[Buffer]) -> tuple[list[Owned], list[ByteRange]]:
     taken: list[ByteRange] = []
     owned = [
         Owned(each, _take(taken, each.offset, each.offset + each.size))
-        for each in sorted(alive, key=_claim)
+        for each in sorted(alive, key=claim)
     ]
     return [each for each in owned if each.size or not each.buffer.size], taken
 
@@ -44,7 +44,7 @@ def alignment_gaps(taken: Sequence[ByteRange], size: int, alignment: int) -> Ite
         yield max(0, min(round_up(end, alignment), limit) - end)
 
 
-def _claim(buffer: Buffer) -> tuple[int, bool, bool, int]:
+def claim(buffer: Buffer) -> tuple[int, bool, bool, int]:
     """Of buffers that share bytes the first of this order is said to hold them."""
     is_handed_on = buffer.opcode in {"while", "conditional"} or (
         buffer.opcode == "parameter" and buffer.parameter is None

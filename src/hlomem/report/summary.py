@@ -6,7 +6,7 @@ are those of the peak.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.report.capacity import Capacity
+    from hlomem.report.copies import Copies
+    from hlomem.report.donation import Donation
+    from hlomem.report.holes import Holes
     from hlomem.report.memory import Memory, RoleShare, Space
+    from hlomem.report.padding import Padding
     from hlomem.report.peak import Alive
 
 TOP_LINES = 5
@@ -71,7 +75,7 @@ def build_summary(memory: Memory, space: Space, capacity: Capacity | None = None
         roles=memory.roles(space.color),
         fullest_step=memory.fullest_step(space.color),
         peak=None if memory.timeline(space.color) is None else _peak(memory, space),
-        hints=tuple(sorted(_hints(memory, space), key=lambda hint: -hint.size)[:TOP_HINTS]),
+        hints=build_hints(memory, space, build_savings(memory, space))[:TOP_HINTS],
         notes=tuple(note.text for note in memory.dump.notes),
     )
 
@@ -96,8 +100,33 @@ def _kept_for_backward(memory: Memory, space: Space) -> int:
     )
 
 
-def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
+class Savings(NamedTuple):
+    """The reports on what could be saved."""
+
+    padding: Padding
+    copies: Copies
+    donation: Donation
+    holes: Holes
+
+
+def build_savings(memory: Memory, space: Space) -> Savings:
+    """The reports on what could be saved in a space."""
+    return Savings(
+        build_padding(memory, space),
+        build_copies(memory, space),
+        build_donation(memory, space),
+        build_holes(memory, space),
+    )
+
+
+def build_hints(memory: Memory, space: Space, savings: Savings) -> tuple[Hint, ...]:
+    """What could be saved, the most first."""
+    return tuple(sorted(_hints(memory, space, savings), key=lambda hint: -hint.size))
+
+
+def _hints(memory: Memory, space: Space, savings: Savings) -> Iterator[Hint]:
     """What the other reports say could be saved at the peak."""
+    padding, copies, donation, holes = savings
     if kept := _kept_for_backward(memory, space):
         yield Hint(
             size=kept,
@@ -105,7 +134,6 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
             "(jax.checkpoint)",
             command="peak --by role",
         )
-    padding = build_padding(memory, space)
     if padding.padding_at_peak:
         worst = padding.rows[0]
         grown = ", ".join(map(str, worst.growths)) or "rounded up"
@@ -114,7 +142,6 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
             what=f"padding: first {worst.shape.partition('{')[0]}, {grown}",
             command="padding",
         )
-    copies = build_copies(memory, space)
     if copies.size_at_peak:
         worst_copy = copies.rows[0]
         yield Hint(
@@ -123,7 +150,6 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
             f"{worst_copy.name} ({worst_copy.cause})",
             command="copies",
         )
-    donation = build_donation(memory, space)
     if donation.possible_size:
         first = next(row for row in donation.rows if row.state == "possible")
         yield Hint(
@@ -131,7 +157,6 @@ def _hints(memory: Memory, space: Space) -> Iterator[Hint]:
             what=f"arguments that could be donated: first {first.name}",
             command="donate",
         )
-    holes = build_holes(memory, space)
     if holes.size:
         yield Hint(
             size=holes.size,

@@ -103,11 +103,11 @@ def use_changes(values: Iterable[Placed]) -> list[tuple[int, int]]:
     Every value has a life.
     """
     changes: list[tuple[int, int]] = []
-    runs = _merge_lives(values)
+    runs = merge_lives(values)
     for run in runs:
         assert run.life is not None
         changes += [(run.life.start, run.value.size), (run.life.end + 1, -run.value.size)]
-    for group in _groups(iter_sharing(runs)):
+    for group in sharing_groups(iter_sharing(runs)):
         for start, stop, excess in _counted_twice(group):
             changes += [(start, -excess), (stop, excess)]
     return changes
@@ -131,7 +131,7 @@ def occupied(values: Iterable[Placed]) -> int:
     return total
 
 
-def _merge_lives(values: Iterable[Placed]) -> list[Placed]:
+def merge_lives(values: Iterable[Placed]) -> list[Placed]:
     """Values of exactly the same place that follow each other without a break, as one."""
     by_slice: dict[tuple[int, int], list[Placed]] = {}
     for each in values:
@@ -154,7 +154,7 @@ def _start(placed: Placed) -> tuple[int, int]:
     return placed.life.start, placed.id
 
 
-def _groups(pairs: Iterable[tuple[Placed, Placed]]) -> list[list[Placed]]:
+def sharing_groups(pairs: Iterable[tuple[Placed, Placed]]) -> list[list[Placed]]:
     """Values that share bytes with one another, directly or through others."""
     group_of: dict[Placed, list[Placed]] = {}
     for one, two in pairs:

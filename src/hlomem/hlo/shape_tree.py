@@ -40,14 +40,3 @@ class ShapeParts:
     def element(self, number: int) -> slice:
         """The parts of one element of the tuple."""
         return slice(self.element_starts[number], self.element_starts[number + 1])
-
-
-_PARTS: dict[Shape, ShapeParts] = {}
-
-
-def parts_of(shape: Shape) -> ShapeParts:
-    """The parts of a shape; equal shapes share them."""
-    parts = _PARTS.get(shape)
-    if parts is None:
-        parts = _PARTS[shape] = ShapeParts(shape)
-    return parts

@@ -1,0 +1,57 @@
+"""`hlomem html`: the memory report as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hlomem.cli.subject import SUBJECT, open_memory, with_options
+from hlomem.collector import collector_off
+from hlomem.errors import EXIT_OK, CommandError
+from hlomem.outputs import write_files
+from hlomem.report.capacity import parse_capacity
+from hlomem.report.diff import build_diff
+from hlomem.report.html import format_page
+from hlomem.report.page import build_page
+from hlomem.report.waterfall import build_waterfall
+
+_NAME = Path("report.html")
+
+
+@click.command("html")
+@click.argument("path", metavar="DUMP|MODULE")
+@click.argument("other", metavar="[OTHER]", required=False)
+@click.option("-o", "--output", metavar="FILE", type=Path, default=_NAME, show_default=True)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+@click.option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …")
+@with_options(SUBJECT)
+def command(
+    path: str,
+    other: str | None,
+    output: Path,
+    force: bool,
+    opens: bool,
+    capacity: str | None,
+    **subject: str | None,
+) -> int:
+    """Write the memory report as one page that opens offline.
+
+    Of a DUMP, or of a MODULE as it would be planned: what the memory is for, when most is alive,
+    where every buffer lies, and what could be saved. With OTHER, both compiles and the way from
+    one to the other. docs/reading-the-report.md says how to read it.
+    """
+    if other is not None and subject["hlo"] is not None:
+        raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
+    size = parse_capacity(capacity).size if capacity else None
+    with collector_off():
+        memories = [open_memory(each, **subject) for each in (path, other) if each is not None]
+        pages = [build_page(memory, size) for memory in memories]
+        difference = build_waterfall(build_diff(*memories)) if other is not None else None
+        text = format_page(pages, difference)
+    write_files(output.parent, {output.name: text.encode()}, force=force)
+    click.echo(f"{output}", err=True)
+    if opens and click.launch(str(output.resolve())) != 0:
+        raise CommandError(f"no browser to open {output} with")
+    return EXIT_OK
