@@ -55,7 +55,8 @@ def meetings(dump: Dump) -> dict[frozenset[int], Meeting]:
     users = {v.id: {u.instruction for u in v.uses or ()} for v in dump.values.values}
     found = {}
     for allocation in dump.assignment.allocations:
-        for one, two in combinations(allocation.values, 2):
+        # A token has a place, but no bytes to share.
+        for one, two in combinations([each for each in allocation.values if each.size], 2):
             if one.offset >= two.offset + two.size or two.offset >= one.offset + one.size:
                 continue
             a, b = lives.get((one.name, one.index or ())), lives.get((two.name, two.index or ()))
