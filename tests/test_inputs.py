@@ -86,7 +86,7 @@ def test_an_error_in_a_text_names_it_string() -> None:
 
 
 def test_an_empty_text_is_no_path() -> None:
-    with pytest.raises(InputError, match="<string>: the file is empty"):
+    with pytest.raises(InputError, match="<string>:1:1: the file is empty"):
         load("")
 
 

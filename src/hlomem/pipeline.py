@@ -23,7 +23,7 @@ from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.collector import collector_off
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.schedule import Schedule, schedule_of
-from hlomem.hlo.verifier import verify_module
+from hlomem.hlo.verifier import verify_computations, verify_module
 from hlomem.options import Options
 
 if TYPE_CHECKING:
@@ -64,8 +64,12 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def call_graph(self) -> CallGraph:
-        """Who calls whom."""
-        return CallGraph(self.module)
+        """Who calls whom; what only the bodies of fusions call is opened for it, and verified."""
+        known = {each for each in self.module.computations if each.is_open}
+        graph = CallGraph(self.module)
+        opened = [each for each in self.module.computations if each.is_open and each not in known]
+        verify_computations(opened)
+        return graph
 
     @cached_property
     def order(self) -> ModuleOrder:

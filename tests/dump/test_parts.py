@@ -242,7 +242,7 @@ def test_foreign_lines_are_put_back_even_when_the_text_grew_or_shrank() -> None:
 def test_an_empty_text_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         part_of("")
-    assert str(caught.value) == "d.txt: the file is empty; expected a dump XLA wrote"
+    assert str(caught.value) == "d.txt:1:1: the file is empty; expected a dump XLA wrote"
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,8 @@ def parse_part(source: Source) -> Part:
 def _unwrap(source: Source) -> tuple[Source, Wrapping]:
     text = source.text
     if not text:
-        raise InputError(f"{visible(source.name)}: the file is empty; expected a dump XLA wrote")
+        where = f"{visible(source.name)}:1:1"
+        raise InputError(f"{where}: the file is empty; expected a dump XLA wrote")
     if text.isascii() and "\r\n" not in text:
         return source, Wrapping()
     has_bom = text.startswith(_BOM)

@@ -16,7 +16,7 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import UNBOUNDED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
@@ -33,12 +33,16 @@ class _Disagreement(Exception):  # noqa: N818 - not an error of the user until i
 
 def verify_module(module: HloModule) -> None:
     """Raise `ParseError` unless the shapes of a module agree; `UnsupportedError` if too deep."""
-    fine = set[int]()  # shapes of equal text are one object, which the module keeps
-    for computation in module.computations:
-        if computation.is_open:
-            _verify_computation(computation, fine)
+    verify_computations(each for each in module.computations if each.is_open)
     _verify_contexts(module)
     _verify_aliases(module)
+
+
+def verify_computations(computations: Iterable[HloComputation]) -> None:
+    """Raise as `verify_module` does; for computations that were opened after it."""
+    fine = set[int]()  # shapes of equal text are one object, which the module keeps
+    for computation in computations:
+        _verify_computation(computation, fine)
 
 
 def _verify_computation(computation: HloComputation, fine: set[int]) -> None:
