@@ -54,13 +54,14 @@ def check_entry(job: tuple[Path, int]) -> tuple[Counter[str], list[str]]:
             fault = injector.make(kind, maker)
             if fault is None:
                 continue
-            label = judge(dump, fault)
+            label = judge(dump, fault, module)
             counts["faults"] += 1
             counts[_word(label)] += 1
-            counts["shown by the module only"] += fault.by_module
+            by_module = fault.by_module or label.by_module
+            counts["shown by the module only"] += by_module
             for how, known in (("alone", None), ("with the module", module)):
                 verdict = verify(fault.dump, module=known, backend=backend)
-                if label.harmful is None or (known is None and fault.by_module):
+                if label.harmful is None or (known is None and by_module):
                     continue
                 for problem in _problems(label, verdict):
                     counts[f"{problem}, {how}"] += 1

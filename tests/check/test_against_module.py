@@ -106,6 +106,90 @@ def test_values_are_those_of_the_module() -> None:
     assert "flow/no-value" in rules(less, MODULE)
 
 
+SORTED = """HloModule m, is_scheduled=true
+
+less {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  zero = f32[] constant(0)
+  difference = f32[] subtract(x, y)
+  ROOT is_less = pred[] compare(difference, zero), direction=LT
+}
+
+maximum {
+  x.1 = f32[] parameter(0)
+  y.1 = f32[] parameter(1)
+  ROOT larger = f32[] maximum(x.1, y.1)
+}
+
+fused {
+  q = f32[16]{0} parameter(0)
+  low = f32[] constant(-1)
+  ROOT r = f32[] reduce(q, low), dimensions={0}, to_apply=maximum
+}
+
+ENTRY e {
+  p = f32[16]{0} parameter(0)
+  s = f32[16]{0} sort(p), dimensions={0}, is_stable=true, to_apply=less
+  ROOT f = f32[] fusion(s), kind=kLoop, calls=fused
+}
+"""
+
+
+def without(dump: Dump, name: str) -> Dump:
+    """`dump` with one value in none of the lists."""
+    assert dump.assignment is not None
+    assert dump.values is not None
+    allocations = tuple(
+        replace(each, values=tuple(value for value in each.values if value.name != name))
+        for each in dump.assignment.allocations
+    )
+    values = tuple(each for each in dump.values.values if each.name != name)
+    return rebuilt(
+        dump,
+        assignment=replace(dump.assignment, allocations=allocations),
+        values=replace(dump.values, values=values),
+    )
+
+
+@pytest.mark.parametrize("name", ["x", "zero", "is_less", "larger"])
+def test_what_comparators_and_reducers_compute_are_values(name: str) -> None:
+    dump = planned(SORTED)
+    assert rules(dump, SORTED) == []
+    assert rules(without(dump, name), SORTED) == ["flow/no-value"]
+
+
+def test_values_that_are_not_listed_are_not_missed() -> None:
+    dump = rebuilt(planned(SORTED), values=None)
+    assert "flow/no-value" not in rules(dump, SORTED)
+
+
+TWO_SCATTERED = """HloModule m, is_scheduled=true
+
+second {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  z = f32[] parameter(2)
+  w = f32[] parameter(3)
+  ROOT v = (f32[], f32[]) tuple(z, w)
+}
+
+ENTRY e {
+  p = f32[16]{0} parameter(0)
+  n = f32[1]{0} parameter(1)
+  i = s32[] parameter(2)
+  a = f32[16]{0} negate(p)
+  b = f32[16]{0} abs(p)
+  ROOT s = (f32[16]{0}, f32[16]{0}) scatter(a, b, i, n, n), update_window_dims={0},
+    inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=second
+}
+"""
+
+
+def test_the_table_of_a_scatter_into_two_is_neither() -> None:
+    assert rules(planned(TWO_SCATTERED), TWO_SCATTERED) == []
+
+
 def test_shapes_are_those_of_the_module() -> None:
     integers = MODULE.replace("f32[16]{0} negate(p)", "s32[16]{0} negate(p)")
     assert rules(planned(MODULE), integers) == ["flow/shape-differs"]

@@ -177,21 +177,7 @@ sum {
 
 def test_b8_an_operand_of_an_asynchronous_operation_ends_before_it_is_done() -> None:
     module = ASYNC.replace("\nENTRY", SUM + "\nENTRY")
-    start = "f32[16]{0} all-reduce-start(%a), to_apply=%sum"
-    uses = (("d", 0, ()), ("c", 0, ()))
-    values = [
-        V("p", (0, 6), text="f32[16]{0} parameter(0)"),
-        V("a", (1, 2), text="f32[16]{0} negate(%p)", allocation=1),
-        V("s", (2, 5), text=start, allocation=2, positions=(("d", ()),), uses=uses),
-        V("b", (3, 5), text="f32[16]{0} abs(%p)", allocation=3),
-        V("c", (5, 6), text="f32[16]{0} add(%d, %b)", allocation=4),
-    ]
-    parameter = Parameter(number=0, shape="f32[16]", index=())
-    headers = {
-        0: Allocation(index=0, size=64, parameter=parameter),
-        4: Allocation(index=4, size=64, maybe_live_out=True, output_shape="f32[16]"),
-    }
-    dump = small_dump(values, headers, sequence=["p", "a", "s", "b", "d", "c"])
+    dump = shortened(planned(module), "a", 2)
     (finding,) = check(dump, module).findings
     assert finding.rule == "live/ends-early"
     assert "read by s until d at 4" in finding.message

@@ -9,9 +9,10 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.backends import Backend, find_backend
+from hlomem.backends import CPU, Backend, find_backend
 from hlomem.check.verify import verify
-from tests.check.faults import KINDS, Injector, judge
+from tests.check.faults import KINDS, Injector, Label, judge
+from tests.check.small import planned
 from tests.conftest import GOLDENS
 
 DUMPS = sorted((GOLDENS / "xla").glob("*/*/*"))
@@ -42,13 +43,81 @@ def test_every_harmful_fault_is_found_and_no_other(number: int) -> None:
         fault = injector.make(kind, maker)
         if fault is None:
             continue
-        label = judge(dump, fault)
+        label = judge(dump, fault, module)
         for known in (None, module):
             verdict = verify(fault.dump, module=known, backend=backend)
             where = f"{kind}: {[str(each) for each in verdict.findings]}"
-            if label.harmful is not None and (known is not None or not fault.by_module):
+            is_shown = known is not None or not (fault.by_module or label.by_module)
+            if label.harmful is not None and is_shown:
                 assert bool(verdict.findings) is label.harmful, where
         if label.pairs:
             pairs = {frozenset(each.id for each in found.values) for found in verdict.findings}
             named[bool(pairs & label.pairs)] += 1
     assert named[False] <= named[True] / 99
+
+
+UPDATED = """HloModule m, is_scheduled=true
+
+second {
+  x = f32[] parameter(0)
+  ROOT y = f32[] parameter(1)
+}
+
+FUSION
+ENTRY e {
+  p = f32[16]{0} parameter(0)
+  n = f32[1]{0} parameter(1)
+  i = s32[] parameter(2)
+  a = f32[16]{0} negate(p)
+  OUTSIDE
+  c = f32[16]{0} abs(u)
+  ROOT r = f32[1]{0} slice(c), slice={[0:1]}
+}
+"""
+FUSION = """fused {
+  whole = f32[16]{0} parameter(0)
+  part = f32[1]{0} parameter(1)
+  at = s32[] parameter(2)
+  ROOT w = """
+FUSED = "u = f32[16]{0} fusion(a, n, i), kind=kLoop, calls=fused"
+UPDATE = "f32[16]{0} dynamic-update-slice(WHOLE, PART, AT)"
+SCATTER = (
+    "f32[16]{0} scatter(WHOLE, AT, PART), update_window_dims={0}, inserted_window_dims={}, "
+    "scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=second"
+)
+
+
+def module_with(update: str, *, is_fused: bool) -> str:
+    """A module that updates a value, in a fusion or not."""
+    outside = update.replace("WHOLE", "a").replace("PART", "n").replace("AT", "i")
+    if not is_fused:
+        return UPDATED.replace("FUSION", "").replace("OUTSIDE", f"u = {outside}")
+    inside = update.replace("WHOLE", "whole").replace("PART", "part").replace("AT", "at")
+    return UPDATED.replace("FUSION", FUSION + inside + "\n}\n").replace("OUTSIDE", FUSED)
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+@pytest.mark.parametrize("update", [UPDATE, SCATTER])
+def test_an_update_is_not_torn_from_its_operand(update: str, is_fused: bool) -> None:
+    text = module_with(update, is_fused=is_fused)
+    dump, module = planned(text), hlo.parse(text)
+    assert verify(dump, module=module, backend=CPU).is_clean
+    assert dump.values is not None
+    ids = {each.name: each.id for each in dump.values.values}
+    moved = set[int]()
+    for seed in range(20):
+        fault = Injector(dump, module, CPU, seed).make("tear", KINDS["tear"])
+        assert fault is not None
+        label = judge(dump, fault, module)
+        found = verify(fault.dump, module=module, backend=CPU).findings
+        alone = verify(fault.dump, backend=CPU).findings
+        moved |= fault.ids
+        if fault.ids == {ids["c"]}:
+            assert (label.harmful, found, alone) == (False, (), ())
+        else:
+            pair = {ids["a"], ids["u"]}
+            assert label == Label(harmful=True, pairs={frozenset(pair)}, by_module=is_fused)
+            assert [each.rule for each in found] == ["alias/torn"]
+            assert {each.id for each in found[0].values} == pair
+            assert bool(alone) is not is_fused
+    assert moved == {ids["a"], ids["u"], ids["c"]}

@@ -164,13 +164,20 @@ O_USES = (("k", 1, ()), ("x", 0, ()))
 U_USES = (("k", 2, ()), ("y", 0, ()))
 
 
-def branches(**places: int) -> Dump:
+def branches(*more_uses: tuple[str, int, tuple[int, ...]], **places: int) -> Dump:
     """A conditional of two branches; `x` of the first seems to live into the second."""
     operand = "f32[16]{0} negate()"
     result = "f32[16]{0} conditional(%s, %o, %u), branch_computations={%f, %g}"
     values = [
         V("s", (0, 10), text="s32[] constant(0)", shape="s32[]", size=4, allocation=3),
-        V("o", (1, 9), text=operand, allocation=4, positions=(("p", ()),), uses=O_USES),
+        V(
+            "o",
+            (1, 9),
+            text=operand,
+            allocation=places.get("o", 4),
+            positions=(("p", ()),),
+            uses=(*O_USES, *more_uses),
+        ),
         V("u", (2, 9), text=operand, allocation=5, positions=(("q", ()),), uses=U_USES),
         V("x", (4, 8), text="f32[16]{0} abs(%p)", allocation=0),
         V("r", (5, 8), text="f32[16]{0} abs(%x)", allocation=1),
@@ -186,6 +193,15 @@ def branches(**places: int) -> Dump:
 def test_values_of_exclusive_branches_may_share() -> None:
     assert rules(branches()) == []
     assert rules(branches(y=5)) == ["interference/overlap"]
+
+
+def test_a_branch_may_overwrite_what_it_has_read_if_nothing_later_reads_it() -> None:
+    assert rules(branches(o=1)) == []
+    assert rules(branches(o=0)) == ["interference/overlap"]
+    for reader in ("r", "z"):
+        found = verify(branches((reader, 1, ()), o=1), backend=CPU).findings
+        blamed = [each.values[1].name for each in found if each.rule == "interference/overlap"]
+        assert blamed == [reader]
 
 
 def test_a_branch_that_shows_nothing_of_the_shape_is_passed_over() -> None:

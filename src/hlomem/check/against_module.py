@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def check_against_module(plan: Plan, program: Program) -> Iterator[Finding]:
     """Every rule about what is listed and what is given."""
     yield from _check_flow(plan, program)
+    if plan.dump.values is not None:
+        yield from _check_applied(plan, program)
     yield from _check_headers(plan, program)
     for alias in program.module.input_output_alias:
         yield from _check_donation(alias, plan, program)
@@ -48,6 +50,17 @@ def _check_flow(plan: Plan, program: Program) -> Iterator[Finding]:
         yield from _check_shape(placed, program)
         yield from _check_positions(placed, value, plan, program)
         yield from _check_uses(placed, value, plan, program)
+
+
+def _check_applied(plan: Plan, program: Program) -> Iterator[Finding]:
+    """What a reducer or comparator computes is listed, too."""
+    for computation in program.iter_applied():
+        for instruction in computation.instructions:
+            # Compact text leaves get-tuple-elements out, see below.
+            is_named = instruction.opcode != "get-tuple-element"
+            if is_named and instruction.name not in plan.indices_at:
+                message = f"{instruction.name} of {computation.name} is no value of the dump"
+                yield Finding(rule="flow/no-value", message=message)
 
 
 def _check_shape(placed: Placed, program: Program) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.check.fusions import updated_operands
+from hlomem.check.fusions import UPDATES, updated_operands
 from hlomem.check.plan import involve
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from hlomem.check.plan import Placed, Plan
     from hlomem.check.program import Program
     from hlomem.check.structure import Loop, Structure
-
-
-_UPDATES = frozenset({"dynamic-update-slice"})
 
 
 class Families:
@@ -88,7 +85,7 @@ def find_families(plan: Plan, structure: Structure) -> Families:
                 [*values, *plan.values_at.get((name, output), ())],
                 f"{name} writes into its operand {operand}",
             )
-        if text.opcode in _UPDATES:
+        if text.opcode in UPDATES and not text.shape.startswith("("):
             written = [each for index, each in plan.read_by.get((name, 0), ()) if not index]
             families.join([*written, *plan.values_at.get((name, ()), ())], f"updated by {name}")
     return families

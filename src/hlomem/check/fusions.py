@@ -29,6 +29,8 @@ _SAME_PLACE = """
 """
 _ELEMENTWISE = frozenset(_SAME_PLACE.split())
 _SAME_BYTES = frozenset({"bitcast", "bitcast-convert", "reshape", "tuple"})
+UPDATES = frozenset({"dynamic-update-slice", "scatter"})
+"""What XLA plans in place, always (`AliasInfo::GetInPlaceInputOutputPairs`)."""
 _MOST_NESTED = 20
 """Fusions inside fusions that are looked into."""
 
@@ -86,7 +88,9 @@ def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
     return [
         (index, output.operands[0].parameter_number)
         for index, output in outputs
-        if output.opcode == "dynamic-update-slice" and output.operands[0].opcode == "parameter"
+        if output.opcode in UPDATES
+        and not output.shape.is_tuple
+        and output.operands[0].opcode == "parameter"
     ]
 
 

@@ -7,7 +7,8 @@ user always meet in one moment; they may share bytes only when the user may writ
     b  [7, 9]  bytes [0, 64)        where b is written over it, element by element
 
 at exactly one slice. Pieces of a concatenation that is no operation (`ConcatBitcast`) lie inside
-its result, each at its own place. Values of two branches of one conditional are never both there.
+its result, each at its own place. Values of two branches of one conditional are never both there,
+and what a branch has read for the last time may be overwritten in it, if nothing later reads it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Interference:
         rule, why = "interference/overlap", "values that live at the same time need their own bytes"
         if earlier.life.end == later.life.start:
             rule, why = self._judge_touching(earlier, later)
-        elif self.structure.are_exclusive(earlier.life.start, later.life.start):
+        elif self._is_over(earlier, later.life.start):
             why = ""
         if not why:
             self.pair_count += 1
@@ -82,6 +83,33 @@ class Interference:
                 why,
             ),
         )
+
+    def _is_over(self, placed: Placed, moment: int) -> bool:
+        """Whether a value is of another branch than runs at a moment, or that one is done with it.
+
+        An operand of a conditional counts as alive until the last branch has run; memory-space
+        assignment on TPU looks at each branch alone.
+        """
+        assert placed.life is not None
+        if self.structure.are_exclusive(placed.life.start, moment):
+            return True
+        around = {
+            each.instruction
+            for each in self.structure.conditionals
+            if each.branch_at(moment) is not None
+        }
+        if not around or placed.used is None or placed.allocation.parameter is not None:
+            return False
+        readers = {each.instruction for each in placed.used.uses or ()} - around
+        needed = readers | {each.instruction for each in placed.used.positions}
+        return not any(self._may_run(name, moment) for name in needed)
+
+    def _may_run(self, name: str, moment: int) -> bool:
+        """Whether an instruction may run, or still run, at a moment or after it."""
+        text, time = self.plan.text_of.get(name), self.plan.time_of.get(name, -1)
+        is_asynchronous = text is not None and text.opcode.endswith("-start")
+        is_late = time >= moment or is_asynchronous
+        return is_late and not self.structure.are_exclusive(time, moment)
 
     def _judge_touching(self, earlier: Placed, later: Placed) -> tuple[str, str]:
         """The rule for two values whose ranges have one moment in common, and why it is broken.

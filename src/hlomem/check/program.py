@@ -13,7 +13,7 @@ from hlomem.check.flow import trace
 from hlomem.check.structure import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hlomem.check.flow import Flow, Position
     from hlomem.check.plan import Plan
@@ -44,6 +44,21 @@ class Program:
             for index in self.flow.parts_of[parameter]
             if (parameter.parameter_number, index) not in given
         }
+
+    def iter_applied(self) -> Iterator[HloComputation]:
+        """What instructions apply to elements, as reducers and comparators; fusions' own are not.
+
+        XLA gives no values to what is inside a fusion, but to a reducer that is used there.
+        """
+        entry = self.module.entry
+        seen, pending = {entry}, [entry]
+        while pending:
+            for instruction in pending.pop().instructions:
+                new = [each for each in instruction.called_computations if each not in seen]
+                seen.update(new)
+                pending += new
+                if instruction.opcode != "fusion":
+                    yield from (each for each in new if each not in self.flow.callers)
 
 
 def build_program(module: HloModule, plan: Plan) -> Program:

@@ -81,14 +81,15 @@ class Structure:
 def find_structure(plan: Plan) -> Structure:
     """The loops and conditionals a dump shows."""
     loops, unknown = _find_loops(plan)
-    conditionals = []
+    conditionals: list[Conditional] = []
     inside = [
         (plan.time_of[each.condition_parameter], plan.time_of[each.instruction]) for each in loops
     ]
     for name in sorted(plan.text_of, key=lambda each: plan.time_of.get(each, -1)):
         if plan.text_of[name].opcode != "conditional" or name not in plan.time_of:
             continue
-        found = _find_branches(plan, name, inside)
+        taken = {branch.start for each in conditionals for branch in each.branches}
+        found = _find_branches(plan, name, inside, taken)
         if found is None:
             unknown.append(name)
         else:
@@ -138,7 +139,10 @@ def _last_of_shape(
     return None
 
 
-def _find_branches(plan: Plan, name: str, nested: Iterable[tuple[int, int]]) -> Conditional | None:
+def _find_branches(
+    plan: Plan, name: str, nested: Iterable[tuple[int, int]], taken: set[int]
+) -> Conditional | None:
+    """The branches of a conditional; those of conditionals inside it begin at what is `taken`."""
     operands = plan.text_of[name].operands[1:]
     end = plan.time_of[name]
     after = max((plan.time_of.get(each, end) for each in operands), default=end)
@@ -152,6 +156,7 @@ def _find_branches(plan: Plan, name: str, nested: Iterable[tuple[int, int]]) -> 
                 if not position.index and position.instruction not in plan.users
             ]
             starts |= {moment for moment in moments if after < moment < end}
+    starts -= taken
     if len(starts) != len(operands):
         return None
     bounds = [*sorted(starts), end]

@@ -2,8 +2,9 @@
 
 The oracle compares the plan before and after, pair by pair, and knows nothing of the checker. What
 XLA wrote is right; a pair of values that newly shares bytes while both live is wrong, and so are
-values that lay at one place, one after another without reading each other, and are torn apart.
-Where a new pair could be legal in place, the oracle does not judge.
+values that lay at one place, one after another without reading each other, and are torn apart, or
+an update and the operand it replaces a part of, which XLA always plans at one place. Where a new
+pair could be legal in place, the oracle does not judge.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
 from hlomem.dump.dump import Dump
+from hlomem.hlo.ir import HloInstruction, HloModule
 from hlomem.hlo.padding import unpadded_size
 from hlomem.hlo.shape_parser import parse_shape_text
 from tests.check.faults.injector import Fault
@@ -31,6 +33,8 @@ class Label:
     """None where it cannot tell."""
     pairs: set[frozenset[int]] = field(default_factory=set)
     """The pairs of values the harm is done to; empty where it is not done to a pair."""
+    by_module: bool = False
+    """Whether only the module shows that these are harmed."""
 
 
 class Meeting(NamedTuple):
@@ -51,7 +55,8 @@ def meetings(dump: Dump) -> dict[frozenset[int], Meeting]:
     users = {v.id: {u.instruction for u in v.uses or ()} for v in dump.values.values}
     found = {}
     for allocation in dump.assignment.allocations:
-        for one, two in combinations(allocation.values, 2):
+        # A token has a place, but no bytes to share.
+        for one, two in combinations([each for each in allocation.values if each.size], 2):
             if one.offset >= two.offset + two.size or two.offset >= one.offset + one.size:
                 continue
             a, b = lives.get((one.name, one.index or ())), lives.get((two.name, two.index or ()))
@@ -100,9 +105,54 @@ def size_of_result(instruction: str) -> int:
     return unpadded_size(parse_shape_text(match.group(1)), 8)
 
 
-def judge(before: Dump, fault: Fault) -> Label:
+@lru_cache(maxsize=1)
+def updates(module: HloModule) -> dict[tuple[str, tuple[int, ...]], int]:
+    """The results that are an operand with a part of it replaced, and the number of that operand.
+
+    They must share storage (`HloAliasAnalysis: ComputeInPlaceOperationAliasedValues`).
+    """
+    found: dict[tuple[str, tuple[int, ...]], int] = {}
+    for each in (each for computation in module.computations for each in computation.instructions):
+        if is_update(each):
+            found[each.name, ()] = 0
+        elif each.opcode == "fusion":
+            for index, part in returned(each.called_computations[0].root):
+                if is_update(part) and part.operands[0].opcode == "parameter":
+                    found[each.name, index] = part.operands[0].parameter_number
+    return found
+
+
+def returned(root: HloInstruction) -> list[tuple[tuple[int, ...], HloInstruction]]:
+    """What a fusion returns, each with its index."""
+    if root.opcode != "tuple":
+        return [((), root)]
+    return [((number,), each) for number, each in enumerate(root.operands)]
+
+
+def is_update(instruction: HloInstruction) -> bool:
+    """Whether the result is the first operand with a part of it replaced."""
+    name, is_tuple = instruction.opcode, instruction.shape.is_tuple
+    return name in ("dynamic-update-slice", "scatter") and not is_tuple
+
+
+def updated_pairs(dump: Dump, module: HloModule) -> dict[frozenset[int], bool]:
+    """The values that are an update and its operand; whether only the module shows it."""
+    assert dump.values is not None
+    found = {}
+    for result in dump.values.values:
+        number = updates(module).get((result.name, result.index or ()))
+        for value in dump.values.values if number is not None else ():
+            if (result.name, number, ()) in {
+                (use.instruction, use.operand, use.index or ()) for use in value.uses or ()
+            }:
+                found[frozenset({value.id, result.id})] = " fusion(" in result.instruction
+    return found
+
+
+def judge(before: Dump, fault: Fault, module: HloModule) -> Label:
     """The oracle."""
     old, new = meetings(before), meetings(fault.dump)
+    updated = updated_pairs(before, module)
     pairs, unclear = set(), False
     for pair, meeting in new.items():
         if old.get(pair) == meeting:
@@ -115,7 +165,8 @@ def judge(before: Dump, fault: Fault) -> Label:
     now = places(fault.dump)
     for pair, meeting in old.items():
         one, two = (now.get(each) for each in pair)
-        if meeting.touches and meeting.identical and not meeting.reads and one != two:
+        is_shared = pair in updated or (meeting.touches and not meeting.reads)
+        if is_shared and meeting.identical and one != two:
             pairs.add(pair)
     if fault.certain is not None:
         return Label(fault.certain)
@@ -124,9 +175,9 @@ def judge(before: Dump, fault: Fault) -> Label:
     if pairs and has_branches(before) and not pairs <= set(old):
         # A value of one branch may meet only what never runs beside it.
         touching = {pair for pair in pairs if pair in old or new[pair].touches}
-        return Label(harmful=True if touching else None, pairs=touching)
+        return Label(True if touching else None, touching, all(map(updated.get, touching)))
     if pairs:
-        return Label(harmful=True, pairs=pairs)
+        return Label(True, pairs, all(map(updated.get, pairs)))
     if _is_out_of_bounds(fault.dump) or peak(before) != peak(fault.dump):
         return Label(harmful=True)
     return Label(harmful=None if unclear or _was_returned(before, fault) else False)
