@@ -6,10 +6,10 @@ from hlomem import hlo
 from hlomem.check.flow import trace
 
 
-def positions(body: str, *, computations: str = "") -> dict[str, str]:
+def positions(body: str, *, computations: str = "", is_old: bool = False) -> dict[str, str]:
     """`name{index}` of every position of a module, and the value there."""
     text = f"HloModule m\n\n{computations}ENTRY e {{\n{body}\n}}\n"
-    flow = trace(hlo.parse(text))
+    flow = trace(hlo.parse(text), is_old=is_old)
     return {
         show(instruction.name, index): show(*value)
         for instruction, parts in flow.parts_of.items()
@@ -183,6 +183,16 @@ WRAPPED = """wrapped {
 """
 
 
+UPDATED = """updated {
+  w = f32[4] parameter(0)
+  x = f32[1] parameter(1)
+  y = s32[] parameter(2)
+  ROOT z = f32[4] dynamic-update-slice(w, x, y)
+}
+
+"""
+
+
 def test_an_asynchronous_chain_hands_on_operands_and_result() -> None:
     body = """
       p = f32[4] parameter(0)
@@ -195,6 +205,20 @@ def test_an_asynchronous_chain_hands_on_operands_and_result() -> None:
     assert (found["x"], found["y"], found["s{0,1}"], found["s{1}"]) == ("p", "q", "q", "z")
     assert (found["u{0,0}"], found["u{1}"], found["u{2}"], found["d"]) == ("p", "z", "u{2}", "z")
     assert found["s{0}"] == "s{0}"
+
+
+def test_an_asynchronous_update_of_a_part_holds_its_operand_until_it_is_done() -> None:
+    body = """
+      p = f32[4] parameter(0)
+      q = f32[1] parameter(1)
+      i = s32[] parameter(2)
+      s = ((f32[4], f32[1], s32[]), f32[4], u32[]) async-start(p, q, i), calls=updated
+      ROOT d = f32[4] async-done(s)
+    """
+    found = positions(body, computations=UPDATED)
+    assert (found["s{0,0}"], found["s{1}"], found["d"]) == ("p", "p", "z")
+    old = positions(body, computations=UPDATED, is_old=True)
+    assert (old["s{0,0}"], old["s{1}"], old["d"]) == ("p", "z", "z")
 
 
 def test_an_update_may_bring_the_rest_of_the_operands() -> None:

@@ -30,6 +30,14 @@ both {
   ROOT n3 = (f32[8,1]{1,0}, f32[8,1]{1,0}) tuple(x3, x3)
 }
 
+moved {
+  x4 = f32[8,1]{1,0} parameter(0)
+  zero4 = s32[] constant(0)
+  one4 = s32[] constant(1)
+  w4 = f32[1,1]{1,0} slice(x4), slice={[0:1], [0:1]}
+  ROOT n4 = f32[8,1]{1,0} dynamic-update-slice(x4, w4, one4, zero4)
+}
+
 fused {
   p = f32[8,1]{1,0} parameter(0)
   q = f32[8,1]{1,0} parameter(1)
@@ -68,6 +76,8 @@ RIGHT = {
         w = f32[2,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={2,1}
         n = f32[2,1]{1,0} negate(w)
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, n, i, z)""",
+    "update of one element": """w = f32[1,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={1,1}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, one, z)""",
     "update of everything": "ROOT r = f32[8,1]{1,0} dynamic-update-slice(q, p, z, z)",
     "transpose that moves nothing": """v = f32[1,8]{0,1} transpose(p), dimensions={1,0}
         b = f32[8,1]{1,0} bitcast(v)
@@ -89,6 +99,16 @@ WRONG = {
     "update of a computed window": """
         w = f32[2,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={2,1}
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, z, z)""",
+    "more than an update of one element": """
+        w = f32[1,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={1,1}
+        u = f32[8,1]{1,0} dynamic-update-slice(p, w, one, z)
+        ROOT r = f32[8,1]{1,0} negate(u)""",
+    "update of one element of another operand": """
+        w = f32[1,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={1,1}
+        ROOT r = f32[8,1]{1,0} dynamic-update-slice(q, w, one, z)""",
+    "a fusion inside that moves one element": """
+        v = f32[8,1]{1,0} fusion(p), kind=kLoop, calls=moved
+        ROOT r = f32[8,1]{1,0} negate(v)""",
     "update of what was reversed": """v = f32[8,1]{1,0} reverse(p), dimensions={0}
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(q, v, z, z)""",
     "slice of a slice": """v = f32[4,1]{1,0} slice(p), slice={[0:4], [0:1]}

@@ -37,6 +37,7 @@ from tests.conftest import GOLDENS
 GOLDEN_DUMPS = [
     *sorted((GOLDENS / "seeds").glob("*.txt")),
     *sorted((GOLDENS / "xla").glob("*/*/*")),
+    *sorted((GOLDENS / "accepted").glob("*/*/*")),
 ]
 ARGUMENT = Parameter(number=0, shape="f32[16]", index=())
 
@@ -202,6 +203,43 @@ def test_a_branch_may_overwrite_what_it_has_read_if_nothing_later_reads_it() -> 
         found = verify(branches((reader, 1, ()), o=1), backend=CPU).findings
         blamed = [each.values[1].name for each in found if each.rule == "interference/overlap"]
         assert blamed == [reader]
+
+
+def test_what_a_branch_returns_is_needed_after_the_root_has_run() -> None:
+    result = "f32[16]{0} conditional(%s, %o), branch_computations={%f}"
+    for returned in ("r", "n"):
+        places = (("p", ()), (returned, (0,)))
+        values = [
+            V("s", (0, 7), text="s32[] constant(0)", shape="s32[]", size=4, allocation=3),
+            V("o", (1, 6), text="f32[16]{0} negate()", positions=places, uses=(("k", 1, ()),)),
+            V("n", (3, 3), text="s8[64]{0} iota()", shape="s8[64]{0}", allocation=2),
+            V("r", (4, 6), text="f32[16]{0} iota()", allocation=1),
+            V("m", (5, 6), text="s8[64]{0} iota()", shape="s8[64]{0}"),
+            V("k", (6, 7), text=result, is_phi=True, allocation=1),
+        ]
+        dump = small_dump(values, sequence=["s", "o", "p", "n", "r", "m", "k"])
+        assert ("interference/overlap" in rules(dump)) is (returned == "r")
+
+
+def contexts(start: str, thread: str = "other") -> Dump:
+    """Two operations of another thread; `t` is started while that of `s` and `u` runs."""
+    shape, named = "((), (), (f32[16]{0}))", 'async_execution_thread="other"'
+    second = f'{shape} custom-call-{start}, async_execution_thread="{thread}"'
+    values = [
+        V("a", (0, 5), text="f32[16]{0} constant({...})", allocation=1),
+        V("s", (1, 2), text=f"{shape} custom-call-start(), {named}", index=(2, 0)),
+        V("u", (2, 4), text=f"{shape} custom-call-update(%s, %a)", index=(2, 0)),
+        V("t", (3, 5), text=second, index=(2, 0)),
+    ]
+    header = {1: Allocation(index=1, size=64, is_constant=True)}
+    return small_dump(values, header, sequence=["a", "s", "u", "t", "d", "e"])
+
+
+def test_an_operation_that_waits_for_its_operands_does_not_need_its_context_yet() -> None:
+    assert "interference/overlap" not in rules(contexts("start()"))
+    assert "interference/overlap" in rules(contexts("start(%a)"))
+    assert "interference/overlap" in rules(contexts("start()", thread="third"))
+    assert "interference/overlap" in rules(contexts("update(%a)"))
 
 
 def test_a_branch_that_shows_nothing_of_the_shape_is_passed_over() -> None:

@@ -30,6 +30,7 @@ Position: TypeAlias = tuple[str, Index]
 Parts: TypeAlias = dict[Index, Position]
 """For each index of a result, where the value there is defined."""
 PartsOf: TypeAlias = "dict[HloInstruction, Parts]"
+HandedOn: TypeAlias = "Mapping[str, Callable[[HloInstruction, PartsOf], Parts]]"
 
 _RUNS_OTHERS = frozenset({"async-start", "async-update", "call", "conditional", "while"})
 _READS_TOP_LEVEL = frozenset({"copy", "get-tuple-element"})
@@ -106,8 +107,9 @@ def _may_read(user: HloInstruction, index: Index) -> bool:
     return user.opcode not in _READS_NOTHING
 
 
-def trace(module: HloModule) -> Flow:
-    """The values of a module."""
+def trace(module: HloModule, *, is_old: bool = False) -> Flow:
+    """The values of a module, as XLA of August 2026 sees them, or one before."""
+    handed_on = _UNTIL_2026_08 if is_old else _HANDED_ON
     order = list(iter_running(module.entry))
     callers: dict[HloComputation, list[HloInstruction]] = {}
     for instruction in order:
@@ -117,7 +119,7 @@ def trace(module: HloModule) -> Flow:
     while True:
         parts_of: PartsOf = {}
         for instruction in order:
-            parts_of[instruction] = _parts(instruction, parts_of, callers, versions)
+            parts_of[instruction] = _parts(instruction, parts_of, callers, versions, handed_on)
         changed = set(_changed_by_loops(order, parts_of)) - versions
         if not changed:
             return Flow(parts_of, callers)
@@ -192,6 +194,7 @@ def _parts(
     parts_of: PartsOf,
     callers: Mapping[HloComputation, list[HloInstruction]],
     versions: set[Position],
+    handed_on: HandedOn,
 ) -> Parts:
     opcode, name = instruction.opcode, instruction.name
     parts: Parts = {
@@ -206,8 +209,8 @@ def _parts(
         source = _same_in_all([parts_of[each.root] for each in instruction.called_computations])
     elif opcode == "call":
         source = parts_of[instruction.called_computations[0].root]
-    elif opcode in _HANDED_ON:
-        source = _HANDED_ON[opcode](instruction, parts_of)
+    elif opcode in handed_on:
+        source = handed_on[opcode](instruction, parts_of)
     for index in parts if source else ():
         if index in source and (name, index) not in versions:
             parts[index] = source[index]
@@ -318,6 +321,18 @@ def _async(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
     return given | _under((1,), returned)
 
 
+def _async_start(start: HloInstruction, parts_of: PartsOf) -> Parts:
+    """As above, but an update of a part has at {1} the operand it is written into."""
+    parts = _async(start, parts_of)
+    return parts | _under((1,), parts_of[start.operands[0]]) if is_update(start) else parts
+
+
+def is_update(start: HloInstruction) -> bool:
+    """Whether an asynchronous operation is a dynamic-update-slice."""
+    wrapped = start.async_wrapped_computation
+    return wrapped is not None and wrapped.root.opcode == "dynamic-update-slice"
+
+
 def _arrays(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
     parts = parts_of[instruction]
     return {tuple(index): parts[tuple(index)] for index, _ in instruction.shape.leaves()}
@@ -328,13 +343,13 @@ def _received(done: HloInstruction, parts_of: PartsOf) -> Parts:
     return {index: value for index, value in received.items() if index[:1] == (0,)}
 
 
-_HANDED_ON: dict[str, Callable[[HloInstruction, PartsOf], Parts]] = {
+_HANDED_ON: HandedOn = {
     "add-dependency": _whole,
     "all-gather-done": _destination,
     "all-gather-start": _operands_first,
     "all-reduce-done": _whole,
     "async-done": _async,
-    "async-start": _async,
+    "async-start": _async_start,
     "async-update": _async,
     "bitcast": _whole,
     "collective-permute-done": _destination,
@@ -349,3 +364,5 @@ _HANDED_ON: dict[str, Callable[[HloInstruction, PartsOf], Parts]] = {
     "send": lambda send, parts_of: _under((0,), parts_of[send.operands[0]]),
     "tuple": _elements,
 }
+_UNTIL_2026_08: HandedOn = {**_HANDED_ON, "async-start": _async}
+"""As XLA saw it before commit a79e7be839 (`UpdateAsyncStartValueSet`)."""

@@ -8,7 +8,8 @@ element it is about to write, by its place in memory:
        └───────────── dynamic-update-slice at 1       wrong: element 0 is read for element 1,
                                                       after element 0 of p may be overwritten
 
-An update that reads the very window it writes is fine. Openxla/xla issue 49176 is the second kind.
+An update that reads the very window it writes is fine, and so is one of a single element, which is
+known before it is written. Openxla/xla issue 49176 is the second kind.
 """
 
 from __future__ import annotations
@@ -71,12 +72,25 @@ def find_stray_read(
         if root.opcode != "tuple":
             return None
         root = root.operands[number]
+    if depth == 0 and _writes_one_element(root, shared):
+        return None
     for read in sorted(reads[root], key=str):
         if isinstance(read, Elsewhere):
             return read
         if read != SAME:
             return Elsewhere(root.name, root.opcode)
     return None
+
+
+def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
+    """Whether all that is written into the shared operand is one element.
+
+    Whatever that element is made of is read before (`EmitFusedDynamicUpdateSliceInPlace`, which
+    goes over the elements of the update only).
+    """
+    if root.opcode != "dynamic-update-slice" or root.operands[0] is not shared:
+        return False
+    return all(size == 1 for size in root.operands[1].shape.dimensions)
 
 
 def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hlomem.check.structure import Structure
 
 CONCAT = "ConcatBitcast"
+_CONTEXT = (2,)
+"""Where the result of an asynchronous operation holds what it works with."""
 
 
 class Interference:
@@ -64,7 +66,7 @@ class Interference:
         rule, why = "interference/overlap", "values that live at the same time need their own bytes"
         if earlier.life.end == later.life.start:
             rule, why = self._judge_touching(earlier, later)
-        elif self._is_over(earlier, later.life.start):
+        elif self._is_over(earlier, later.life.start) or self._is_waiting(earlier, later):
             why = ""
         if not why:
             self.pair_count += 1
@@ -105,11 +107,44 @@ class Interference:
         return not any(self._may_run(name, moment) for name in needed)
 
     def _may_run(self, name: str, moment: int) -> bool:
-        """Whether an instruction may run, or still run, at a moment or after it."""
+        """Whether an instruction may run, still run, or be returned at a moment or after it."""
         text, time = self.plan.text_of.get(name), self.plan.time_of.get(name, -1)
         is_asynchronous = text is not None and text.opcode.endswith("-start")
-        is_late = time >= moment or is_asynchronous
+        is_late = max(time, self._returned_at(name)) >= moment or is_asynchronous
         return is_late and not self.structure.are_exclusive(time, moment)
+
+    def _returned_at(self, name: str) -> int:
+        """When a loop or conditional returns what an instruction in it has made; -1 for others.
+
+        What a computation returns need not be the last to run in it.
+        """
+        loops = [each.instruction for each in self.structure.loops if each.body_root == name]
+        conditionals = [
+            each.instruction
+            for each in self.structure.conditionals
+            if name in {branch.root for branch in each.branches}
+        ]
+        return max((self.plan.time_of[each] for each in (*loops, *conditionals)), default=-1)
+
+    def _is_waiting(self, earlier: Placed, later: Placed) -> bool:
+        """Whether `later` is the context of an operation that waits for that of `earlier`.
+
+        A thread other than the main one (a TPU's sparse core) runs one operation at a time. One
+        that is started without its operands has nothing to do before an update brings them
+        (`IsFirstFullyBound` of `hlo/ir/hlo_instruction_utils.cc`).
+        """
+        start = self.plan.text_of.get(later.value.name)
+        if start is None or not start.opcode.endswith("-start") or start.operands:
+            return False
+        thread = self._thread_of_context(later)
+        return bool(thread) and thread == self._thread_of_context(earlier)
+
+    def _thread_of_context(self, placed: Placed) -> str:
+        """Which thread a value is the context of an operation of; empty where it is none."""
+        text = self.plan.text_of.get(placed.value.name)
+        while text is not None and text.opcode.endswith("-update"):
+            text = self.plan.text_of.get(text.operands[0])
+        return text.thread if text is not None and placed.index[:1] == _CONTEXT else ""
 
     def _judge_touching(self, earlier: Placed, later: Placed) -> tuple[str, str]:
         """The rule for two values whose ranges have one moment in common, and why it is broken.

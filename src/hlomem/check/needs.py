@@ -113,11 +113,16 @@ class ListedNeeds:
         """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
         if placed.allocation.parameter is not None and self._is_argument(placed):
             return 0
-        for position in placed.used.positions if placed.used else ():
-            if position.index and self._time_of.get(position.instruction) == moment + 1:
-                text = self._plan.text_of.get(position.instruction)
-                return moment + (text is not None and text.opcode.endswith("-start"))
-        return moment
+        following = "".join(self._plan.sequence[moment + 1 : moment + 2])
+        text = self._plan.text_of.get(following)
+        if text is None or not text.opcode.endswith("-start"):
+            return moment
+        starts = self._plan.values_at.get((following, ()), ())
+        dones = {done for each in starts for done in each.users}
+        return moment + any(
+            position.instruction in dones or (position.index and position.instruction == following)
+            for position in (placed.used.positions if placed.used else ())
+        )
 
     def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
         """Every listed position and use."""

@@ -33,6 +33,7 @@ _PAIR = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
 _SOURCE_FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _SLICE = re.compile(r"\[(\d+):")
+_THREAD = re.compile(r'async_execution_thread="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
 
@@ -50,6 +51,12 @@ class Text:
     def target(self) -> str:
         """The function a custom call names."""
         found = _TARGET.search(self.tail)
+        return found.group(1) if found else ""
+
+    @property
+    def thread(self) -> str:
+        """The thread an asynchronous operation names; empty for the main one."""
+        found = _THREAD.search(self.tail)
         return found.group(1) if found else ""
 
     @property
@@ -131,6 +138,11 @@ class Placed:
     def shares_bytes_with(self, other: Placed) -> bool:
         """Whether a byte belongs to both (of one allocation)."""
         return self.start < other.end and other.start < self.end
+
+    @property
+    def users(self) -> set[str]:
+        """The instructions that read it."""
+        return {use.instruction for use in (self.used.uses if self.used else None) or ()}
 
     def operand_numbers(self, user: str) -> list[int]:
         """As which operands an instruction reads it."""

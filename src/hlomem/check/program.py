@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hlomem.check.flow import trace
+from hlomem.check.flow import is_update, trace
 from hlomem.check.structure import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Program:
 
 def build_program(module: HloModule, plan: Plan) -> Program:
     """The parts of a module that have a place in the sequence."""
-    flow = trace(module)
+    flow = trace(module, is_old=_has_updates_at_start(module, plan))
     by_name = {each.name: each for each in flow.parts_of}
     spans: dict[HloComputation, tuple[int, int]] = {}
     for instruction in flow.parts_of:
@@ -72,6 +72,17 @@ def build_program(module: HloModule, plan: Plan) -> Program:
             first, end = spans.get(instruction.parent, (moment, moment))
             spans[instruction.parent] = min(first, moment), max(end, moment + 1)
     return Program(module, flow, by_name, spans, _structure(by_name, plan, spans))
+
+
+def _has_updates_at_start(module: HloModule, plan: Plan) -> bool:
+    """Whether the dump lists what an asynchronous update computes as a part of its start."""
+    return any(
+        value.value.name == start.called_computations[0].root.name
+        for computation in module.computations
+        for start in computation.instructions
+        if start.opcode == "async-start" and is_update(start)
+        for value in plan.values_at.get((start.name, (1,)), ())
+    )
 
 
 def _structure(
