@@ -34,10 +34,11 @@ def sorted_incrementally(
     for computation in created:
         for callee in call_graph.callees[computation]:
             callers[callee].append(computation)
+    older_callers = _older_callers(created, callers, rank)
     order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort(delta)
     for computation in created[:count]:
         order.add_node(computation)
-        for caller in _callers_at(rank[computation], computation, callers, rank):
+        for caller in older_callers[computation]:
             order.add_edge(caller, computation)
         callees = call_graph.callees[computation]
         if not callees:
@@ -51,24 +52,26 @@ def sorted_incrementally(
     return order.reverse_order()
 
 
-def _callers_at(
-    time: int,
-    computation: HloComputation,
+def _older_callers(
+    created: Sequence[HloComputation],
     callers: dict[HloComputation, list[HloComputation]],
     rank: dict[HloComputation, int],
-) -> list[HloComputation]:
-    """Who called a computation when no computation younger than `time` was there."""
-    known = callers[computation]
-    if max(map(rank.__getitem__, known), default=-1) < time:
-        return known
-    found: dict[HloComputation, None] = {}
-    younger: set[HloComputation] = set()
-    pending = list(reversed(known))
-    while pending:
-        caller = pending.pop()
-        if rank[caller] < time:
-            found[caller] = None
-        elif caller not in younger:
-            younger.add(caller)
-            pending += reversed(callers[caller])
-    return list(found)
+) -> dict[HloComputation, list[HloComputation]]:
+    """Who called each computation before any younger one was there.
+
+    A younger caller stands for its own older callers, which are known: the youngest come first.
+    """
+    older_callers: dict[HloComputation, list[HloComputation]] = {}
+    for computation in reversed(created):
+        found: dict[HloComputation, None] = {}
+        younger: set[HloComputation] = set()
+        pending = callers[computation][::-1]
+        while pending:
+            caller = pending.pop()
+            if rank[caller] < rank[computation]:
+                found[caller] = None
+            elif caller not in younger:
+                younger.add(caller)
+                pending += reversed(older_callers[caller])
+        older_callers[computation] = list(found)
+    return older_callers
