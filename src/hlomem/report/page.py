@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _TOP = 200
 """Rows of a table; the commands list all."""
-_MOST_CHECKED = 50_000
+_MOST_CHECKED = 10_000
 """Values of a plan that is checked for its page; checking more takes longer than all the rest."""
 
 
