@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hlomem.report.padding import Padding
     from hlomem.report.peak import Alive, Key, Row
     from hlomem.report.summary import Summary
+    from hlomem.report.text import Line
 
 
 def explain(
@@ -72,7 +73,23 @@ def explain(
     return Explained(memory, memory.find_space(space))
 
 
-class Explained:
+class _Drawn:
+    """Something that shows itself wherever people look at it."""
+
+    def _lines(self) -> list[Line]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return plain(self._lines())
+
+    def __rich__(self) -> Text:
+        return styled(self._lines())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+class Explained(_Drawn):
     """One memory space of one dump; its numbers are those of the commands."""
 
     def __init__(self, memory: Memory, space: Space) -> None:
@@ -135,17 +152,11 @@ class Explained:
     def __iter__(self) -> Iterator[Buffer]:
         return iter(self.buffers)
 
-    def __str__(self) -> str:
-        return plain(draw_summary(self.summary, PIPED_WIDTH))
-
-    def __rich__(self) -> Text:
-        return styled(draw_summary(self.summary, PIPED_WIDTH))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+    def _lines(self) -> list[Line]:
+        return draw_summary(self.summary, PIPED_WIDTH)
 
 
-class ExplainedBuffer:
+class ExplainedBuffer(_Drawn):
     """A buffer, and its story."""
 
     def __init__(self, memory: Memory, buffer: Buffer) -> None:
@@ -156,11 +167,5 @@ class ExplainedBuffer:
         """Why it exists, why this size, why so long, why there, why not in place."""
         return explain_buffer(self._memory, self.buffer)
 
-    def __str__(self) -> str:
-        return plain(draw_explanation(self.explain(), PIPED_WIDTH))
-
-    def __rich__(self) -> Text:
-        return styled(draw_explanation(self.explain(), PIPED_WIDTH))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+    def _lines(self) -> list[Line]:
+        return draw_explanation(self.explain(), PIPED_WIDTH)

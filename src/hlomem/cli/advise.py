@@ -6,6 +6,7 @@ import click
 
 from hlomem.advising import advise
 from hlomem.backends import CHIPS
+from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
 from hlomem.inputs import find_program, load_any, load_program
@@ -14,15 +15,13 @@ from hlomem.report.advice_text import draw_advice
 
 @click.command("advise")
 @click.argument("path", metavar="DUMP|MODULE")
-@click.option(
-    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
-)
-@click.option("--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name.")
-@click.option("--backend", type=click.Choice(["cpu", "gpu", "tpu"]), help="Else inferred.")
+@WHICH_DUMP
+@HLO_TEXT
+@BACKEND
 @click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
-@click.option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …")
-@click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+@MODULE_ERA
+@SPACE
+@AS_JSON
 def command(
     path: str,
     module: str | None,

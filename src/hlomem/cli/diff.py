@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from hlomem.cli.options import AS_JSON, SPACE
 from hlomem.cli.subject import open_memory, write
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.report.capacity import parse_capacity
@@ -26,11 +27,11 @@ _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 @click.argument("after", metavar="B")
 @click.option("--by", type=click.Choice(GROUPINGS), default="line", show_default=True)
 @click.option("--module", metavar="NAME", help="Which dump, where A and B are folders of many.")
-@click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
+@SPACE
 @click.option(
     "--fail-on", metavar="LIMIT", help="Exit 1 when B reserves more than A by +2%, +1GiB, …"
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+@AS_JSON
 def command(
     before: str,
     after: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.backends import PLATFORMS
+from hlomem.cli.options import BACKEND, WHICH_DUMP
 from hlomem.cli.plan import is_right, write_dump
 from hlomem.collector import collector_off
 from hlomem.dump.compare import find_differences
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 @click.command("replan")
 @click.argument("path", metavar="DUMP")
-@click.option(
-    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
-)
+@WHICH_DUMP
 @click.option("--check", is_flag=True, help="Say whether the plan is the dump's, byte for byte.")
-@click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
+@BACKEND
 @click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 @click.option("--era", default="", metavar="ERA", help="Plan as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Plan as the XLA that wrote DUMP.")

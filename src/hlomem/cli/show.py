@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hlomem.cli.options import WHICH_DUMP
 from hlomem.errors import EXIT_OK, HlomemError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import Module, list_modules, load_any, load_module
@@ -21,9 +22,7 @@ from hlomem.source import visible
 
 @click.command("show")
 @click.argument("path", metavar="DUMP|MODULE")
-@click.option(
-    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
-)
+@WHICH_DUMP
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
 def command(path: str, module: str | None, as_json: bool) -> int:
     """Show a memory dump, or an HLO module, in one screen.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.backends import PLATFORMS, find_backend
+from hlomem.backends import find_backend
+from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.errors import EXIT_OK, CommandError
 from hlomem.hlo.ir import HloModule
 from hlomem.inputs import find_program, load, load_any, load_program
@@ -30,21 +31,19 @@ if TYPE_CHECKING:
     _Option = Callable[[Callable[..., int]], Callable[..., int]]
 
 SUBJECT = (
-    click.option(
-        "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
-    ),
-    click.option("--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."),
-    click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred."),
+    WHICH_DUMP,
+    HLO_TEXT,
+    BACKEND,
     click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …"),
-    click.option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …"),
+    MODULE_ERA,
     click.option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
 )
 """What `open_memory` takes beside a path."""
 _OPTIONS = (
     click.argument("path", metavar="DUMP|MODULE"),
     *SUBJECT,
-    click.option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color."),
-    click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1)."),
+    SPACE,
+    AS_JSON,
 )
 
 

@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from hlomem import __version__
-from hlomem.backends import CHIPS, PLATFORMS
+from hlomem.backends import CHIPS
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
+from hlomem.cli.options import BACKEND
 from hlomem.cli.subject import chosen_backend
 from hlomem.collector import collector_off
 from hlomem.errors import EXIT_FINDING, EXIT_OK
@@ -37,7 +38,7 @@ _MOST_SHOWN = 5
 @click.option(
     "--module", metavar="FILE|NAME", help="Its HLO text, else found; or which dump of a folder."
 )
-@click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
+@BACKEND
 @click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
 @click.option("--sarif", metavar="FILE", type=Path, help="Also write the findings as SARIF 2.1.0.")
