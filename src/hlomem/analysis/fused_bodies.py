@@ -2,12 +2,14 @@
 
 Most instructions of an optimised module are inside fusions, where they matter little: their values
 take ids, and a body may write in place. Both are known from the opcodes alone, and those from one
-regular expression per body.
+regular expression per body. Of the thousands of bodies of a model most have the form of another,
+whose text differs in digits only.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import NOTHING, count_defined
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 # one character is passed over much faster than anything but several. A match that went on into the
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
-
-
+_DIGIT = re.compile(r"[0-9]")  # in an opcode: atan2
+_BLURRED = str.maketrans("123456789", "0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
 _ROW = re.compile(
     r"\n  (?:ROOT )?%?(\S++) = (?>\([^()\n]*+\)|[^\s(]\S*+) ([a-z][\w\-]*+)\(([^()\n]*+)\)",
@@ -55,6 +57,7 @@ class FusedBodies:
     def __init__(self, module: HloModule) -> None:
         self._text = module.source.text
         self._known: dict[HloComputation, FusedBody] = {}
+        self._known_forms: dict[str, FusedBody] = {}
         if module.entry.body_span is None:
             module.open_all()  # the text is not laid out as XLA prints it
 
@@ -82,20 +85,43 @@ class FusedBodies:
             return None
         return rows
 
+    @cached_property
+    def _forms(self) -> str:
+        """The text with all digits alike; no other than an ASCII text is translated quickly."""
+        return self._text.translate(_BLURRED) if self._text.isascii() else self._text
+
     def _read(self, computation: HloComputation) -> FusedBody:
-        if computation.body_span is not None:
-            start, end = computation.body_span
-            opcodes = _ARRAY_OPCODE.findall(self._text, start, end)
-            if len(opcodes) == self._text.count("\n", start, end):
-                different = frozenset(opcodes)
-                count = len(opcodes)
-                if not different.isdisjoint(NOTHING):
-                    count -= sum(opcode in NOTHING for opcode in opcodes)
-                return FusedBody(len(opcodes), count, different)
-        # Some results are tuples: their shapes must be read.
-        outline = computation.outline()
-        return FusedBody(
-            len(outline),
-            sum(count_defined(shape, opcode) for shape, opcode in outline),
-            frozenset(opcode for _, opcode in outline),
-        )
+        if computation.body_span is None:
+            return _outlined(computation)
+        start, end = computation.body_span
+        form = self._forms[start:end]
+        known = self._known_forms.get(form)
+        if known is None:
+            known = _read_arrays(self._text[start:end])
+            if known is None:
+                return _outlined(computation)
+            if not any(map(_DIGIT.search, known.opcodes)):
+                self._known_forms[form] = known
+        return known
+
+
+def _read_arrays(text: str) -> FusedBody | None:
+    """What a body holds, read off its text; None where some result is a tuple."""
+    opcodes = _ARRAY_OPCODE.findall(text)
+    if len(opcodes) != text.count("\n"):
+        return None
+    different = frozenset(opcodes)
+    count = len(opcodes)
+    if not different.isdisjoint(NOTHING):
+        count -= sum(opcode in NOTHING for opcode in opcodes)
+    return FusedBody(len(opcodes), count, different)
+
+
+def _outlined(computation: HloComputation) -> FusedBody:
+    """What a body holds, its shapes read."""
+    outline = computation.outline()
+    return FusedBody(
+        len(outline),
+        sum(count_defined(shape, opcode) for shape, opcode in outline),
+        frozenset(opcode for _, opcode in outline),
+    )
