@@ -84,8 +84,8 @@ class ModuleReader:
     def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
         """Shape and opcode of every instruction of the body."""
         span = self._spans.computations[computation.index]
-        rows = scanner.outline_rows(self._text, span.body_start, span.body_end)
-        if len(rows) != scanner.count_lines(self._text, span.body_start, span.body_end):
+        rows = scanner.outline_rows(self._text, *span.body)
+        if len(rows) != scanner.count_lines(self._text, *span.body):
             return [(each.shape, each.opcode) for each in computation.instructions]
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
@@ -104,7 +104,7 @@ class ModuleReader:
     def style(self) -> TextStyle:
         """How the text is written."""
         text, first = self._text, self._spans.computations[0]
-        head = text[first.head_start : first.body_start]
+        head = text[first.head_start : first.body.start]
         rows = [
             (opcode, inner)
             for computation in self._read_computations()
@@ -175,7 +175,7 @@ class ModuleReader:
                 execution_thread=span.execution_thread or MAIN_THREAD,
             )
             if self._offsets is None:
-                computation.body_span = Span(span.body_start, span.body_end)
+                computation.body_span = span.body
             module.computations.append(computation)
             if span.is_entry:
                 if entry is not None:
@@ -209,14 +209,14 @@ class ModuleReader:
     def _body(self, computation: HloComputation) -> _Body:
         """The rows of a computation; those of another layout than XLA's are normalized first."""
         span = self._spans.computations[computation.index]
-        body = self._cut(self._text, span.body_start, span.body_end, self._offsets)
+        body = self._cut(self._text, *span.body, self._offsets)
         if self._offsets is not None:
             if body is None:
                 raise self._not_an_instruction(span, ParseError)
             return body
         if body is None:
             return self._normalized_body(span)
-        equal_signs = self._text.count(" = ", span.body_start, span.body_end)
+        equal_signs = self._text.count(" = ", *span.body)
         if equal_signs > len(body.rows) and scanner.may_hide_instructions(body.rows):
             normalized = self._normalized_body(span)
             return normalized if len(normalized.rows) > len(body.rows) else body
@@ -226,7 +226,7 @@ class ModuleReader:
         from hlomem.hlo.normalizer import normalize_body  # noqa: PLC0415 - as in the parser
 
         try:
-            text, offsets = normalize_body(self._source, span.body_start, span.body_end)
+            text, offsets = normalize_body(self._source, *span.body)
         except ParseError as error:
             raise LayoutError(self._source, error.span, error.problem, error.hint) from None
         body = self._cut(text, 0, len(text), offsets)
@@ -235,7 +235,7 @@ class ModuleReader:
         return body
 
     def _not_an_instruction(self, span: ComputationText, kind: type[ParseError]) -> ParseError:
-        bad = scanner.first_bad_line(self._text, span.body_start, span.body_end)
+        bad = scanner.first_bad_line(self._text, *span.body)
         hint = _INSTRUCTION_FORM
         if _SHAPELESS.match(self._text, bad.start, bad.end):
             hint = "the shape is missing; hlomem does not infer shapes"
@@ -264,7 +264,7 @@ class ModuleReader:
         `HloParserImpl::ParseComputation`, which does not compare the parameters either.
         """
         span = self._spans.computations[computation.index]
-        head = self._text[span.head_start : span.body_start]
+        head = self._text[span.head_start : span.body.start]
         if validation.is_usual_head(head, computation):
             return
         source = Source(self._source.name, self._text)
