@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 BufferId = NewType("BufferId", int)
 
 
-class HloBuffer:
+class HloBuffer(Struct, eq=False):
     """Values that must lie at the same place. Compared by identity."""
 
-    __slots__ = ("id", "values")
-
-    def __init__(self, buffer_id: int, values: list[HloValue]) -> None:
-        self.id = BufferId(buffer_id)
-        self.values = values
-        """By id."""
+    id: BufferId
+    values: list[HloValue]
+    """By id."""
 
     def __repr__(self) -> str:
         return f"<buffer {self.id} {self.values}>"
@@ -140,8 +137,8 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
     for value in values:
         united = members.get(value)
         if united is None:
-            buffers.append(HloBuffer(len(buffers), [value]))
+            buffers.append(HloBuffer(BufferId(len(buffers)), [value]))
         elif united:
             united.sort(key=lambda each: each.id)
-            buffers.append(HloBuffer(len(buffers), united))
+            buffers.append(HloBuffer(BufferId(len(buffers)), united))
     return buffers

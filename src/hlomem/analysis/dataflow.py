@@ -26,7 +26,7 @@ from hlomem.analysis.async_chain import (
 from hlomem.analysis.definitions import NOTHING, SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
+from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, part_number
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.module_order import ModuleOrder
-    from hlomem.analysis.values import InstructionValueSet, ValueId, ValueSet
+    from hlomem.analysis.values import InstructionValueSet, ValueSet
     from hlomem.hlo.ir import HloComputation, HloModule
     from hlomem.hlo.shape import ShapeIndex
 
@@ -94,27 +94,31 @@ class _Analysis:
             ) or not self.call_graph.is_called(computation)
             post_order = self._post_orders[computation] = self.call_graph.post_order(computation)
             for instruction in post_order:
-                if instruction.opcode == "parameter" and not has_own_parameters:
+                opcode = instruction.opcode
+                if opcode == "parameter" and not has_own_parameters:
                     self.sets[instruction] = [()] * instruction.shape.parts.count
+                elif opcode in SPECIAL_OPCODES or instruction.shape.is_tuple:
+                    self._define_parts(instruction)
+                elif opcode in NOTHING:
+                    self.sets[instruction] = [()]
                 else:
-                    self._define(instruction)
+                    self._define_array(instruction)
 
-    def _define(self, instruction: HloInstruction) -> None:
-        shape, opcode = instruction.shape, instruction.opcode
-        if not shape.is_tuple and opcode not in SPECIAL_OPCODES:
-            # Most instructions: one value, or none.
-            if opcode in NOTHING:
-                self.sets[instruction] = [()]
-            else:
-                value = HloValue(self._next_id, instruction, ROOT_INDEX, is_phi=False)
-                self._values[value.id] = value
-                self._next_id += 1
-                self.sets[instruction] = [(value,)]
-            return
+    def _define_array(self, instruction: HloInstruction) -> None:
+        """The one value of most instructions."""
+        value_id = ValueId(self._next_id)
+        positions = [HloPosition(instruction, ROOT_INDEX)]
+        value = HloValue(value_id, instruction, ROOT_INDEX, instruction.shape, False, positions)
+        self._values[value_id] = value
+        self._next_id += 1
+        self.sets[instruction] = [(value,)]
+
+    def _define_parts(self, instruction: HloInstruction) -> None:
+        opcode = instruction.opcode
         if opcode in ASYNC_OPCODES and not is_modelled(instruction):
             problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
             raise UnsupportedError(self.module.source, instruction.span, problem)
-        value_set: InstructionValueSet = [()] * shape.parts.count
+        value_set: InstructionValueSet = [()] * instruction.shape.parts.count
         for number in defined_parts(instruction):
             value_set[number] = (self._new_value(instruction, number),)
         self.sets[instruction] = value_set
@@ -122,9 +126,11 @@ class _Analysis:
     def _new_value(
         self, instruction: HloInstruction, number: int, *, is_phi: bool = False
     ) -> HloValue:
-        index = instruction.shape.parts.indices[number]
-        value = HloValue(self._next_id, instruction, index, is_phi=is_phi)
-        self._values[value.id] = value
+        parts, value_id = instruction.shape.parts, ValueId(self._next_id)
+        index = parts.indices[number]
+        positions = [HloPosition(instruction, index)]
+        value = HloValue(value_id, instruction, index, parts.shapes[number], is_phi, positions)
+        self._values[value_id] = value
         self._next_id += 1
         return value
 

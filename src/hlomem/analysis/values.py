@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -32,26 +34,17 @@ class HloUse(NamedTuple):
     operand_index: ShapeIndex
 
 
-class HloValue:
+class HloValue(Struct, eq=False):
     """One value. Compared by identity; complete once dataflow analysis has run."""
 
-    __slots__ = ("id", "index", "instruction", "is_phi", "positions", "shape")
-
-    def __init__(
-        self, value_id: int, instruction: HloInstruction, index: ShapeIndex, *, is_phi: bool
-    ) -> None:
-        self.id = ValueId(value_id)
-        self.instruction = instruction
-        self.index = index
-        self.is_phi = is_phi
-        self.positions = [HloPosition(instruction, index)]
-        """Where it appears; the place of its definition first."""
-        shape = instruction.shape
-        if index:
-            parts = shape.parts
-            shape = parts.shapes[parts.number_of[index]]
-        self.shape: Shape = shape
-        """The shape of the part that defines it."""
+    id: ValueId
+    instruction: HloInstruction
+    index: ShapeIndex
+    shape: Shape
+    """The shape of the part that defines it."""
+    is_phi: bool
+    positions: list[HloPosition]
+    """Where it appears; the place of its definition first."""
 
     def __repr__(self) -> str:
         return f"<value {self.id} {self.instruction.name}{self.index or ''}>"

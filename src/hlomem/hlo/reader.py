@@ -167,15 +167,9 @@ class ModuleReader:
         module.reader = self
         entry: HloComputation | None = None
         for index, span in enumerate(spans.computations):
-            computation = HloComputation(
-                module,
-                span.name,
-                index,
-                is_entry=span.is_entry,
-                execution_thread=span.execution_thread or MAIN_THREAD,
-            )
-            if self._offsets is None:
-                computation.body_span = span.body
+            thread = span.execution_thread or MAIN_THREAD
+            body = span.body if self._offsets is None else None
+            computation = HloComputation(module, span.name, index, span.is_entry, thread, body)
             module.computations.append(computation)
             if span.is_entry:
                 if entry is not None:
