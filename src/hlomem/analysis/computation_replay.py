@@ -63,9 +63,13 @@ def _older_callers(
     """
     older_callers: dict[HloComputation, list[HloComputation]] = {}
     for computation in reversed(created):
+        direct = callers[computation]
+        if max(map(rank.__getitem__, direct), default=-1) < rank[computation]:
+            older_callers[computation] = direct
+            continue
         found: dict[HloComputation, None] = {}
         younger: set[HloComputation] = set()
-        pending = callers[computation][::-1]
+        pending = direct[::-1]
         while pending:
             caller = pending.pop()
             if rank[caller] < rank[computation]:
