@@ -66,7 +66,8 @@ def analyze_dataflow(module: HloModule, call_graph: CallGraph, order: ModuleOrde
     analysis.define()
     analysis.propagate()
     values = analysis.finish()
-    return Dataflow(module, call_graph, order, values, analysis.sets, UseFinder(order.users))
+    use_finder = UseFinder(order.instructions, order.users)
+    return Dataflow(module, call_graph, order, values, analysis.sets, use_finder)
 
 
 class _Analysis:

@@ -109,9 +109,13 @@ class _FlattenedSchedule:
         self.span_of: dict[HloComputation, tuple[int, int]] = {}
         self._flatten(self._entry)
         self.done_time = self._done_times()
-        self._root_end = {each.root: end for each, (_, end) in self.span_of.items()}
+        self._position_time = self.time_of | {
+            each.root: end for each, (_, end) in self.span_of.items()
+        }
         self._use_time = self._use_times()
-        self._late_start = self._late_starts() if options.async_results_begin_late else {}
+        self._start_time = self.time_of
+        if options.async_results_begin_late:
+            self._start_time = self.time_of | self._late_starts()
 
     def _flatten(self, computation: HloComputation) -> None:
         """Append a computation's instructions, callees first (`HloLiveRange::FlattenSchedule`).
@@ -171,14 +175,13 @@ class _FlattenedSchedule:
     def live_range(self, value: HloValue) -> LiveRange:
         """When a value is alive, aliases not considered (`CalculateBufferStartEndMap`)."""
         instruction = value.instruction
-        time = self.time_of[instruction]
         if instruction.opcode == "parameter":
             computation = instruction.parent
             start = self.span_of[computation][0]
             if computation is self._entry and not self._is_aliased(value):
                 return LiveRange(start, len(self.sequence))
         else:
-            start = self._late_start.get(instruction, time)
+            start = self._start_time[instruction]
         return LiveRange(start, max(self._last_position(value), self._last_use(value)))
 
     def _is_aliased(self, value: HloValue) -> bool:
@@ -187,11 +190,9 @@ class _FlattenedSchedule:
     def _last_position(self, value: HloValue) -> int:
         """The last time the value appears; in a result, to the end of the computation."""
         last = self.done_time.get(value.instruction.parent, -1)
-        root_end, time_of = self._root_end, self.time_of
+        position_time = self._position_time
         for instruction, _ in value.positions:
-            time = root_end.get(instruction)
-            if time is None:
-                time = time_of.get(instruction, -1)
+            time = position_time.get(instruction, -1)
             if time > last:
                 last = time
         return last
@@ -231,6 +232,8 @@ def _normalized(
     an earlier one did.
     """
     for buffer in aliasing.buffers:
+        if len(buffer.values) < 2:
+            continue
         values = [value for value in buffer.values if value in range_of]
         if len(values) < 2:
             continue

@@ -35,7 +35,8 @@ def recorded_dataflow(values: Values, call_graph: CallGraph, order: ModuleOrder)
         for instruction, index in value.positions:
             number = part_number(instruction.shape, index)
             sets[instruction][number] += (value,)
-    return Dataflow(call_graph.module, call_graph, order, made, sets, UseFinder(order.users))
+    use_finder = UseFinder(order.instructions, order.users)
+    return Dataflow(call_graph.module, call_graph, order, made, sets, use_finder)
 
 
 def _make_value(record: UsedValue, by_name: Instructions) -> HloValue:
