@@ -165,27 +165,39 @@ class _Analysis:
         A loop's condition comes before its body, both before the loop.
         """
         schedule: dict[HloInstruction, None] = {}
-        for computation, post_order in self._post_orders.items():
+        passing = {each: self._passing(each) for each in self._post_orders}
+        for computation, instructions in passing.items():
             if self.call_graph.is_embedded(computation):
-                schedule.update(dict.fromkeys(filter(_passes_on, post_order)))
+                schedule.update(dict.fromkeys(instructions))
         walked: set[HloComputation] = set()
         pending: list[HloComputation | HloInstruction] = [self.module.entry]
         while pending:
             item = pending.pop()
             if isinstance(item, HloInstruction):
-                if _passes_on(item):
-                    schedule.setdefault(item)
+                schedule.setdefault(item)
                 continue
             if item in walked:
                 continue
             walked.add(item)
-            for instruction in reversed(self._post_orders[item]):
+            for instruction in reversed(passing[item]):
                 pending.append(instruction)
                 if instruction.opcode in RUN_IN_PLACE:
                     callees = instruction.called_computations
                     # Popped in reverse: a while's condition, which XLA keeps last, comes first.
                     pending += callees if instruction.opcode == "while" else reversed(callees)
         return list(schedule)
+
+    def _passing(self, computation: HloComputation) -> list[HloInstruction]:
+        """The instructions of a computation that values come to from elsewhere."""
+        sites = self.call_graph.callsites[computation]
+        is_bound = not RUN_IN_PLACE.isdisjoint([site.opcode for site in sites])
+        return [
+            each
+            for each in self._post_orders[computation]
+            if (opcode := each.opcode) in _MAY_HOLD_OTHERS
+            and (is_bound or opcode != "parameter")
+            and (opcode != "copy" or each.shape.is_tuple)
+        ]
 
     def _update(self, instruction: HloInstruction) -> bool:
         opcode = instruction.opcode
@@ -357,17 +369,13 @@ class _Analysis:
     def _set_positions(self) -> None:
         sets = self.sets
         for instruction in self.order.instructions:
-            opcode = instruction.opcode
-            if opcode not in FORWARD and opcode not in _MERGING and opcode != "copy":
+            if instruction.opcode not in _MAY_HOLD_OTHERS:
                 continue
-            value_set = sets.get(instruction)
-            if value_set is None:
-                continue
-            indices = instruction.shape.parts.indices
-            for number, part in enumerate(value_set):
+            for number, part in enumerate(sets.get(instruction, ())):
                 for value in part:
                     if value.instruction is not instruction:
-                        value.positions.append(HloPosition(instruction, indices[number]))
+                        index = instruction.shape.parts.indices[number]
+                        value.positions.append(HloPosition(instruction, index))
 
 
 _FREE_POSITIONS = 1_000_000
@@ -375,10 +383,5 @@ _MOST_VALUES = 20
 """Of a part of a result, on average, above the positions any program may have."""
 
 _MERGING = frozenset({"parameter", "while", "conditional"})
-
-
-def _passes_on(instruction: HloInstruction) -> bool:
-    opcode = instruction.opcode
-    if opcode == "copy":
-        return instruction.shape.is_tuple
-    return opcode in FORWARD or opcode in _MERGING
+_MAY_HOLD_OTHERS = _MERGING | frozenset(FORWARD) | {"copy"}
+"""Opcodes whose results may hold values of other instructions."""
