@@ -129,7 +129,7 @@ def _ragged_all_to_all(_: HloInstruction) -> Sequence[InPlacePair]:
 
 def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
     opcodes = bodies[fusion.called_computations[0]].opcodes
-    pairs = [] if opcodes.isdisjoint(_IN_PLACE_OR_FUSION) else _fusion_body_pairs(fusion, bodies)
+    pairs = [] if opcodes.isdisjoint(MAY_WRITE_IN_PLACE) else _fusion_body_pairs(fusion, bodies)
     if _may_declare_aliasing(fusion):
         pairs += _declared(fusion)
     return pairs
@@ -203,7 +203,8 @@ _IN_PLACE: dict[str, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
     "scatter": _scatter,
     "set-dimension-size": _first_operand,
 }
-_IN_PLACE_OR_FUSION = frozenset(_IN_PLACE) | {"fusion"}
+MAY_WRITE_IN_PLACE = frozenset(_IN_PLACE) | {"fusion"}
+"""Opcodes of which `in_place_pairs` may find pairs."""
 
 
 # May.

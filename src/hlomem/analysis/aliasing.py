@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NewType
 
 from msgspec import Struct
 
-from hlomem.analysis.alias_rules import in_place_pairs
+from hlomem.analysis.alias_rules import MAY_WRITE_IN_PLACE, in_place_pairs
 
 if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
@@ -67,7 +67,7 @@ def _find_aliases(dataflow: Dataflow) -> Aliases:
         elif opcode == "conditional":
             for branch in instruction.called_computations:
                 _alias_parts(sets[branch.root], sets[instruction], aliases)
-        else:
+        elif opcode in MAY_WRITE_IN_PLACE:
             for pair in in_place_pairs(instruction, bodies):
                 operand = instruction.operands[pair.operand_number]
                 written = dataflow.value_set(operand, pair.operand_index)

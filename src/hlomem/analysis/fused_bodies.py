@@ -51,21 +51,19 @@ class FusedBody(NamedTuple):
     opcodes: frozenset[str]
 
 
-class FusedBodies:
+class FusedBodies(dict["HloComputation", FusedBody]):
     """The bodies of the fusions of one module, looked at when asked about."""
 
     def __init__(self, module: HloModule) -> None:
+        super().__init__()
         self._text = module.source.text
-        self._known: dict[HloComputation, FusedBody] = {}
         self._known_forms: dict[str, FusedBody] = {}
         if module.entry.body_span is None:
             module.open_all()  # the text is not laid out as XLA prints it
 
-    def __getitem__(self, computation: HloComputation) -> FusedBody:
-        known = self._known.get(computation)
-        if known is None:
-            known = self._known[computation] = self._read(computation)
-        return known
+    def __missing__(self, computation: HloComputation) -> FusedBody:
+        body = self[computation] = self._read(computation)
+        return body
 
     def search(
         self, pattern: re.Pattern[str], computation: HloComputation
