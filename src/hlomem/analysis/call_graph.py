@@ -29,6 +29,7 @@ CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
 """
 
 _FUSION_ATTRIBUTE = "calls"
+_CALLING = frozenset(CALL_ATTRIBUTES)
 
 
 class CallGraph:
@@ -89,19 +90,20 @@ class CallGraph:
                 continue
             callees: dict[HloComputation, None] = {}
             for instruction in computation.instructions:
-                if not instruction.called_computations:
+                called = instruction.called_computations
+                if not called:
                     continue
-                for callee in dict.fromkeys(instruction.called_computations):
+                if instruction.opcode == "fusion":
+                    self._fused.update(called)
+                for callee in called if len(called) == 1 else dict.fromkeys(called):
                     callees[callee] = None
                     self.callsites[callee].append(instruction)
-                    if instruction.opcode == "fusion":
-                        self._fused.add(callee)
             self.callees[computation] = list(callees)
 
     def _callees_in_text(self, computation: HloComputation) -> list[HloComputation]:
         """What a fused body calls."""
         body = self.bodies[computation]
-        if body.opcodes.isdisjoint(CALL_ATTRIBUTES):
+        if body.opcodes.isdisjoint(_CALLING):
             return []
         callees: dict[HloComputation, None] = {}
         for match in self.bodies.search(CALL_IN_TEXT, computation):

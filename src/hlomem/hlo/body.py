@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.errors import ParseError
 from hlomem.hlo.async_sugar import desugar, is_sugared
 from hlomem.hlo.attributes import (
@@ -93,16 +95,15 @@ class _Facts(dict[str, _Fact]):
         return fact
 
 
-class _Body:
+class _Body(Struct, eq=False):
     """What is known of a computation while its rows are read."""
 
-    __slots__ = ("called", "callees", "row", "scope")
-
-    def __init__(self, scope: OperandScope, callees: dict[str, HloComputation]) -> None:
-        self.scope = scope
-        self.callees = callees
-        self.called: list[HloComputation] = []  # other than by fusions
-        self.row = 0  # the one being read
+    scope: OperandScope
+    callees: dict[str, HloComputation]
+    called: list[HloComputation] = []
+    """Other than by fusions."""
+    row: int = 0
+    """The one being read."""
 
 
 def link_body(

@@ -8,7 +8,9 @@ which differs when the layout had to be normalized; every error is placed in the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.errors import ParseError
 from hlomem.hlo import scanner, validation
@@ -41,7 +43,7 @@ class LayoutError(ParseError):
     """A body that cannot be cut into instructions: maybe its braces are not where they seem."""
 
 
-class _Body(NamedTuple):
+class _Body(Struct, frozen=True, eq=False):
     """A body cut into rows, and the text the rows were cut from."""
 
     rows: list[InstructionRow]
