@@ -45,11 +45,12 @@ class CallGraph:
         """The instructions that call each computation, those inside fused bodies left out."""
         self._post_orders: dict[HloComputation, list[HloInstruction]] = {}
         self._called_from_text: set[HloComputation] = set()
+        self._run_inside: set[HloComputation] = set()  # by an operation outside fused bodies
         self._fused = {each for each in module.computations if each.is_fused}
         self.bodies = FusedBodies(module)
         """What the bodies of fusions hold."""
         self._read_calls()
-        self._embedded = self._find_embedded()
+        self._embedded = self._with_callees([*self._run_inside, *self._called_from_text])
         self._reachable = self._with_callees([module.entry])
 
     def post_order(self, computation: HloComputation) -> list[HloInstruction]:
@@ -93,8 +94,10 @@ class CallGraph:
                 called = instruction.called_computations
                 if not called:
                     continue
-                if instruction.opcode == "fusion":
-                    self._fused.update(called)
+                if instruction.opcode not in CONTROL_FLOW_OPCODES:
+                    self._run_inside.update(called)
+                    if instruction.opcode == "fusion":
+                        self._fused.update(called)
                 for callee in called if len(called) == 1 else dict.fromkeys(called):
                     callees[callee] = None
                     self.callsites[callee].append(instruction)
@@ -118,15 +121,6 @@ class CallGraph:
                         self._fused.add(callee)
         self._called_from_text.update(callees)
         return list(callees)
-
-    def _find_embedded(self) -> set[HloComputation]:
-        pending = [
-            callee
-            for callee, sites in self.callsites.items()
-            if sites and not CONTROL_FLOW_OPCODES.issuperset([site.opcode for site in sites])
-        ]
-        pending += self._called_from_text
-        return self._with_callees(pending)
 
     def _with_callees(self, pending: list[HloComputation]) -> set[HloComputation]:
         """Some computations and all that they call, directly or not."""
