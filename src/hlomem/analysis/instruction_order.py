@@ -86,9 +86,7 @@ def reordered_users(
     return reordered
 
 
-def _move_before(
-    users: list[HloInstruction], moved: HloInstruction, other: HloInstruction
-) -> None:
+def _move_before(users: list[HloInstruction], moved: HloInstruction, other: HloInstruction) -> None:
     """Move a user to the place before another, unless it comes before it already.
 
     `TreeReductionRewriter` makes a window and a new reduction, both beginning with the same value;
