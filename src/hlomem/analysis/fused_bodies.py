@@ -9,7 +9,6 @@ whose text differs in digits only.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import NOTHING, count_defined
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
 _DIGIT = re.compile(r"[0-9]")  # in an opcode: atan2
-_BLURRED = str.maketrans("123456789", "0" * 9)
+_BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
 _ROW = re.compile(
     r"\n  (?:ROOT )?%?(\S++) = (?>\([^()\n]*+\)|[^\s(]\S*+) ([a-z][\w\-]*+)\(([^()\n]*+)\)",
@@ -57,7 +56,7 @@ class FusedBodies(dict["HloComputation", FusedBody]):
     def __init__(self, module: HloModule) -> None:
         super().__init__()
         self._text = module.source.text
-        self._known_forms: dict[str, FusedBody] = {}
+        self._known_forms: dict[bytes, FusedBody] = {}
         if module.entry.body_span is None:
             module.open_all()  # the text is not laid out as XLA prints it
 
@@ -83,19 +82,15 @@ class FusedBodies(dict["HloComputation", FusedBody]):
             return None
         return rows
 
-    @cached_property
-    def _forms(self) -> str:
-        """The text with all digits alike; no other than an ASCII text is translated quickly."""
-        return self._text.translate(_BLURRED) if self._text.isascii() else self._text
-
     def _read(self, computation: HloComputation) -> FusedBody:
         if computation.body_span is None:
             return _outlined(computation)
         start, end = computation.body_span
-        form = self._forms[start:end]
+        text = self._text[start:end]
+        form = text.encode("utf-8", "surrogatepass").translate(_BLURRED)
         known = self._known_forms.get(form)
         if known is None:
-            known = _read_arrays(self._text[start:end])
+            known = _read_arrays(text)
             if known is None:
                 return _outlined(computation)
             if not any(map(_DIGIT.search, known.opcodes)):
