@@ -58,28 +58,11 @@ class BodyReader(Protocol):
         """Read what was left as text."""
 
 
-class _LinkedLater:
-    """The users of an instruction, linked for its whole computation when first asked for."""
-
-    __slots__ = ("users",)
-
-    users: list[HloInstruction]
-
-    if not TYPE_CHECKING:  # a checker would believe that every name exists
-
-        def __getattr__(self, name: str) -> list[HloInstruction]:
-            """`users`, where they are not linked yet."""
-            if name != "users":
-                raise AttributeError(f"an HloInstruction has no `{name}`")
-            _link_users(self.parent.instructions)
-            return self.users
-
-
-class HloInstruction(_LinkedLater, Struct, eq=False):
+class HloInstruction(Struct, eq=False):
     """One operation. Compared by identity; nobody changes it after parsing.
 
-    `users` lists each user once, in the order of the text. `called_computations` is in XLA's order
-    (a while calls its body, then its condition: `hlo_instruction.cc: CreateWhile`).
+    `called_computations` is in XLA's order (a while calls its body, then its condition:
+    `hlo_instruction.cc: CreateWhile`).
     """
 
     name: str
@@ -95,6 +78,8 @@ class HloInstruction(_LinkedLater, Struct, eq=False):
     """Position in `parent.instructions`."""
     called_computations: tuple[HloComputation, ...] = ()
     control_predecessors: tuple[HloInstruction, ...] = ()
+    users: list[HloInstruction] = []
+    """Each user once, in the order of the text; complete when the whole computation is read."""
 
     def __repr__(self) -> str:
         return f"<{self.opcode} %{self.name}>"
@@ -229,16 +214,6 @@ class HloInstruction(_LinkedLater, Struct, eq=False):
             raise problem.at(source, start) from None
 
 
-def _link_users(instructions: list[HloInstruction]) -> None:
-    for instruction in instructions:
-        instruction.users = []
-    for instruction in instructions:
-        for operand in instruction.operands:
-            users = operand.users
-            if not users or users[-1] is not instruction:
-                users.append(instruction)
-
-
 class HloComputation(Struct, eq=False):
     """A list of instructions with parameters and a root, read when first asked for."""
 
@@ -267,6 +242,11 @@ class HloComputation(Struct, eq=False):
         root: HloInstruction,
     ) -> None:
         """Called once, by the parser: what the body holds."""
+        for instruction in instructions:
+            for operand in instruction.operands:
+                users = operand.users
+                if not users or users[-1] is not instruction:
+                    users.append(instruction)
         self._instructions = instructions
         self._parameters = parameters
         self._root = root
