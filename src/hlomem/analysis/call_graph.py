@@ -50,8 +50,8 @@ class CallGraph:
         self.bodies = FusedBodies(module)
         """What the bodies of fusions hold."""
         self._read_calls()
-        self._embedded = self._with_callees([*self._run_inside, *self._called_from_text])
-        self._reachable = self._with_callees([module.entry])
+        self._embedded = self._with_callees(self._run_inside | self._called_from_text)
+        self._reachable = self._with_callees({module.entry})
 
     def post_order(self, computation: HloComputation) -> list[HloInstruction]:
         """The instructions of a computation, operands before users; read-only."""
@@ -122,12 +122,11 @@ class CallGraph:
         self._called_from_text.update(callees)
         return list(callees)
 
-    def _with_callees(self, pending: list[HloComputation]) -> set[HloComputation]:
+    def _with_callees(self, computations: set[HloComputation]) -> set[HloComputation]:
         """Some computations and all that they call, directly or not."""
         reached: set[HloComputation] = set()
-        while pending:
-            computation = pending.pop()
-            if computation not in reached:
-                reached.add(computation)
-                pending += self.callees[computation]
+        while computations:
+            reached |= computations
+            called = {callee for each in computations for callee in self.callees[each]}
+            computations = called - reached
         return reached
