@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import NOTHING, count_defined
+from hlomem.hlo.opcodes import KNOWN_OPCODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 # one character is passed over much faster than anything but several. A match that went on into the
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
-_DIGIT = re.compile(r"[0-9]")  # in an opcode: atan2
+_DIGITLESS = frozenset(each for each in KNOWN_OPCODES if each.replace("-", "").isalpha())
 _BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
 _ROW = re.compile(
@@ -93,7 +94,7 @@ class FusedBodies(dict["HloComputation", FusedBody]):
             known = _read_arrays(text)
             if known is None:
                 return _outlined(computation)
-            if not any(map(_DIGIT.search, known.opcodes)):
+            if known.opcodes <= _DIGITLESS:
                 self._known_forms[form] = known
         return known
 
