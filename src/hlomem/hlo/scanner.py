@@ -107,7 +107,7 @@ def scan_computations(text: str, position: int) -> tuple[list[ComputationText], 
     head_start, body_start = head.start(1), head.end()
     for boundary in _BOUNDARY.finditer(text, body_start):
         thread, closing_name, _, next_entry, next_name = boundary.groups()
-        body = Span._make((body_start, boundary.start()))
+        body = Span._make((body_start, boundary.start()))  # faster than `Span(...)`
         computations.append(
             ComputationText(
                 name, entry is not None, head_start, body, thread, closing_name is not None
