@@ -156,7 +156,7 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
 def may_hide_instructions(rows: list[InstructionRow]) -> bool:
     """Whether a line seems to hold more than the one instruction it was taken for."""
     suspects = [row[3:] for row in rows if " = " in row[4] or " = " in row[5]]
-    return any(
+    return bool(suspects) and any(
         (" = " in operands and opcode not in PAYLOAD_OPCODES)
         or _SECOND.search(attributes) is not None
         or (opcode in PAYLOAD_OPCODES and _SECOND.search(operands) is not None)
