@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
@@ -64,14 +65,15 @@ def read_source(path: str | Path) -> Source:
         return decode("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
     try:
         with Path(path).open("rb") as file:
-            data = _read_limited(str(path), file)
+            size = os.fstat(file.fileno()).st_size
+            data = _read_limited(str(path), file, piece=max(_PIECE, size + 1))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise InputError(f"{visible(str(path))}: {reason or error}") from error
     return decode(str(path), data)
 
 
-def decode(name: str, data: bytes | bytearray) -> Source:
+def decode(name: str, data: bytes) -> Source:
     """The text in `data`; bytes that are not UTF-8 stay, as surrogates."""
     if data.startswith(_GZIP_MAGIC):
         packed = io.BytesIO(data)
@@ -83,21 +85,25 @@ def decode(name: str, data: bytes | bytearray) -> Source:
 
 
 def _read_limited(
-    name: str, file: BinaryIO | gzip.GzipFile, packed: BinaryIO | None = None
-) -> bytearray:
+    name: str,
+    file: BinaryIO | gzip.GzipFile,
+    packed: BinaryIO | None = None,
+    piece: int = _PIECE,
+) -> bytes:
     """All of a file, in pieces; refused when it is too long, or grows too much by unpacking."""
-    limit, data = _most_bytes.get(), bytearray()
-    while piece := file.read(_PIECE):
-        data += piece
-        if len(data) > limit:
+    limit, pieces, size = _most_bytes.get(), list[bytes](), 0
+    while data := file.read(min(piece, limit + 1)):
+        pieces.append(data)
+        size += len(data)
+        if size > limit:
             problem = f"more than {limit} bytes; --max-input allows more"
             raise InputError(f"{visible(name)}: {problem}")
-        if packed is not None and len(data) > max(_PIECE * 64, _MOST_GROWTH * packed.tell()):
+        if packed is not None and size > max(_PIECE * 64, _MOST_GROWTH * packed.tell()):
             problem = (
                 f"unpacks to more than {_MOST_GROWTH} times its size; if that is right, unpack it"
             )
             raise InputError(f"{visible(name)}: {problem}")
-    return data
+    return b"".join(pieces)
 
 
 def encode(text: str) -> bytes:

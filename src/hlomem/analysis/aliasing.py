@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NewType
 
 from msgspec import Struct
 
-from hlomem.analysis.alias_rules import in_place_pairs
+from hlomem.analysis.alias_rules import MAY_WRITE_IN_PLACE, in_place_pairs
 
 if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 BufferId = NewType("BufferId", int)
 
 
-class HloBuffer:
+class HloBuffer(Struct, eq=False):
     """Values that must lie at the same place. Compared by identity."""
 
-    __slots__ = ("id", "values")
-
-    def __init__(self, buffer_id: int, values: list[HloValue]) -> None:
-        self.id = BufferId(buffer_id)
-        self.values = values
-        """By id."""
+    id: BufferId
+    values: list[HloValue]
+    """By id."""
 
     def __repr__(self) -> str:
         return f"<buffer {self.id} {self.values}>"
@@ -70,7 +67,7 @@ def _find_aliases(dataflow: Dataflow) -> Aliases:
         elif opcode == "conditional":
             for branch in instruction.called_computations:
                 _alias_parts(sets[branch.root], sets[instruction], aliases)
-        else:
+        elif opcode in MAY_WRITE_IN_PLACE:
             for pair in in_place_pairs(instruction, bodies):
                 operand = instruction.operands[pair.operand_number]
                 written = dataflow.value_set(operand, pair.operand_index)
@@ -136,12 +133,7 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
                     place_of[member] = place
                 members[place] += members[absorbed]
                 members[absorbed] = []
-    buffers: list[HloBuffer] = []
-    for value in values:
-        united = members.get(value)
-        if united is None:
-            buffers.append(HloBuffer(len(buffers), [value]))
-        elif united:
-            united.sort(key=lambda each: each.id)
-            buffers.append(HloBuffer(len(buffers), united))
-    return buffers
+    for united in members.values():
+        united.sort(key=lambda each: each.id)
+    groups = [members.get(value, [value]) for value in values]
+    return [HloBuffer(BufferId(i), group) for i, group in enumerate(filter(None, groups))]

@@ -13,7 +13,6 @@ from hlomem.analysis.fused_bodies import FusedBodies
 from hlomem.analysis.post_order import instruction_post_order
 from hlomem.hlo.opcodes import (
     ASYNC_OPCODES,
-    CALL_ATTRIBUTES,
     CALL_IN_TEXT,
     NAME_IN_TEXT,
     RUN_IN_PLACE,
@@ -44,12 +43,13 @@ class CallGraph:
         """The instructions that call each computation, those inside fused bodies left out."""
         self._post_orders: dict[HloComputation, list[HloInstruction]] = {}
         self._called_from_text: set[HloComputation] = set()
+        self._run_inside: set[HloComputation] = set()  # by an operation outside fused bodies
         self._fused = {each for each in module.computations if each.is_fused}
         self.bodies = FusedBodies(module)
         """What the bodies of fusions hold."""
         self._read_calls()
-        self._embedded = self._find_embedded()
-        self._reachable = self._with_callees([module.entry])
+        self._embedded = self._with_callees(self._run_inside | self._called_from_text)
+        self._reachable = self._with_callees({module.entry})
 
     def post_order(self, computation: HloComputation) -> list[HloInstruction]:
         """The instructions of a computation, operands before users; read-only."""
@@ -85,24 +85,25 @@ class CallGraph:
     def _read_calls(self) -> None:
         for computation in reversed(self.module.computations):  # callers before callees
             if computation in self._fused and not computation.is_open:
-                self.callees[computation] = self._callees_in_text(computation)
+                may_call = self.bodies[computation].may_call
+                self.callees[computation] = self._callees_in_text(computation) if may_call else []
                 continue
             callees: dict[HloComputation, None] = {}
             for instruction in computation.instructions:
-                if not instruction.called_computations:
+                called = instruction.called_computations
+                if not called:
                     continue
-                for callee in dict.fromkeys(instruction.called_computations):
+                if instruction.opcode not in CONTROL_FLOW_OPCODES:
+                    self._run_inside.update(called)
+                    if instruction.opcode == "fusion":
+                        self._fused.update(called)
+                for callee in called if len(called) == 1 else dict.fromkeys(called):
                     callees[callee] = None
                     self.callsites[callee].append(instruction)
-                    if instruction.opcode == "fusion":
-                        self._fused.add(callee)
             self.callees[computation] = list(callees)
 
     def _callees_in_text(self, computation: HloComputation) -> list[HloComputation]:
         """What a fused body calls."""
-        body = self.bodies[computation]
-        if body.opcodes.isdisjoint(CALL_ATTRIBUTES):
-            return []
         callees: dict[HloComputation, None] = {}
         for match in self.bodies.search(CALL_IN_TEXT, computation):
             attribute, names, name = match.groups()
@@ -117,21 +118,11 @@ class CallGraph:
         self._called_from_text.update(callees)
         return list(callees)
 
-    def _find_embedded(self) -> set[HloComputation]:
-        pending = [
-            callee
-            for callee, sites in self.callsites.items()
-            if sites and not CONTROL_FLOW_OPCODES.issuperset([site.opcode for site in sites])
-        ]
-        pending += self._called_from_text
-        return self._with_callees(pending)
-
-    def _with_callees(self, pending: list[HloComputation]) -> set[HloComputation]:
+    def _with_callees(self, computations: set[HloComputation]) -> set[HloComputation]:
         """Some computations and all that they call, directly or not."""
         reached: set[HloComputation] = set()
-        while pending:
-            computation = pending.pop()
-            if computation not in reached:
-                reached.add(computation)
-                pending += self.callees[computation]
+        while computations:
+            reached |= computations
+            called = {callee for each in computations for callee in self.callees[each]}
+            computations = called - reached
         return reached

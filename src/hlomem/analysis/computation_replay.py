@@ -29,49 +29,52 @@ def sorted_incrementally(
     went already, because of computations that are gone. A computation that calls only older ones
     was cut out of its caller, which called them before.
     """
-    rank = {computation: i for i, computation in enumerate(created)}
-    callers: dict[HloComputation, list[HloComputation]] = {each: [] for each in created}
-    for computation in created:
-        for callee in call_graph.callees[computation]:
-            callers[callee].append(computation)
-    older_callers = _older_callers(created, callers, rank)
-    order: OnlineTopologicalSort[HloComputation] = OnlineTopologicalSort(delta)
-    for computation in created[:count]:
-        order.add_node(computation)
-        for caller in older_callers[computation]:
-            order.add_edge(caller, computation)
-        callees = call_graph.callees[computation]
-        if not callees:
-            continue
-        for callee in sorted(callees, key=rank.__getitem__):
-            if rank[callee] < rank[computation]:
-                order.add_edge(computation, callee)
-                for caller in callers[computation]:
-                    if rank[caller] < rank[computation] and caller not in callers[callee]:
+    callees = _ranks_of_callees(created, call_graph)
+    callers: list[list[int]] = [[] for _ in created]
+    for rank, called in enumerate(callees):
+        for callee in called:
+            callers[callee].append(rank)
+    older_callers = _older_callers(callers)
+    order: OnlineTopologicalSort[int] = OnlineTopologicalSort(delta)
+    for rank in range(len(created))[:count]:
+        order.add_node(rank)
+        for caller in older_callers[rank]:
+            order.add_edge(caller, rank)
+        for callee in callees[rank]:
+            if callee < rank:
+                order.add_edge(rank, callee)
+                for caller in callers[rank]:
+                    if caller < rank and caller not in callers[callee]:
                         order.remove_edge(caller, callee)
-    return order.reverse_order()
+    return [created[rank] for rank in order.reverse_order()]
 
 
-def _older_callers(
-    created: Sequence[HloComputation],
-    callers: dict[HloComputation, list[HloComputation]],
-    rank: dict[HloComputation, int],
-) -> dict[HloComputation, list[HloComputation]]:
-    """Who called each computation before any younger one was there.
+def _ranks_of_callees(created: Sequence[HloComputation], call_graph: CallGraph) -> list[list[int]]:
+    """What each computation calls, the oldest first; a rank is a place in the order of age."""
+    rank_of = {computation: rank for rank, computation in enumerate(created)}
+    callees = [call_graph.callees[computation] for computation in created]
+    return [sorted([rank_of[callee] for callee in called]) if called else [] for called in callees]
+
+
+def _older_callers(callers: list[list[int]]) -> list[list[int]]:
+    """Who called each computation before any younger one was there; callers are given by age.
 
     A younger caller stands for its own older callers, which are known: the youngest come first.
     """
-    older_callers: dict[HloComputation, list[HloComputation]] = {}
-    for computation in reversed(created):
-        found: dict[HloComputation, None] = {}
-        younger: set[HloComputation] = set()
-        pending = callers[computation][::-1]
+    older_callers = callers[:]
+    for rank in range(len(callers) - 1, -1, -1):
+        direct = callers[rank]
+        if not direct or direct[-1] < rank:
+            continue
+        found: dict[int, None] = {}
+        younger: set[int] = set()
+        pending = direct[::-1]
         while pending:
             caller = pending.pop()
-            if rank[caller] < rank[computation]:
+            if caller < rank:
                 found[caller] = None
             elif caller not in younger:
                 younger.add(caller)
                 pending += reversed(older_callers[caller])
-        older_callers[computation] = list(found)
+        older_callers[rank] = list(found)
     return older_callers

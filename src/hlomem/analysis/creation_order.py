@@ -25,14 +25,14 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.names import CLONE, PARTITIONED, split_number
-from hlomem.hlo.ir import HloComputation
+from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloComputation
 
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
@@ -138,15 +138,15 @@ def wrapped_bodies(call_graph: CallGraph) -> dict[HloComputation, None]:
     pending: list[HloComputation | HloInstruction] = [call_graph.module.entry]
     while pending:
         item = pending.pop()
-        if isinstance(item, HloComputation):
-            if item not in walked:
-                walked.add(item)
-                calls = [each for each in call_graph.post_order(item) if each.opcode in _CALLING]
-                pending += reversed(calls)
-        elif item.opcode in RUN_IN_PLACE:
-            pending += reversed(item.called_computations)
-        elif (body := item.called_computations[0]).name.startswith("wrapped_"):
-            bodies.setdefault(body)
+        if isinstance(item, HloInstruction):
+            if item.opcode in RUN_IN_PLACE:
+                pending += reversed(item.called_computations)
+            elif (body := item.called_computations[0]).name.startswith("wrapped_"):
+                bodies.setdefault(body)
+        elif item not in walked:
+            walked.add(item)
+            calls = [each for each in call_graph.post_order(item) if each.opcode in _CALLING]
+            pending += reversed(calls)
     return bodies
 
 

@@ -26,7 +26,7 @@ from hlomem.analysis.async_chain import (
 from hlomem.analysis.definitions import NOTHING, SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
+from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, part_number
 from hlomem.errors import UnsupportedError
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.module_order import ModuleOrder
-    from hlomem.analysis.values import InstructionValueSet, ValueId, ValueSet
+    from hlomem.analysis.values import InstructionValueSet, ValueSet
     from hlomem.hlo.ir import HloComputation, HloModule
     from hlomem.hlo.shape import ShapeIndex
 
@@ -66,7 +66,8 @@ def analyze_dataflow(module: HloModule, call_graph: CallGraph, order: ModuleOrde
     analysis.define()
     analysis.propagate()
     values = analysis.finish()
-    return Dataflow(module, call_graph, order, values, analysis.sets, UseFinder(order.users))
+    use_finder = UseFinder(order.instructions, order.users)
+    return Dataflow(module, call_graph, order, values, analysis.sets, use_finder)
 
 
 class _Analysis:
@@ -94,27 +95,31 @@ class _Analysis:
             ) or not self.call_graph.is_called(computation)
             post_order = self._post_orders[computation] = self.call_graph.post_order(computation)
             for instruction in post_order:
-                if instruction.opcode == "parameter" and not has_own_parameters:
+                opcode = instruction.opcode
+                if opcode == "parameter" and not has_own_parameters:
                     self.sets[instruction] = [()] * instruction.shape.parts.count
+                elif opcode in SPECIAL_OPCODES or instruction.shape.is_tuple:
+                    self._define_parts(instruction)
+                elif opcode in NOTHING:
+                    self.sets[instruction] = [()]
                 else:
-                    self._define(instruction)
+                    self._define_array(instruction)
 
-    def _define(self, instruction: HloInstruction) -> None:
-        shape, opcode = instruction.shape, instruction.opcode
-        if not shape.is_tuple and opcode not in SPECIAL_OPCODES:
-            # Most instructions: one value, or none.
-            if opcode in NOTHING:
-                self.sets[instruction] = [()]
-            else:
-                value = HloValue(self._next_id, instruction, ROOT_INDEX, is_phi=False)
-                self._values[value.id] = value
-                self._next_id += 1
-                self.sets[instruction] = [(value,)]
-            return
+    def _define_array(self, instruction: HloInstruction) -> None:
+        """The one value of most instructions."""
+        value_id = ValueId(self._next_id)
+        positions = [HloPosition._make((instruction, ROOT_INDEX))]  # faster than its constructor
+        value = HloValue(value_id, instruction, ROOT_INDEX, instruction.shape, False, positions)
+        self._values[value_id] = value
+        self._next_id += 1
+        self.sets[instruction] = [(value,)]
+
+    def _define_parts(self, instruction: HloInstruction) -> None:
+        opcode = instruction.opcode
         if opcode in ASYNC_OPCODES and not is_modelled(instruction):
             problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
             raise UnsupportedError(self.module.source, instruction.span, problem)
-        value_set: InstructionValueSet = [()] * shape.parts.count
+        value_set: InstructionValueSet = [()] * instruction.shape.parts.count
         for number in defined_parts(instruction):
             value_set[number] = (self._new_value(instruction, number),)
         self.sets[instruction] = value_set
@@ -122,9 +127,11 @@ class _Analysis:
     def _new_value(
         self, instruction: HloInstruction, number: int, *, is_phi: bool = False
     ) -> HloValue:
-        index = instruction.shape.parts.indices[number]
-        value = HloValue(self._next_id, instruction, index, is_phi=is_phi)
-        self._values[value.id] = value
+        parts, value_id = instruction.shape.parts, ValueId(self._next_id)
+        index = parts.indices[number]
+        positions = [HloPosition(instruction, index)]
+        value = HloValue(value_id, instruction, index, parts.shapes[number], is_phi, positions)
+        self._values[value_id] = value
         self._next_id += 1
         return value
 
@@ -158,27 +165,39 @@ class _Analysis:
         A loop's condition comes before its body, both before the loop.
         """
         schedule: dict[HloInstruction, None] = {}
-        for computation, post_order in self._post_orders.items():
+        passing = {each: self._passing(each) for each in self._post_orders}
+        for computation, instructions in passing.items():
             if self.call_graph.is_embedded(computation):
-                schedule.update(dict.fromkeys(filter(_passes_on, post_order)))
+                schedule.update(dict.fromkeys(instructions))
         walked: set[HloComputation] = set()
         pending: list[HloComputation | HloInstruction] = [self.module.entry]
         while pending:
             item = pending.pop()
             if isinstance(item, HloInstruction):
-                if _passes_on(item):
-                    schedule.setdefault(item)
+                schedule.setdefault(item)
                 continue
             if item in walked:
                 continue
             walked.add(item)
-            for instruction in reversed(self._post_orders[item]):
+            for instruction in reversed(passing[item]):
                 pending.append(instruction)
                 if instruction.opcode in RUN_IN_PLACE:
                     callees = instruction.called_computations
                     # Popped in reverse: a while's condition, which XLA keeps last, comes first.
                     pending += callees if instruction.opcode == "while" else reversed(callees)
         return list(schedule)
+
+    def _passing(self, computation: HloComputation) -> list[HloInstruction]:
+        """The instructions of a computation that values come to from elsewhere."""
+        sites = self.call_graph.callsites[computation]
+        is_bound = not RUN_IN_PLACE.isdisjoint([site.opcode for site in sites])
+        return [
+            each
+            for each in self._post_orders[computation]
+            if (opcode := each.opcode) in _MAY_HOLD_OTHERS
+            and (is_bound or opcode != "parameter")
+            and (opcode != "copy" or each.shape.is_tuple)
+        ]
 
     def _update(self, instruction: HloInstruction) -> bool:
         opcode = instruction.opcode
@@ -350,17 +369,13 @@ class _Analysis:
     def _set_positions(self) -> None:
         sets = self.sets
         for instruction in self.order.instructions:
-            opcode = instruction.opcode
-            if opcode not in FORWARD and opcode not in _MERGING and opcode != "copy":
+            if instruction.opcode not in _MAY_HOLD_OTHERS:
                 continue
-            value_set = sets.get(instruction)
-            if value_set is None:
-                continue
-            indices = instruction.shape.parts.indices
-            for number, part in enumerate(value_set):
+            for number, part in enumerate(sets.get(instruction, ())):
                 for value in part:
                     if value.instruction is not instruction:
-                        value.positions.append(HloPosition(instruction, indices[number]))
+                        index = instruction.shape.parts.indices[number]
+                        value.positions.append(HloPosition(instruction, index))
 
 
 _FREE_POSITIONS = 1_000_000
@@ -368,10 +383,5 @@ _MOST_VALUES = 20
 """Of a part of a result, on average, above the positions any program may have."""
 
 _MERGING = frozenset({"parameter", "while", "conditional"})
-
-
-def _passes_on(instruction: HloInstruction) -> bool:
-    opcode = instruction.opcode
-    if opcode == "copy":
-        return instruction.shape.is_tuple
-    return opcode in FORWARD or opcode in _MERGING
+_MAY_HOLD_OTHERS = _MERGING | frozenset(FORWARD) | {"copy"}
+"""Opcodes whose results may hold values of other instructions."""

@@ -2,7 +2,8 @@
 
 Most instructions of an optimised module are inside fusions, where they matter little: their values
 take ids, and a body may write in place. Both are known from the opcodes alone, and those from one
-regular expression per body.
+regular expression per body. Of the thousands of bodies of a model most have the form of another,
+whose text differs in digits only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import NOTHING, count_defined
+from hlomem.hlo.opcodes import CALL_ATTRIBUTES, KNOWN_OPCODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 # one character is passed over much faster than anything but several. A match that went on into the
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
-
-
+_CALLING = frozenset(CALL_ATTRIBUTES)
+_DIGITLESS = frozenset(each for each in KNOWN_OPCODES if each.replace("-", "").isalpha())
+_BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
 _ROW = re.compile(
     r"\n  (?:ROOT )?%?(\S++) = (?>\([^()\n]*+\)|[^\s(]\S*+) ([a-z][\w\-]*+)\(([^()\n]*+)\)",
@@ -47,22 +50,23 @@ class FusedBody(NamedTuple):
     instruction_count: int
     value_count: int
     opcodes: frozenset[str]
+    may_call: bool
+    """Whether an opcode is one that calls computations."""
 
 
-class FusedBodies:
+class FusedBodies(dict["HloComputation", FusedBody]):
     """The bodies of the fusions of one module, looked at when asked about."""
 
     def __init__(self, module: HloModule) -> None:
+        super().__init__()
         self._text = module.source.text
-        self._known: dict[HloComputation, FusedBody] = {}
+        self._known_forms: dict[bytes, FusedBody] = {}
         if module.entry.body_span is None:
             module.open_all()  # the text is not laid out as XLA prints it
 
-    def __getitem__(self, computation: HloComputation) -> FusedBody:
-        known = self._known.get(computation)
-        if known is None:
-            known = self._known[computation] = self._read(computation)
-        return known
+    def __missing__(self, computation: HloComputation) -> FusedBody:
+        body = self[computation] = self._read(computation)
+        return body
 
     def search(
         self, pattern: re.Pattern[str], computation: HloComputation
@@ -83,19 +87,36 @@ class FusedBodies:
         return rows
 
     def _read(self, computation: HloComputation) -> FusedBody:
-        if computation.body_span is not None:
-            start, end = computation.body_span
-            opcodes = _ARRAY_OPCODE.findall(self._text, start, end)
-            if len(opcodes) == self._text.count("\n", start, end):
-                different = frozenset(opcodes)
-                count = len(opcodes)
-                if not different.isdisjoint(NOTHING):
-                    count -= sum(opcode in NOTHING for opcode in opcodes)
-                return FusedBody(len(opcodes), count, different)
-        # Some results are tuples: their shapes must be read.
-        outline = computation.outline()
-        return FusedBody(
-            len(outline),
-            sum(count_defined(shape, opcode) for shape, opcode in outline),
-            frozenset(opcode for _, opcode in outline),
-        )
+        if computation.body_span is None:
+            return _outlined(computation)
+        start, end = computation.body_span
+        text = self._text[start:end]
+        form = text.encode("utf-8", "surrogatepass").translate(_BLURRED)
+        known = self._known_forms.get(form)
+        if known is None:
+            known = _read_arrays(text)
+            if known is None:
+                return _outlined(computation)
+            if known.opcodes <= _DIGITLESS:
+                self._known_forms[form] = known
+        return known
+
+
+def _read_arrays(text: str) -> FusedBody | None:
+    """What a body holds, read off its text; None where some result is a tuple."""
+    opcodes = _ARRAY_OPCODE.findall(text)
+    if len(opcodes) != text.count("\n"):
+        return None
+    different = frozenset(opcodes)
+    count = len(opcodes)
+    if not different.isdisjoint(NOTHING):
+        count -= sum(opcode in NOTHING for opcode in opcodes)
+    return FusedBody(len(opcodes), count, different, not different.isdisjoint(_CALLING))
+
+
+def _outlined(computation: HloComputation) -> FusedBody:
+    """What a body holds, its shapes read."""
+    outline = computation.outline()
+    opcodes = frozenset(opcode for _, opcode in outline)
+    value_count = sum(count_defined(shape, opcode) for shape, opcode in outline)
+    return FusedBody(len(outline), value_count, opcodes, not opcodes.isdisjoint(_CALLING))

@@ -76,8 +76,9 @@ def reordered_users(
             window = instruction.operands[0]
             start = instruction.operands[-1]
             if window.name.startswith(_WINDOWS) and window.operands[-1] is start:
-                users = reordered.get(start) or start.users
-                reordered[start] = _with_before(users, instruction, window)
+                if start not in reordered:
+                    reordered[start] = start.users[:]
+                _move_before(reordered[start], instruction, window)
     if _is_own_body(computation, call_graph):
         for operand in computation.root.operands:
             if _is_loop_invariant(operand) and len(operand.users) == _WITH_ONE_READER:
@@ -85,19 +86,15 @@ def reordered_users(
     return reordered
 
 
-def _with_before(
-    users: list[HloInstruction], moved: HloInstruction, other: HloInstruction
-) -> list[HloInstruction]:
-    """Users with one moved to the place before another that comes before it now.
+def _move_before(users: list[HloInstruction], moved: HloInstruction, other: HloInstruction) -> None:
+    """Move a user to the place before another, unless it comes before it already.
 
     `TreeReductionRewriter` makes a window and a new reduction, both beginning with the same value;
     when the old reduction is removed, the new one, listed last, moves to the front.
     """
-    if users.index(moved) < users.index(other):
-        return users
-    rest = [user for user in users if user is not moved]
-    place = rest.index(other)
-    return [*rest[:place], moved, *rest[place:]]
+    place, now = users.index(other), users.index(moved)
+    if place < now:
+        users.insert(place, users.pop(now))
 
 
 def _beside_copies(copied: HloInstruction, call_graph: CallGraph) -> list[HloInstruction]:

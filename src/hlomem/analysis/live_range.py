@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
-from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hlomem.analysis.aliasing import Aliasing
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.values import HloPosition, HloValue
-    from hlomem.hlo.ir import HloComputation, HloModule
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.schedule import Schedule
     from hlomem.options import Options
 
@@ -105,44 +104,51 @@ class _FlattenedSchedule:
             for alias in dataflow.module.input_output_alias
         }
         self.sequence: list[HloInstruction] = []
-        self.time_of: dict[HloInstruction, int] = {}
         self.span_of: dict[HloComputation, tuple[int, int]] = {}
         self._flatten(self._entry)
+        self.time_of = {instruction: time for time, instruction in enumerate(self.sequence)}
         self.done_time = self._done_times()
-        self._root_end = {each.root: end for each, (_, end) in self.span_of.items()}
+        self._position_time = self.time_of | {
+            each.root: end for each, (_, end) in self.span_of.items()
+        }
         self._use_time = self._use_times()
-        self._late_start = self._late_starts() if options.async_results_begin_late else {}
+        self._start_time = self.time_of
+        if options.async_results_begin_late:
+            self._start_time = self.time_of | self._late_starts()
 
     def _flatten(self, computation: HloComputation) -> None:
         """Append a computation's instructions, callees first (`HloLiveRange::FlattenSchedule`).
 
         A computation called twice is flattened where it is called first.
         """
-        sequence, time_of, span_of = self.sequence, self.time_of, self.span_of
+        sequence, span_of = self.sequence, self.span_of
         starts: dict[HloComputation, int] = {}
-        pending: list[HloComputation | HloInstruction | None] = [computation]
+        pending: list[HloComputation | list[HloInstruction] | None] = [computation]
         open_computations: list[HloComputation] = []
         while pending:
             item = pending.pop()
             if item is None:
                 done = open_computations.pop()
                 span_of[done] = starts[done], len(sequence)
-            elif isinstance(item, HloInstruction):
-                time_of[item] = len(sequence)
-                sequence.append(item)
+            elif isinstance(item, list):
+                sequence += item
             elif item not in starts:
                 starts[item] = len(sequence)
                 open_computations.append(item)
                 pending.append(None)
-                for instruction in reversed(self._schedule.sequence(item)):
-                    pending.append(instruction)
-                    opcode = instruction.opcode
-                    if opcode in ASYNC_OPCODES:
-                        if runs_here(instruction):
-                            pending.append(wrapped_computation(instruction))
-                    elif opcode in RUN_IN_PLACE:
-                        callees = instruction.called_computations
-                        pending += callees if opcode == "while" else callees[::-1]
+                pending += reversed(self._pieces(item))
+
+    def _pieces(self, computation: HloComputation) -> list[HloComputation | list[HloInstruction]]:
+        """A computation's instructions in order, cut where some run computations before them."""
+        piece: list[HloInstruction] = []
+        pieces: list[HloComputation | list[HloInstruction]] = [piece]
+        for instruction in self._schedule.sequence(computation):
+            if instruction.opcode in _MAY_RUN:
+                pieces += _run_by(instruction)
+                piece = []
+                pieces.append(piece)
+            piece.append(instruction)
+        return pieces
 
     def _done_times(self) -> dict[HloComputation, int]:
         """When each asynchronous operation is done, for all computations it runs."""
@@ -171,27 +177,25 @@ class _FlattenedSchedule:
     def live_range(self, value: HloValue) -> LiveRange:
         """When a value is alive, aliases not considered (`CalculateBufferStartEndMap`)."""
         instruction = value.instruction
-        time = self.time_of[instruction]
         if instruction.opcode == "parameter":
             computation = instruction.parent
             start = self.span_of[computation][0]
             if computation is self._entry and not self._is_aliased(value):
                 return LiveRange(start, len(self.sequence))
         else:
-            start = self._late_start.get(instruction, time)
-        return LiveRange(start, max(self._last_position(value), self._last_use(value)))
+            start = self._start_time[instruction]
+        end = max(self._last_position(value), self._last_use(value))
+        return LiveRange._make((start, end))  # faster than its constructor
 
     def _is_aliased(self, value: HloValue) -> bool:
         return (value.instruction.parameter_number, value.index) in self._aliased_parameters
 
     def _last_position(self, value: HloValue) -> int:
         """The last time the value appears; in a result, to the end of the computation."""
-        last = self.done_time.get(value.instruction.parent, -1)
-        root_end, time_of = self._root_end, self.time_of
+        last = self.done_time.get(value.instruction.parent, -1) if self.done_time else -1
+        position_time = self._position_time
         for instruction, _ in value.positions:
-            time = root_end.get(instruction)
-            if time is None:
-                time = time_of.get(instruction, -1)
+            time = position_time.get(instruction, -1)
             if time > last:
                 last = time
         return last
@@ -222,6 +226,17 @@ class _FlattenedSchedule:
         return times
 
 
+_MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
+
+
+def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
+    """What an instruction runs, which comes before it; a loop's condition before its body."""
+    if instruction.opcode in ASYNC_OPCODES:
+        return [wrapped_computation(instruction)] if runs_here(instruction) else []
+    callees = instruction.called_computations
+    return callees[::-1] if instruction.opcode == "while" else callees
+
+
 def _normalized(
     aliasing: Aliasing, range_of: dict[HloValue, LiveRange]
 ) -> Iterable[tuple[HloValue, LiveRange]]:
@@ -231,6 +246,8 @@ def _normalized(
     an earlier one did.
     """
     for buffer in aliasing.buffers:
+        if len(buffer.values) < 2:
+            continue
         values = [value for value in buffer.values if value in range_of]
         if len(values) < 2:
             continue

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape, ShapeIndex
@@ -32,26 +34,17 @@ class HloUse(NamedTuple):
     operand_index: ShapeIndex
 
 
-class HloValue:
+class HloValue(Struct, eq=False):
     """One value. Compared by identity; complete once dataflow analysis has run."""
 
-    __slots__ = ("id", "index", "instruction", "is_phi", "positions", "shape")
-
-    def __init__(
-        self, value_id: int, instruction: HloInstruction, index: ShapeIndex, *, is_phi: bool
-    ) -> None:
-        self.id = ValueId(value_id)
-        self.instruction = instruction
-        self.index = index
-        self.is_phi = is_phi
-        self.positions = [HloPosition(instruction, index)]
-        """Where it appears; the place of its definition first."""
-        shape = instruction.shape
-        if index:
-            parts = shape.parts
-            shape = parts.shapes[parts.number_of[index]]
-        self.shape: Shape = shape
-        """The shape of the part that defines it."""
+    id: ValueId
+    instruction: HloInstruction
+    index: ShapeIndex
+    shape: Shape
+    """The shape of the part that defines it."""
+    is_phi: bool
+    positions: list[HloPosition]
+    """Where it appears; the place of its definition first."""
 
     def __repr__(self) -> str:
         return f"<value {self.id} {self.instruction.name}{self.index or ''}>"
@@ -76,10 +69,21 @@ class UseFinder:
     instruction, not once per value.
     """
 
-    def __init__(self, reordered: Mapping[HloInstruction, list[HloInstruction]]) -> None:
-        self._reordered = reordered  # users that do not stand in the order of the text
+    def __init__(
+        self,
+        instructions: Iterable[HloInstruction],
+        reordered: Mapping[HloInstruction, list[HloInstruction]],
+    ) -> None:
+        """`reordered` holds the users that do not stand in the order of the text."""
+        self._reordered = reordered
+        self._passed_on = {
+            operand
+            for instruction in instructions
+            if instruction.opcode in _PASSES_ON
+            for operand in instruction.operands
+        }
         self._numbers_of: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
-        self._readers_of: dict[HloInstruction, _Readers | None] = {}  # None: all users read all
+        self._readers_of: dict[HloInstruction, _Readers] = {}
         self._found: dict[HloValue, list[list[HloInstruction]]] = {}
 
     def readers(self, value: HloValue) -> list[list[HloInstruction]]:
@@ -88,20 +92,26 @@ class UseFinder:
         if found is not None:
             return found
         found = self._found[value] = []
-        readers_of = self._readers_of
         for instruction, index in value.positions:
-            users = self._reordered.get(instruction) or instruction.users
-            if instruction in readers_of:
-                readers = readers_of[instruction]
+            if instruction in self._passed_on:
+                found.append(self._chosen_readers(instruction, index, value))
             else:
-                readers = readers_of[instruction] = _find_readers(instruction, users)
-            if readers is not None:
-                users = readers.of_parts if index else readers.of_whole
-                root = readers.passes_on
-                if root is not None and not _uses_at_root(root, index, value):
-                    users = [user for user in users if user is not root]
-            found.append(users)
+                found.append(self._reordered.get(instruction) or instruction.users)
         return found
+
+    def _chosen_readers(
+        self, instruction: HloInstruction, index: ShapeIndex, value: HloValue
+    ) -> list[HloInstruction]:
+        """Who of the users reads a part of a result, where some just hand it on."""
+        readers = self._readers_of.get(instruction)
+        if readers is None:
+            users = self._reordered.get(instruction) or instruction.users
+            readers = self._readers_of[instruction] = _find_readers(instruction, users)
+        users = readers.of_parts if index else readers.of_whole
+        root = readers.passes_on
+        if root is not None and not _uses_at_root(root, index, value):
+            users = [user for user in users if user is not root]
+        return users
 
     def uses(self, value: HloValue) -> list[HloUse]:
         """The uses of a value. Passing it on is none, except into a computation's result."""
@@ -134,10 +144,8 @@ _FEW = 16
 _FIRST = (0,)
 
 
-def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers | None:
-    """Who reads which parts; None where all users read whatever there is."""
-    if _PASSES_ON.isdisjoint([user.opcode for user in users]):
-        return None
+def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
+    """Who reads which parts."""
     root = instruction.parent.root
     return _Readers(
         [user for user in users if user.opcode not in _READS_NOTHING or user is root],

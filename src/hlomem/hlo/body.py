@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.errors import ParseError
 from hlomem.hlo.async_sugar import desugar, is_sugared
 from hlomem.hlo.attributes import (
@@ -93,16 +95,15 @@ class _Facts(dict[str, _Fact]):
         return fact
 
 
-class _Body:
+class _Body(Struct, eq=False):
     """What is known of a computation while its rows are read."""
 
-    __slots__ = ("called", "callees", "row", "scope")
-
-    def __init__(self, scope: OperandScope, callees: dict[str, HloComputation]) -> None:
-        self.scope = scope
-        self.callees = callees
-        self.called: list[HloComputation] = []  # other than by fusions
-        self.row = 0  # the one being read
+    scope: OperandScope
+    callees: dict[str, HloComputation]
+    called: list[HloComputation] = []
+    """Other than by fusions."""
+    row: int = 0
+    """The one being read."""
 
 
 def link_body(
@@ -144,10 +145,11 @@ def _link_rows(
     for body.row, (mark, name, shape_text, opcode_text, inner, attributes) in enumerate(rows):
         opcode, arity, has_payload, finish = _FACTS[opcode_text]
 
-        # Operands: `%a, %b` and `a, b` in line, every other form in `_resolve`.
+        # Operands: `%a, /*index=1*/%b` and `a, b` in line, every other form in `_resolve`.
         operands: tuple[HloInstruction, ...] = ()
         if inner and not has_payload:
-            names = inner[1:].split(", %") if inner[0] == "%" else inner.split(", ")
+            plain = INDEX_COMMENT.sub("", inner) if "/" in inner else inner
+            names = plain[1:].split(", %") if plain[:1] == "%" else plain.split(", ")
             try:
                 operands = tuple(map(find, names))
             except KeyError:
@@ -177,12 +179,7 @@ def _link_rows(
 
 
 def _resolve(scope: OperandScope, inner: str) -> tuple[HloInstruction, ...]:
-    """Operands with index comments, or in any other form the grammar has."""
-    if "/" in inner and inner[0] == "%":
-        names = INDEX_COMMENT.sub("", inner)[1:].split(", %")
-        found = [scope.by_name.get(each) for each in names]
-        if all(found):
-            return tuple([each for each in found if each is not None])
+    """Operands in any form the grammar has."""
     try:
         return scope.resolve(inner)
     except TextProblem as problem:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from msgspec import Struct
+
 from hlomem.errors import ParseError
 from hlomem.hlo import attributes as attr
 from hlomem.hlo.opcodes import ASYNC_OPCODES, CallRole, call_role
@@ -56,61 +58,28 @@ class BodyReader(Protocol):
         """Read what was left as text."""
 
 
-class HloInstruction:
+class HloInstruction(Struct, eq=False):
     """One operation. Compared by identity; nobody changes it after parsing.
 
-    `users` lists each user once, in the order of the text. `called_computations` is in XLA's order
-    (a while calls its body, then its condition: `hlo_instruction.cc: CreateWhile`).
+    `called_computations` is in XLA's order (a while calls its body, then its condition:
+    `hlo_instruction.cc: CreateWhile`).
     """
 
-    __slots__ = (
-        "_attributes",
-        "called_computations",
-        "control_predecessors",
-        "index",
-        "name",
-        "opcode",
-        "operands",
-        "parent",
-        "payload",
-        "shape",
-        "users",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        shape: Shape,
-        opcode: str,
-        operands: tuple[HloInstruction, ...],
-        payload: str,
-        attributes: str | dict[str, str],
-        parent: HloComputation,
-        index: int,
-    ) -> None:
-        self.name = name
-        self.shape = shape
-        self.opcode = opcode
-        self.operands = operands
-        # What stands between the parentheses where that is not operands: the number of a
-        # parameter, the literal of a constant.
-        self.payload = payload
-        self._attributes = attributes
-        self.parent = parent
-        self.index = index  # position in `parent.instructions`
-        self.called_computations: tuple[HloComputation, ...] = ()
-        self.control_predecessors: tuple[HloInstruction, ...] = ()
-
-    users: list[HloInstruction]
-
-    if not TYPE_CHECKING:  # a checker would believe that every name exists
-
-        def __getattr__(self, name: str) -> list[HloInstruction]:
-            """`users`, linked for the whole computation when first asked for."""
-            if name != "users":
-                raise AttributeError(f"an HloInstruction has no `{name}`")
-            _link_users(self.parent.instructions)
-            return self.users
+    name: str
+    shape: Shape
+    opcode: str
+    operands: tuple[HloInstruction, ...]
+    payload: str
+    """What stands between the parentheses where that is not operands: the number of a parameter,
+    the literal of a constant."""
+    _attributes: str | dict[str, str]
+    parent: HloComputation
+    index: int
+    """Position in `parent.instructions`."""
+    called_computations: tuple[HloComputation, ...] = ()
+    control_predecessors: tuple[HloInstruction, ...] = ()
+    users: list[HloInstruction] = []
+    """Each user once, in the order of the text; complete when the whole computation is read."""
 
     def __repr__(self) -> str:
         return f"<{self.opcode} %{self.name}>"
@@ -245,47 +214,23 @@ class HloInstruction:
             raise problem.at(source, start) from None
 
 
-def _link_users(instructions: list[HloInstruction]) -> None:
-    for instruction in instructions:
-        instruction.users = []
-    for instruction in instructions:
-        for operand in instruction.operands:
-            users = operand.users
-            if not users or users[-1] is not instruction:
-                users.append(instruction)
-
-
-class HloComputation:
+class HloComputation(Struct, eq=False):
     """A list of instructions with parameters and a root, read when first asked for."""
 
-    __slots__ = (
-        "_instructions",
-        "_parameters",
-        "_root",
-        "body_span",
-        "execution_thread",
-        "index",
-        "is_entry",
-        "is_fused",
-        "module",
-        "name",
-    )
-
-    def __init__(
-        self, module: HloModule, name: str, index: int, *, is_entry: bool, execution_thread: str
-    ) -> None:
-        self.module = module
-        self.name = name
-        self.index = index  # position in the text
-        self.is_entry = is_entry
-        self.execution_thread = execution_thread
-        # A fusion that has been read calls it. A fusion inside a body nobody opened does not count.
-        self.is_fused = False
-        # Between the braces in the module's source; None unless that is laid out as XLA prints it.
-        self.body_span: Span | None = None
-        self._instructions: list[HloInstruction] | None = None
-        self._parameters: list[HloInstruction] = []
-        self._root: HloInstruction | None = None
+    module: HloModule
+    name: str
+    index: int
+    """Position in the text."""
+    is_entry: bool
+    execution_thread: str
+    body_span: Span | None = None
+    """Between the braces in the module's source; None unless that is laid out as XLA prints it."""
+    is_fused: bool = False
+    """Whether a fusion that has been read calls it; one inside a body nobody opened does not
+    count."""
+    _instructions: list[HloInstruction] | None = None
+    _parameters: list[HloInstruction] = []
+    _root: HloInstruction | None = None
 
     def __repr__(self) -> str:
         return f"<computation %{self.name}>"
@@ -297,6 +242,11 @@ class HloComputation:
         root: HloInstruction,
     ) -> None:
         """Called once, by the parser: what the body holds."""
+        for instruction in instructions:
+            for operand in instruction.operands:
+                users = operand.users
+                if not users or users[-1] is not instruction:
+                    users.append(instruction)
         self._instructions = instructions
         self._parameters = parameters
         self._root = root

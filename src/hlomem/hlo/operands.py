@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.errors import ParseError
 from hlomem.hlo.attributes import TextProblem, compiled, nested_brackets
 from hlomem.hlo.ir import HloInstruction
@@ -32,14 +34,13 @@ _OPERAND = (
 )
 
 
-class OperandScope:
+class OperandScope(Struct, eq=False):
     """The instructions of a computation that may be operands of the next one."""
 
-    def __init__(self, computation: HloComputation, shapes: ShapeTable) -> None:
-        self.computation = computation
-        self.instructions: list[HloInstruction] = []
-        self.by_name: dict[str, HloInstruction] = {}
-        self._shapes = shapes
+    computation: HloComputation
+    _shapes: ShapeTable
+    instructions: list[HloInstruction] = []
+    by_name: dict[str, HloInstruction] = {}
 
     def resolve(self, text: str) -> tuple[HloInstruction, ...]:
         """The operands a text names; raises `TextProblem` for what cannot be."""

@@ -8,7 +8,9 @@ which differs when the layout had to be normalized; every error is placed in the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.errors import ParseError
 from hlomem.hlo import scanner, validation
@@ -41,7 +43,7 @@ class LayoutError(ParseError):
     """A body that cannot be cut into instructions: maybe its braces are not where they seem."""
 
 
-class _Body(NamedTuple):
+class _Body(Struct, frozen=True, eq=False):
     """A body cut into rows, and the text the rows were cut from."""
 
     rows: list[InstructionRow]
@@ -84,8 +86,8 @@ class ModuleReader:
     def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
         """Shape and opcode of every instruction of the body."""
         span = self._spans.computations[computation.index]
-        rows = scanner.outline_rows(self._text, span.body_start, span.body_end)
-        if len(rows) != scanner.count_lines(self._text, span.body_start, span.body_end):
+        rows = scanner.outline_rows(self._text, *span.body)
+        if len(rows) != scanner.count_lines(self._text, *span.body):
             return [(each.shape, each.opcode) for each in computation.instructions]
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
@@ -104,7 +106,7 @@ class ModuleReader:
     def style(self) -> TextStyle:
         """How the text is written."""
         text, first = self._text, self._spans.computations[0]
-        head = text[first.head_start : first.body_start]
+        head = text[first.head_start : first.body.start]
         rows = [
             (opcode, inner)
             for computation in self._read_computations()
@@ -167,15 +169,9 @@ class ModuleReader:
         module.reader = self
         entry: HloComputation | None = None
         for index, span in enumerate(spans.computations):
-            computation = HloComputation(
-                module,
-                span.name,
-                index,
-                is_entry=span.is_entry,
-                execution_thread=span.execution_thread or MAIN_THREAD,
-            )
-            if self._offsets is None:
-                computation.body_span = Span(span.body_start, span.body_end)
+            thread = span.execution_thread or MAIN_THREAD
+            body = span.body if self._offsets is None else None
+            computation = HloComputation(module, span.name, index, span.is_entry, thread, body)
             module.computations.append(computation)
             if span.is_entry:
                 if entry is not None:
@@ -209,15 +205,14 @@ class ModuleReader:
     def _body(self, computation: HloComputation) -> _Body:
         """The rows of a computation; those of another layout than XLA's are normalized first."""
         span = self._spans.computations[computation.index]
-        body = self._cut(self._text, span.body_start, span.body_end, self._offsets)
+        body = self._cut(self._text, *span.body, self._offsets)
         if self._offsets is not None:
             if body is None:
                 raise self._not_an_instruction(span, ParseError)
             return body
         if body is None:
             return self._normalized_body(span)
-        equal_signs = self._text.count(" = ", span.body_start, span.body_end)
-        if equal_signs > len(body.rows) and scanner.may_hide_instructions(body.rows):
+        if scanner.may_hide_instructions(body.rows):
             normalized = self._normalized_body(span)
             return normalized if len(normalized.rows) > len(body.rows) else body
         return body
@@ -226,7 +221,7 @@ class ModuleReader:
         from hlomem.hlo.normalizer import normalize_body  # noqa: PLC0415 - as in the parser
 
         try:
-            text, offsets = normalize_body(self._source, span.body_start, span.body_end)
+            text, offsets = normalize_body(self._source, *span.body)
         except ParseError as error:
             raise LayoutError(self._source, error.span, error.problem, error.hint) from None
         body = self._cut(text, 0, len(text), offsets)
@@ -235,7 +230,7 @@ class ModuleReader:
         return body
 
     def _not_an_instruction(self, span: ComputationText, kind: type[ParseError]) -> ParseError:
-        bad = scanner.first_bad_line(self._text, span.body_start, span.body_end)
+        bad = scanner.first_bad_line(self._text, *span.body)
         hint = _INSTRUCTION_FORM
         if _SHAPELESS.match(self._text, bad.start, bad.end):
             hint = "the shape is missing; hlomem does not infer shapes"
@@ -264,7 +259,7 @@ class ModuleReader:
         `HloParserImpl::ParseComputation`, which does not compare the parameters either.
         """
         span = self._spans.computations[computation.index]
-        head = self._text[span.head_start : span.body_start]
+        head = self._text[span.head_start : span.body.start]
         if validation.is_usual_head(head, computation):
             return
         source = Source(self._source.name, self._text)

@@ -13,6 +13,8 @@ import re
 from enum import IntEnum
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.stack_frames import TABLE_NAMES
 from hlomem.source import Span
@@ -23,8 +25,12 @@ _MODULE = re.compile(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re
 TABLES = re.compile(rf"(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*+")
 # A line up to its first `//` outside strings.
 _COMMENT = re.compile(r"""(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*+//""")
-_HEAD = re.compile(rf"(ENTRY )?%?({NAME}) ", re.ASCII)
-_TAIL = re.compile(r'\n\}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+')
+_HEAD = rf"()(ENTRY )?%?({NAME}) [^\n]*+(?<=\{{)(?=\n)"
+_FIRST_HEAD = re.compile(rf"\n*+{_HEAD}", re.ASCII)
+# The brace that closes a computation, and the first line of the next if there is one.
+_BOUNDARY = re.compile(
+    rf'\n\}}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+(?:{_HEAD})?', re.ASCII
+)
 
 # Atomic: what stands before the first `(` behind a shape and an opcode is tried once, so that a
 # hostile line costs no more than its length.
@@ -57,14 +63,14 @@ class RowPart(IntEnum):
     ATTRIBUTES = 6
 
 
-class ComputationText(NamedTuple):
+class ComputationText(Struct, frozen=True, eq=False):
     """Where a computation lies, and what its first and last line say."""
 
     name: str
     is_entry: bool
     head_start: int
-    body_start: int  # behind the opening brace
-    body_end: int  # behind the last instruction
+    body: Span
+    """From behind the opening brace to behind the last instruction."""
     execution_thread: str | None
     has_name_after_brace: bool
 
@@ -94,39 +100,24 @@ def scan_module(text: str) -> ModuleText | None:
 def scan_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
     """The computations from `position` on, and where the first text is that is none."""
     computations: list[ComputationText] = []
-    match_head, find, startswith = _HEAD.match, text.find, text.startswith
-    end = _end_of_text(text)
-    while position < end:
-        if text[position] == "\n":
-            position += 1
-            continue
-        head = match_head(text, position)
-        body_start = find("\n", position)
-        body_end = find("\n}", body_start)
-        if head is None or body_end < 0 or text[body_start - 1] != "{":
-            break
-        thread = closing_name = None
-        if startswith("\n\n", body_end + 2):
-            next_position = body_end + 4
-        else:
-            tail = _TAIL.match(text, body_end)
-            assert tail is not None, "begins with what was found"
-            thread, closing_name = tail.groups()
-            next_position = tail.end()
-        entry, name = head.groups()
+    head = _FIRST_HEAD.match(text, position)
+    if head is None:
+        return computations, position
+    _, entry, name = head.groups()
+    head_start, body_start = head.start(1), head.end()
+    for boundary in _BOUNDARY.finditer(text, body_start):
+        thread, closing_name, _, next_entry, next_name = boundary.groups()
+        body = Span._make((body_start, boundary.start()))  # faster than `Span(...)`
         computations.append(
             ComputationText(
-                name,
-                entry is not None,
-                position,
-                body_start,
-                body_end,
-                thread,
-                closing_name is not None,
+                name, entry is not None, head_start, body, thread, closing_name is not None
             )
         )
-        position = next_position
-    return computations, position
+        if next_name is None:
+            return computations, boundary.end()
+        entry, name = next_entry, next_name
+        head_start, body_start = boundary.start(3), boundary.end()
+    return computations, head_start
 
 
 def _end_of_text(text: str) -> int:
@@ -164,11 +155,12 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
 
 def may_hide_instructions(rows: list[InstructionRow]) -> bool:
     """Whether a line seems to hold more than the one instruction it was taken for."""
-    return any(
+    suspects = [row[3:] for row in rows if " = " in row[4] or " = " in row[5]]
+    return bool(suspects) and any(
         (" = " in operands and opcode not in PAYLOAD_OPCODES)
-        or (" = " in attributes and _SECOND.search(attributes) is not None)
+        or _SECOND.search(attributes) is not None
         or (opcode in PAYLOAD_OPCODES and _SECOND.search(operands) is not None)
-        for _, _, _, opcode, operands, attributes in rows
+        for opcode, operands, attributes in suspects
     )
 
 

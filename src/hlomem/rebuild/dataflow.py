@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.dataflow import Dataflow
 from hlomem.analysis.module_order import ModuleOrder
-from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
+from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, part_number
 from hlomem.hlo.shape import ShapeIndex
 
 if TYPE_CHECKING:
@@ -35,21 +35,19 @@ def recorded_dataflow(values: Values, call_graph: CallGraph, order: ModuleOrder)
         for instruction, index in value.positions:
             number = part_number(instruction.shape, index)
             sets[instruction][number] += (value,)
-    return Dataflow(call_graph.module, call_graph, order, made, sets, UseFinder(order.users))
+    use_finder = UseFinder(order.instructions, order.users)
+    return Dataflow(call_graph.module, call_graph, order, made, sets, use_finder)
 
 
 def _make_value(record: UsedValue, by_name: Instructions) -> HloValue:
-    value = HloValue(
-        record.id,
-        by_name[record.name],
-        ShapeIndex(record.index or ()),
-        is_phi=record.is_phi,
-    )
-    value.positions = [
+    instruction, index = by_name[record.name], ShapeIndex(record.index or ())
+    positions = [
         HloPosition(by_name[position.instruction], ShapeIndex(position.index or ()))
         for position in record.positions
     ]
-    return value
+    whole = instruction.shape
+    shape = whole.parts.shapes[part_number(whole, index)]
+    return HloValue(ValueId(record.id), instruction, index, shape, record.is_phi, positions)
 
 
 def recorded_order(values: Values, call_graph: CallGraph) -> ModuleOrder:
