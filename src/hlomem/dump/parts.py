@@ -95,6 +95,13 @@ class Contents(NamedTuple):
     live_ranges: LiveRanges | None = None
     report: UsageReport | None = None
 
+    def of_file(self, kind: Kind) -> Contents:
+        """Those of them that one of XLA's files holds."""
+        if kind == "combined":
+            return self._replace(report=None)
+        field = "live_ranges" if kind == "live-range" else kind
+        return Contents(**{field: getattr(self, field)})
+
 
 class Part(NamedTuple):
     """One of XLA's files, read."""

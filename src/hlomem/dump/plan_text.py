@@ -1,0 +1,125 @@
+"""A plan → the text of XLA's files, without the records between.
+
+In: the stages of a plan and the era to write as. Out: the text of a file, in pieces. To make a
+record of every value, position and use of a large plan takes as long as to print them all, so who
+only wants the text gets it from here. It is the one that the records of `hlomem.dump.build` have:
+what a line looks like is said once, beside its reader.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from hlomem.dump import assignment, live_range, usage_report
+from hlomem.dump.build import (
+    build_allocation,
+    build_peak,
+    build_report,
+    instruction_texts,
+    placed_values,
+    values_in,
+)
+from hlomem.dump.values import Layout, format_place, format_position, format_total, format_use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.analysis.values import HloValue
+    from hlomem.dump.eras import Era
+    from hlomem.dump.parts import Kind
+    from hlomem.pipeline import Stages
+
+_LINES_AT_ONCE = 256
+
+
+class PlanText:
+    """What XLA writes about a plan, file by file."""
+
+    def __init__(self, stages: Stages, era: Era) -> None:
+        self._stages = stages
+        self._era = era
+
+    def pieces(self, kind: Kind) -> Iterator[str]:
+        """The text of one of the files, in pieces that are cheap to keep."""
+        lines = self._lines(kind)
+        while piece := "".join(islice(lines, _LINES_AT_ONCE)):
+            yield piece
+
+    def _lines(self, kind: Kind) -> Iterator[str]:
+        """The lines of one of the files, one or more at a time."""
+        if kind in {"combined", "assignment"}:
+            yield from self._format_assignment()
+        if kind in {"combined", "values"}:
+            yield from self._format_values()
+        if kind == "combined":
+            yield "\n\n"
+        if kind in {"combined", "live-range"}:
+            yield from self._format_live_ranges()
+        if kind == "report":
+            report = build_report(self._stages, self._era.features)
+            assert report is not None
+            yield usage_report.format(report)
+
+    @cached_property
+    def _names(self) -> dict[HloValue, str]:
+        """What the values that have a place are called, by id."""
+        color_of, format_name = self._stages.color_of, assignment.format_name
+        return {
+            value: format_name(
+                value.id,
+                value.instruction.name,
+                value.index if value.instruction.shape.is_tuple else None,
+                value.is_phi,
+                color_of[value],
+            )
+            for value in placed_values(self._stages.assignment)
+        }
+
+    def _format_assignment(self) -> Iterator[str]:
+        names, format_value = self._names, assignment.format_assigned_value
+        has_pages = self._era.features.pages is not False
+        yield assignment.TITLE
+        for allocation in self._stages.assignment.allocations:
+            header = build_allocation(self._stages, allocation)
+            yield assignment.format_header(header, pages=has_pages)
+            for value in values_in(allocation):
+                yield format_value(names[value], allocation.slices[value], value.shape.text)
+
+    def _format_values(self) -> Iterator[str]:
+        texts = instruction_texts(self._stages.module, self._era.features)
+        layout = Layout(self._era.style)
+        yield format_total(self._stages.assignment.total_bytes)
+        for value, name in self._names.items():
+            positions, uses = self._format_places(value)
+            uses = layout.format_uses(uses)
+            yield layout.format_value(name, positions, uses, texts[value.instruction])
+
+    def _format_places(self, value: HloValue) -> tuple[str, str]:
+        """The lines of a value's positions, and those of its uses."""
+        finder = self._stages.dataflow.use_finder
+        positions = uses = ""
+        for (holder, index), users in zip(value.positions, finder.readers(value), strict=True):
+            place = format_place(index) if holder.shape.is_tuple else ""
+            positions += format_position(holder.name, place)
+            for user in users:
+                if len(user.operands) == 1:
+                    uses += format_use(user.name, 0, place)
+                else:
+                    for number in finder.operand_numbers(user, holder):
+                        uses += format_use(user.name, number, place)
+        return positions, uses
+
+    def _format_live_ranges(self) -> Iterator[str]:
+        live, features = self._stages.live_ranges, self._era.features
+        yield live_range.format_sequence(live.end, [each.name for each in live.sequence])
+        format_range = live_range.format_range
+        for value, (start, end) in live.range_of.items():
+            yield format_range(value.instruction.name, value.index, start, end)
+        yield live_range.format_peak(
+            build_peak(self._stages, features),
+            index=features.peak_index is not False,
+            cumulative=features.peak_cumulative is not False,
+            stack_trace=features.stack_trace is not False,
+        )
