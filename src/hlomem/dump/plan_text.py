@@ -89,27 +89,18 @@ class PlanText:
 
     def _format_values(self) -> Iterator[str]:
         texts = instruction_texts(self._stages.module, self._era.features)
-        layout = Layout(self._era.style)
+        layout, finder = Layout(self._era.style), self._stages.dataflow.use_finder
         yield format_total(self._stages.assignment.total_bytes)
         for value, name in self._names.items():
-            positions, uses = self._format_places(value)
-            uses = layout.format_uses(uses)
-            yield layout.format_value(name, positions, uses, texts[value.instruction])
-
-    def _format_places(self, value: HloValue) -> tuple[str, str]:
-        """The lines of a value's positions, and those of its uses."""
-        finder = self._stages.dataflow.use_finder
-        positions = uses = ""
-        for (holder, index), users in zip(value.positions, finder.readers(value), strict=True):
-            place = format_place(index) if holder.shape.is_tuple else ""
-            positions += format_position(holder.name, place)
-            for user in users:
-                if len(user.operands) == 1:
-                    uses += format_use(user.name, 0, place)
-                else:
+            positions = uses = ""
+            for (holder, index), users in zip(value.positions, finder.readers(value), strict=True):
+                place = format_place(index) if holder.shape.is_tuple else ""
+                positions += format_position(holder.name, place)
+                for user in users:
                     for number in finder.operand_numbers(user, holder):
                         uses += format_use(user.name, number, place)
-        return positions, uses
+            text = texts[value.instruction]
+            yield layout.format_value(name, positions, layout.format_uses(uses), text)
 
     def _format_live_ranges(self) -> Iterator[str]:
         live, features = self._stages.live_ranges, self._era.features
