@@ -81,7 +81,7 @@ _SPACE = Form(
     *_TOTAL,
 )
 _BLANK = Form(("\n", "an empty line"))
-_SHAPE_DELIMITER = re.compile(r"[(\[{]|[)\]}]|, ")
+_SHAPE_DELIMITER = r"[(\[{]|[)\]}]|, "
 
 
 def parse(source: Source, start: int = 0, end: int | None = None) -> UsageReport:
@@ -212,7 +212,7 @@ def _percent(text: str) -> int | str:
 def _parse_shapes(text: str) -> tuple[ShapeCount, ...]:
     """`2×f32[8], (s32[], f32[2])`: commas inside a shape do not separate."""
     items, depth, start = [], 0, 0
-    for delimiter in _SHAPE_DELIMITER.finditer(text):
+    for delimiter in re.finditer(_SHAPE_DELIMITER, text):
         if delimiter.group() != ", ":
             depth += 1 if delimiter.group() in "([{" else -1
         elif depth == 0:
