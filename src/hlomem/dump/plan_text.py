@@ -9,7 +9,7 @@ what a line looks like is said once, beside its reader.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from hlomem.dump import assignment, live_range, usage_report
@@ -24,7 +24,7 @@ from hlomem.dump.build import (
 from hlomem.dump.values import Layout, format_place, format_position, format_total, format_use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hlomem.analysis.values import HloValue
     from hlomem.dump.eras import Era
@@ -43,24 +43,24 @@ class PlanText:
 
     def pieces(self, kind: Kind) -> Iterator[str]:
         """The text of one of the files, in pieces that are cheap to keep."""
-        lines = self._lines(kind)
+        lines = chain.from_iterable(self._sections(kind))
         while piece := "".join(islice(lines, _LINES_AT_ONCE)):
             yield piece
 
-    def _lines(self, kind: Kind) -> Iterator[str]:
-        """The lines of one of the files, one or more at a time."""
+    def _sections(self, kind: Kind) -> Iterator[Iterable[str]]:
+        """What stands after one another in one of the files, each as lines."""
         if kind in {"combined", "assignment"}:
-            yield from self._format_assignment()
+            yield self._format_assignment()
         if kind in {"combined", "values"}:
-            yield from self._format_values()
+            yield self._format_values()
         if kind == "combined":
-            yield "\n\n"
+            yield ["\n\n"]
         if kind in {"combined", "live-range"}:
-            yield from self._format_live_ranges()
+            yield self._format_live_ranges()
         if kind == "report":
             report = build_report(self._stages, self._era.features)
             assert report is not None
-            yield usage_report.format(report)
+            yield [usage_report.format(report)]
 
     @cached_property
     def _names(self) -> dict[HloValue, str]:
