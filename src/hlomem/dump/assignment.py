@@ -27,7 +27,7 @@ from hlomem.source import Span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.dump.records import ReportedAllocation, ShapeIndex
+    from hlomem.dump.records import ShapeIndex
     from hlomem.source import Source
 
 TITLE = "BufferAssignment:\n"
@@ -239,7 +239,8 @@ def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 
     """XLA's text; `pages` says whether this XLA prints the page of an allocation."""
     parts = [TITLE]
     for allocation in assignment.allocations:
-        parts.append(format_header(allocation, pages=pages))
+        attributes = format_attributes(allocation, pages=pages)
+        parts.append(format_header(allocation.index, allocation.size, attributes))
         parts += [
             format_assigned_value(format_value(v), (v.offset, v.size), v.shape)
             for v in allocation.values
@@ -253,10 +254,9 @@ def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 
     return "".join(parts)
 
 
-def format_header(allocation: Allocation | ReportedAllocation, *, pages: bool = True) -> str:
-    """The line an allocation begins with."""
-    attributes = format_attributes(allocation, pages=pages)
-    return f"allocation {allocation.index}: size {allocation.size}{attributes}:\n"
+def format_header(index: int, size: int | str, attributes: str) -> str:
+    """The line an allocation begins with; its size is text in a usage report."""
+    return f"allocation {index}: size {size}{attributes}:\n"
 
 
 def format_assigned_value(name: str, place: tuple[int, int], shape: str) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hlomem.analysis.values import HloValue
+    from hlomem.assign.allocation import BufferAllocation
     from hlomem.dump.eras import Era
     from hlomem.dump.parts import Kind
     from hlomem.pipeline import Stages
@@ -40,6 +41,7 @@ class PlanText:
     def __init__(self, stages: Stages, era: Era) -> None:
         self._stages = stages
         self._era = era
+        self._attributes: dict[tuple[int, bool, bool], str] = {}
 
     def pieces(self, kind: Kind) -> Iterator[str]:
         """The text of one of the files, in pieces that are cheap to keep."""
@@ -79,13 +81,27 @@ class PlanText:
 
     def _format_assignment(self) -> Iterator[str]:
         names, format_value = self._names, assignment.format_assigned_value
-        has_pages = self._era.features.pages is not False
         yield assignment.TITLE
         for allocation in self._stages.assignment.allocations:
-            header = build_allocation(self._stages, allocation)
-            yield assignment.format_header(header, pages=has_pages)
+            attributes = self._format_attributes(allocation)
+            yield assignment.format_header(allocation.index, allocation.size, attributes)
             for value in values_in(allocation):
                 yield format_value(names[value], allocation.slices[value], value.shape.text)
+
+    def _format_attributes(self, allocation: BufferAllocation) -> str:
+        """What the header of an allocation says beside its number and size.
+
+        Of thousands of allocations, all but those of parameters and results say the same.
+        """
+        look = (allocation.color, allocation.is_constant, allocation.is_thread_local)
+        is_special = allocation.parameter is not None or allocation.maybe_live_out
+        if look in self._attributes and not is_special:
+            return self._attributes[look]
+        record = build_allocation(self._stages, allocation)
+        text = assignment.format_attributes(record, pages=self._era.features.pages is not False)
+        if not is_special:
+            self._attributes[look] = text
+        return text
 
     def _format_values(self) -> Iterator[str]:
         texts = instruction_texts(self._stages.module, self._era.features)

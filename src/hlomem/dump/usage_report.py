@@ -10,7 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.dump.assignment import ROUNDED_SIZE, format_header, parse_attributes, parse_number
+from hlomem.dump.assignment import (
+    ROUNDED_SIZE,
+    format_attributes,
+    format_header,
+    parse_attributes,
+    parse_number,
+)
 from hlomem.dump.grammar import INT64, Form, unexpected
 from hlomem.dump.numbers import human_bytes
 from hlomem.dump.records import (
@@ -246,16 +252,20 @@ def _format_by_allocation(report: AllocationReport) -> str:
     total = report.total_bytes
     parts = [f"Total bytes used: {total} ({human_bytes(total)}){BY_ALLOCATION}\n{_ROWS_TITLE}"]
     for row in report.rows:
-        allocation = format_header(row.allocation)
+        allocation = _format_allocation(row.allocation)
         parts.append(f"{row.cumulative:>10}({row.percent:>3}%); {row.remaining:>10}; {allocation}")
     if report.rest is not None:
         parts.append(_format_rest(report.rest, "allocations", report.rest_percent))
     parts.append("\n\nAllocations sorted by size with their values:\n")
     for detail in report.details:
-        parts.append(format_header(detail.allocation))
+        parts.append(_format_allocation(detail.allocation))
         if detail.table is not None:
             parts.append(f"\n{_format_table(detail.table, chr(9))}\n")
     return "".join(parts)
+
+
+def _format_allocation(allocation: ReportedAllocation) -> str:
+    return format_header(allocation.index, allocation.size, format_attributes(allocation))
 
 
 def _format_table(table: UsageTable, prefix: str) -> str:
