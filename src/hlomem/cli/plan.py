@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,14 +98,13 @@ def is_right(made: Plan) -> bool:
 
 
 def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
-    """Write XLA's files about a plan where the options say."""
-    pieces = {name: made.pieces(name) for name in made.files}
+    """Write XLA's files about a plan where the options say; all of them or, on an error, none."""
     if output is None:
-        for piece in chain.from_iterable(pieces.values()):
-            write_text(piece)
+        for text in [made.text(name) for name in made.files]:
+            write_text(text)
     else:
-        encoded = {name: map(encode, text) for name, text in pieces.items()}
-        write_files(output, encoded, force=force)
+        pieces = {name: map(encode, made.pieces(name)) for name in made.files}
+        write_files(output, pieces, force=force)
 
 
 def _stem(path: str) -> str:
