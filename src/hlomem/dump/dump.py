@@ -7,9 +7,10 @@ that wrote them did, byte for byte.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import Struct
 
 from hlomem.dump.eras import Era, Features, describe, recognise
 from hlomem.dump.parts import Part, format_part
@@ -50,8 +51,7 @@ class Note(Record, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dump:
+class Dump(Struct, frozen=True, eq=False):
     """The memory plan of one program, as XLA's files tell it."""
 
     name: str
