@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
+_LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
 _CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
@@ -179,31 +180,57 @@ def derivation_priorities(
 
     Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
     convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
-    reductions, and others that clone; expanders, which make loops; the
-    rewriter of top-k, whose clones custom calls call. The rewriters of windows and of reductions
-    once came last, in this order.
+    reductions, and others that clone; those of `_MAKERS`; the rewriter of top-k, whose clones
+    custom calls call. The rewriters of windows and of reductions once came last, in this order;
+    now another flattening of the call graph does, which goes from the oldest to the youngest.
     """
     by_name = call_graph.module.computation_by_name
     encounter = first_calls(call_graph)
-    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
+    is_new = [each for each in computations if CLONE not in each.name]
+    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last or is_new else {}
 
-    def pass_number(computation: HloComputation) -> int:
+    def priority(computation: HloComputation) -> Priority:
         is_clone = CLONE in computation.name
         opcode = opcode_of.get(computation) if is_clone else None
         if "_promoted" in computation.name:
-            return 0
-        if opcode in ("reduce-window", "reduce"):
-            return 5 if opcode == "reduce-window" else 6
+            return (0,)
+        if rewrites_reductions_last and opcode in ("reduce-window", "reduce"):
+            return (5,) if opcode == "reduce-window" else (6,)
         if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
-            return 4
+            return (4,)
         if not is_clone:
-            return 3
+            return 3, _maker(computation)
+        original = by_name.get(_LAST_CLONE.sub("", computation.name))
+        if original is not None and is_flattened_last(original, computation):
+            is_own = CLONE in original.name or not is_derived(original, call_graph)
+            return (7, 0) if is_own else (7, 1, _maker(original))
         is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
         converts = any(each.opcode == "convert" for each in computation.instructions)
         was_cloned = computation.name + CLONE in by_name
-        return 1 if is_first_clone and (converts or was_cloned) else 2
+        return (1,) if is_first_clone and (converts or was_cloned) else (2,)
 
-    return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
+    def is_flattened_last(original: HloComputation, clone: HloComputation) -> bool:
+        """Whether it was cloned when all else was done: from one that a pass made, or from one
+        that reduces windows first, as reductions in two steps do (`TreeReductionRewriter`)."""
+        if CLONE not in original.name and is_derived(original, call_graph):
+            return True
+        return opcode_of.get(original) == "reduce-window" and opcode_of.get(clone) == "reduce"
+
+    return {each: (*priority(each), encounter.get(each, 0)) for each in computations}
+
+
+_MAKERS = (
+    re.compile(r"^add_computation"),  # `ConvolutionGroupConverter`
+    re.compile(r"\.reduce_window"),  # `ReduceWindowRewriter`
+    re.compile(r"^scalar_add_computation"),  # `AlgebraicSimplifier`
+)
+"""Names that passes give to what they make anew, in the order of the pipeline; then come the
+expanders, which make loops."""
+
+
+def _maker(computation: HloComputation) -> int:
+    matching = (i for i, each in enumerate(_MAKERS) if each.search(computation.name))
+    return next(matching, len(_MAKERS))
 
 
 def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
