@@ -29,7 +29,7 @@ from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation
@@ -44,9 +44,10 @@ _CALLING = RUN_IN_PLACE | {"fusion"}
 
 
 def creation_order(
-    call_graph: CallGraph, *, rewrites_reductions_last: bool = False
+    call_graph: CallGraph,
+    sort_derived: Callable[[list[HloComputation], CallGraph], list[HloComputation]],
 ) -> list[HloComputation]:
-    """The computations of a module, the oldest first."""
+    """The computations of a module, the oldest first; passes differ in how they derive some."""
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
@@ -69,9 +70,16 @@ def creation_order(
     own.sort(key=place_in_program)
     fused.sort(key=_own_number)
     partitioned = in_order_of_parameters(partitioned, call_graph)
-    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last)
-    derived = in_order_of_parameters(derived, call_graph, priorities)
+    derived = sort_derived(derived, call_graph)
     return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
+
+
+def sort_older_derivates(
+    computations: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """What the passes of jaxlib until 0.8 derived, the oldest first."""
+    priorities = derivation_priorities(computations, call_graph, rewrites_reductions_last=True)
+    return in_order_of_parameters(computations, call_graph, priorities)
 
 
 def _own_number(computation: HloComputation) -> int:
@@ -79,8 +87,13 @@ def _own_number(computation: HloComputation) -> int:
 
 
 def place_in_program(computation: HloComputation) -> tuple[int, int]:
+    """Where the program has one of its own computations."""
+    return place_by_name(computation.name)
+
+
+def place_by_name(name: str) -> tuple[int, int]:
     """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
-    base, number = split_number(computation.name.removesuffix(PARTITIONED))
+    base, number = split_number(name.removesuffix(PARTITIONED))
     region = base.removeprefix("region_")
     return number, int(region) if region.isdecimal() else -1
 
@@ -185,7 +198,7 @@ def derivation_priorities(
     """
     by_name = call_graph.module.computation_by_name
     encounter = first_calls(call_graph)
-    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
+    opcode_of = calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
     def pass_number(computation: HloComputation) -> int:
         is_clone = CLONE in computation.name
@@ -206,7 +219,7 @@ def derivation_priorities(
     return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
 
 
-def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
+def calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
     """What kind of instruction applies each computation, in fused bodies or outside."""
     opcode_of = {
         computation: sites[0].opcode
@@ -258,10 +271,13 @@ def in_order_of_parameters(
     computations: list[HloComputation],
     call_graph: CallGraph,
     priorities: Mapping[HloComputation, Priority] | None = None,
+    *,
+    hurries_within_pass: bool = True,
 ) -> list[HloComputation]:
     """Sorted so that numbers in the names of first parameters grow, otherwise by priority.
 
-    Without priorities, what numbers leave open stays in the order given.
+    Without priorities, what numbers leave open stays in the order given. Who is older than another
+    comes no later than at its priority, or at least in its pass.
     """
     priority = dict(priorities or dict.fromkeys(computations, ()))
     chains: dict[str, list[tuple[int, HloComputation]]] = {}
@@ -276,7 +292,10 @@ def in_order_of_parameters(
         # No one may wait for longer than the next in its chain.
         for (_, older), (_, younger) in reversed(list(itertools.pairwise(chain))):
             next_of[older] = younger
-            priority[older] = min(priority[older], priority[younger])
+            if hurries_within_pass:
+                priority[older] = min(priority[older], priority[younger])
+            elif priority[younger][0] < priority[older][0]:
+                priority[older] = priority[younger][0], *priority[older][1:]
     later = set(next_of.values())
     place = {computation: i for i, computation in enumerate(computations)}
     ready = [(priority[each], place[each], each) for each in computations if each not in later]
