@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # `%name = shape opcode(operands), attributes`. No opcode has one letter, `b(...)` is a shape.
 _TEXT = re.compile(r"^(?:ROOT )?%?[^ ]+ = (.*?) ([a-z][a-z0-9-]+)\(")
 _OPERAND = re.compile(r"%([\w.-]+)")
+_PARENTHESIS = re.compile(r"[()]")
+_PAIRS = "output_to_operand_aliasing={"
 _PAIR = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
 _SOURCE_FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
@@ -37,15 +39,29 @@ _THREAD = re.compile(r'async_execution_thread="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=False, eq=False)
 class Text:
     """The defining instruction of a value, as far as its printed text tells."""
 
     shape: str
     opcode: str
-    operands: tuple[str, ...]
-    tail: str
-    """The attributes."""
+    _instruction: str
+    _start: int
+    """Where its operands begin."""
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The names of what it reads."""
+        return tuple(_OPERAND.findall(self._instruction, self._start, self._end))
+
+    @property
+    def tail(self) -> str:
+        """The attributes."""
+        return self._instruction[self._end :]
+
+    @cached_property
+    def _end(self) -> int:
+        return _closing(self._instruction, self._start)
 
     @property
     def target(self) -> str:
@@ -68,9 +84,9 @@ class Text:
     @property
     def operand_pairs(self) -> tuple[tuple[ShapeIndex, int, ShapeIndex], ...]:
         """`output_to_operand_aliasing`: output index, operand number, index in the operand."""
-        _, found, rest = self.tail.partition("output_to_operand_aliasing={")
-        if not found:
+        if _PAIRS not in self._instruction:
             return ()
+        rest = self.tail.partition(_PAIRS)[2]
         return tuple(
             (_index(output), int(operand), _index(inside))
             for output, operand, inside in _PAIR.findall(rest.partition(")}")[0] + ")}")
@@ -84,17 +100,16 @@ def _index(text: str) -> ShapeIndex:
 def parse_text(instruction: str) -> Text | None:
     """The parts of a printed instruction; None where it is not one."""
     match = _TEXT.match(instruction)
-    if match is None:
-        return None
-    end = _closing(instruction, match.end())
-    operands = tuple(_OPERAND.findall(instruction, match.end(), end))
-    return Text(match.group(1), match.group(2), operands, instruction[end:])
+    return None if match is None else Text(match[1], match[2], instruction, match.end())
 
 
 def _closing(text: str, start: int) -> int:
     """Where the parenthesis closes that was opened before `start`."""
+    end = text.find(")", start)
+    if end >= 0 and text.find("(", start, end) < 0:
+        return end
     depth = 1
-    for match in re.compile(r"[()]").finditer(text, start):
+    for match in _PARENTHESIS.finditer(text, start):
         depth += 1 if match.group() == "(" else -1
         if depth == 0:
             return match.start()
