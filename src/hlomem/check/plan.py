@@ -167,8 +167,9 @@ class Placed:
 
 def display_name(value: Value) -> str:
     """The name of a value as XLA prints it."""
-    index = "" if value.index is None else "{" + ",".join(map(str, value.index)) + "}"
-    return value.name + index
+    if value.index is None:
+        return value.name
+    return f"{value.name}{{{','.join(map(str, value.index))}}}"
 
 
 def source_of(instruction: str) -> str:

@@ -68,9 +68,8 @@ class BufferBuilder:
     def build(self, placed: Placed) -> Buffer:
         """A value in its place."""
         value, allocation = placed.value, placed.allocation
-        instruction = self._origins.instruction(placed)
+        instruction, operation = self._origins.find(placed)
         text = self._plan.text_of.get(value.name)
-        operation = op_name(instruction)
         life = placed.life if self.has_life(placed) else None
         return Buffer(
             id=value.id,
@@ -92,7 +91,7 @@ class BufferBuilder:
 
     def frames(self, placed: Placed) -> tuple[Frame, ...]:
         """The calls that led to a value, innermost first."""
-        return self._lines.frames(self._origins.instruction(placed))
+        return self._lines.frames(self._origins.find(placed).instruction)
 
     def has_life(self, placed: Placed) -> bool:
         """Whether the dump says, within its schedule, when a value is alive."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hlomem.report.page import Page
     from hlomem.report.waterfall import Waterfall
 
-_LEVEL = 6
+_LEVEL = 2
+"""Columns of numbers get hardly smaller by more."""
 _SCRIPTS = (
     "report.js",
     "state.js",

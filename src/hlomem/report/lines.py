@@ -9,6 +9,7 @@ of a program than of an installed library.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.attributes import unescape
@@ -16,12 +17,11 @@ from hlomem.hlo.attributes import unescape
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
-_METADATA = "metadata={"
-_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
-_SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
+_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"')
+_SOURCE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _PARAMETERS = re.compile(r"\[\w+=.*\]$")
 """As in `conv[window_strides=(1,) …]`."""
-_FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
+_FRAME_ID = re.compile(r"stack_frame_id=(\d+)")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = re.compile(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
@@ -49,38 +49,52 @@ class Lines:
 
     def __init__(self, module: HloModule | None) -> None:
         self._tables = module.stack_frame_tables if module else None
-        self._cache: dict[int, tuple[Frame, ...]] = {}
+        self._frames: dict[int, tuple[Frame, ...]] = {}
+        self._line_of: dict[str, str | None] = {}
 
     def frames(self, instruction: str) -> tuple[Frame, ...]:
         """The calls that led to an instruction, innermost first; empty where nothing is said."""
-        start = instruction.find(_METADATA)
-        if start < 0:
-            return ()
-        number = _FRAME_ID.search(instruction, start)
-        if number is not None and (frames := self._frames_of_id(int(number[1]))):
-            return frames
-        place = _SOURCE.search(instruction, start)
-        return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
+        return self._frames_of(_metadata(instruction))
 
     def line(self, instruction: str) -> str | None:
         """`file:line` of the code its author wrote; None where nothing is said."""
-        frame = users_frame(self.frames(instruction))
-        return frame.place if frame else None
+        metadata = _metadata(instruction)
+        if metadata not in self._line_of:
+            frame = users_frame(self._frames_of(metadata))
+            self._line_of[metadata] = frame.place if frame else None
+        return self._line_of[metadata]
+
+    def _frames_of(self, metadata: str) -> tuple[Frame, ...]:
+        number = _FRAME_ID.search(metadata)
+        if number is not None and (frames := self._frames_of_id(int(number[1]))):
+            return frames
+        place = _SOURCE.search(metadata)
+        return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
 
     def _frames_of_id(self, number: int) -> tuple[Frame, ...]:
-        if self._tables is not None and number not in self._cache:
-            self._cache[number] = tuple(
+        if self._tables is not None and number not in self._frames:
+            self._frames[number] = tuple(
                 Frame(each.file_name, each.line, each.function_name)
                 for each in self._tables.frames(number)
             )
-        return self._cache.get(number, ())
+        return self._frames.get(number, ())
+
+
+def _metadata(instruction: str) -> str:
+    """An instruction's text from its metadata on; many instructions have the same."""
+    start = instruction.find("metadata={")
+    return instruction[start:] if start >= 0 else ""
 
 
 def op_name(instruction: str) -> str | None:
     """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
-    start = instruction.find(_METADATA)
-    found = _OP_NAME.search(instruction, start) if start >= 0 else None
-    return unescape(found[1]) if found and found[1] else None
+    return _op_name(_metadata(instruction))
+
+
+@lru_cache(maxsize=1 << 14)
+def _op_name(metadata: str) -> str | None:
+    found = _OP_NAME.search(metadata)
+    return unescape(found[1]) or None if found else None
 
 
 def bare_op_name(name: str) -> str:

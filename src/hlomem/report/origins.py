@@ -9,7 +9,7 @@ a copy or a conversion, has no name: it is told by what it copies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report import roles
 from hlomem.report.lines import op_name
@@ -25,8 +25,15 @@ _HOPS = 4
 """How many copies of copies are followed."""
 
 
+class Origin(NamedTuple):
+    """The instruction that speaks for a value, and the name of its operation."""
+
+    instruction: str
+    op_name: str | None
+
+
 class Origins:
-    """The instruction that speaks for each value."""
+    """Finds the instruction that speaks for each value."""
 
     def __init__(
         self,
@@ -38,22 +45,27 @@ class Origins:
         self._families = families
         self._loop_roles = loop_roles
 
-    def instruction(self, placed: Placed) -> str:
-        """The text of the instruction; empty where the dump has none."""
-        if self._loop_roles.get(placed) == roles.STACKED and (text := self._written(placed)):
-            return text
+    def find(self, placed: Placed) -> Origin:
+        """The instruction; empty where the dump has none."""
+        if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
+            return found
         return self._computed(placed)
 
-    def _computed(self, placed: Placed, hops: int = _HOPS) -> str:
+    def _computed(self, placed: Placed, hops: int = _HOPS) -> Origin:
         """Who computes a value: the first with a name, where loops and copies hand it on."""
-        family = self._families.get(placed, (placed,)) if placed.value.is_phi else (placed,)
-        makers = [each for each in family if each.used and not each.value.is_phi] or [placed]
-        texts = [each.used.instruction for each in makers if each.used]
-        named = [text for text in texts if op_name(text)]
-        if not named and hops:
-            followed = (self._computed(each, hops - 1) for each in self._handed_on(makers))
-            named = [text for text in followed if op_name(text)]
-        return (named or texts or [""])[0]
+        makers = self._makers(placed) if placed.value.is_phi else [placed]
+        for each in makers:
+            if each.used and (name := op_name(each.used.instruction)):
+                return Origin(each.used.instruction, name)
+        for each in self._handed_on(makers) if hops else ():
+            if (found := self._computed(each, hops - 1)).op_name:
+                return found
+        return Origin(makers[0].used.instruction if makers[0].used else "", None)
+
+    def _makers(self, phi: Placed) -> list[Placed]:
+        """The values that meet in one that is made where they meet."""
+        family = self._families.get(phi, ())
+        return [each for each in family if each.used and not each.value.is_phi] or [phi]
 
     def _handed_on(self, makers: Iterable[Placed]) -> Iterator[Placed]:
         """What instructions without a name, that only copy or convert, read."""
@@ -62,8 +74,8 @@ class Origins:
             if text is not None and text.opcode in _SAME_VALUE:
                 yield from (read for _, read in self._plan.read_by.get((each.value.name, 0), ()))
 
-    def _written(self, placed: Placed) -> str:
-        """What computes the slices of a stacked value; empty where the update tells itself."""
+    def _written(self, placed: Placed) -> Origin | None:
+        """What computes the slices of a stacked value; None where the update tells itself."""
         family = self._families.get(placed, (placed,))
         for writer in family:
             text = self._plan.text_of.get(writer.value.name)
@@ -76,6 +88,6 @@ class Origins:
                 if value not in family and 1 < value.value.size < writer.value.size
             ]
             for value in sorted(read, key=lambda each: (-each.value.size, each.id)):
-                if op_name(found := self._computed(value)):
+                if (found := self._computed(value)).op_name:
                     return found
-        return ""
+        return None

@@ -6,6 +6,7 @@ reports, the verdict is the checker's; the page only draws them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from hlomem.check.verify import verify_plan
@@ -20,7 +21,7 @@ from hlomem.report.skyline import Layer, build_skyline
 from hlomem.report.summary import Hint, build_hints, build_savings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hlomem.check.findings import Verdict
     from hlomem.dump.records import Allocation
@@ -221,7 +222,6 @@ class _Texts:
 
 def _columns(memory: Memory, texts: _Texts) -> Columns:
     buffers = memory.buffers
-    ranks = {each.id: rank for rank, each in enumerate(sorted(buffers, key=claim))}
     number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
     return Columns(
         id=[each.id for each in buffers],
@@ -232,20 +232,32 @@ def _columns(memory: Memory, texts: _Texts) -> Columns:
         opcode=texts.numbers(each.opcode for each in buffers),
         parameter=texts.numbers(each.parameter for each in buffers),
         role=[number_of_role[each.role] for each in buffers],
-        rank=[ranks[each.id] for each in buffers],
+        rank=_ranks(buffers),
         allocation=[each.allocation for each in buffers],
         offset=[each.offset for each in buffers],
         size=[each.size for each in buffers],
         padding=[each.padding for each in buffers],
         start=[-1 if each.start is None else each.start for each in buffers],
         end=[-1 if each.end is None else each.end for each in buffers],
-        last_use=texts.numbers(_last_use(memory, each) for each in buffers),
+        last_use=texts.numbers(_last_uses(memory)),
     )
 
 
-def _last_use(memory: Memory, buffer: Buffer) -> str | None:
-    """The instruction that reads a buffer last; None where nothing reads it, or nobody says."""
-    used = memory.placed_by_id[buffer.id].used
-    time_of = memory.plan.time_of
-    readers = [use.instruction for use in (used.uses if used else None) or ()]
-    return max(readers, key=lambda name: time_of.get(name, -1), default=None)
+def _ranks(buffers: Sequence[Buffer]) -> list[int]:
+    """The places of the buffers when sorted by who is said to hold shared bytes."""
+    claims = [claim(each) for each in buffers]
+    ranks = [0] * len(claims)
+    for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
+        ranks[number] = rank
+    return ranks
+
+
+def _last_uses(memory: Memory) -> list[str | None]:
+    """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
+    time_of = defaultdict(lambda: -1, memory.plan.time_of).__getitem__
+    return [
+        max([use.instruction for use in used.uses], key=time_of)
+        if (used := placed.used) and used.uses
+        else None
+        for placed in memory.plan.placed
+    ]
