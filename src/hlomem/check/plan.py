@@ -277,11 +277,20 @@ class Plan:
 def build_plan(dump: Dump) -> Plan:
     """What a dump says, joined by value."""
     live, values = dump.live_ranges, dump.values
-    life_of = {(each.instruction, each.index): each for each in live.ranges} if live else {}
+    # Most values are all of an instruction's result: its name is key enough.
+    life_of = {
+        (each.instruction, each.index) if each.index else each.instruction: each
+        for each in (live.ranges if live else ())
+    }
     used_by_id = {each.id: each for each in values.values} if values else {}
     allocations = dump.assignment.allocations if dump.assignment else ()
     placed = [
-        Placed(value, each, life_of.get((value.name, value.index or ())), used_by_id.get(value.id))
+        Placed(
+            value,
+            each,
+            life_of.get((value.name, value.index) if value.index else value.name),
+            used_by_id.get(value.id),
+        )
         for each in allocations
         for value in each.values
     ]

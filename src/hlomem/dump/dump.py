@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
+K = TypeVar("K", int, str)
 
 _WORDS: dict[Kind, str] = {
     "assignment": "allocations (*-buffer-assignment.txt)",
@@ -200,13 +201,18 @@ def _assignment_against_values(assignment: Assignment, values: Values) -> list[s
     if total != values.total_bytes:
         said = values.total_bytes
         texts.append(f"allocations hold {total} bytes, `Total bytes used` says {said}")
-    assigned = Counter([v.id for each in assignment.allocations for v in each.values])
-    used = Counter([value.id for value in values.values])
+    assigned = sorted([v.id for each in assignment.allocations for v in each.values])
+    used = sorted([value.id for value in values.values])
     if assigned != used:
-        odd = sorted({*(assigned - used), *(used - assigned)})
+        odd = _unequal(Counter(assigned), Counter(used))
         shown = ", ".join(map(str, odd[:5])) + (", …" if len(odd) > 5 else "")
         texts.append(f"allocations and `Used values` list different values: {shown}")
     return texts
+
+
+def _unequal(one: Counter[K], two: Counter[K]) -> list[K]:
+    """What two counts disagree about."""
+    return sorted({*(one - two), *(two - one)})
 
 
 def _peak_against_ranges(live: LiveRanges) -> list[str]:
@@ -218,7 +224,7 @@ def _peak_against_ranges(live: LiveRanges) -> list[str]:
     alive = Counter([r.instruction for r in live.ranges if r.is_live_at(peak.moment)])
     listed = Counter([buffer.instruction for buffer in peak.buffers])
     if alive != listed:
-        odd = ", ".join(sorted({*(alive - listed), *(listed - alive)})[:5])
+        odd = ", ".join(_unequal(alive, listed)[:5])
         texts.append(f"live ranges and the list at the peak disagree about {odd}")
     total = sum(buffer.size for buffer in peak.buffers)
     if peak.stack_trace is not None and peak.stack_trace.total != total:

@@ -120,10 +120,10 @@ class BufferBuilder:
             if each.parameter is not None
         }
         for placed in self._plan.placed:
-            text = self._plan.text_of.get(placed.value.name)
-            if text is None or text.opcode != "parameter" or placed.value.is_phi:
+            if placed.allocation.parameter is None or placed.value.is_phi:
                 continue
-            if placed.allocation.index in names and (name := op_name(text.tail)):
+            text = self._plan.text_of.get(placed.value.name)
+            if text is not None and text.opcode == "parameter" and (name := op_name(text.tail)):
                 names[placed.allocation.index] = name
         return names
 

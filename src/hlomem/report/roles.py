@@ -72,7 +72,7 @@ _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
     r"(?:-start|-done|-update)?$"
 )
-_COPY = re.compile(r"(?:copy(?:-start|-done)?|transpose)$")
+_COPIES = frozenset({"copy", "copy-start", "copy-done", "transpose"})
 _COPY_FUSION = re.compile(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
@@ -153,7 +153,7 @@ def _role_of_operation(opcode: str, shape: str, operation: str | None) -> str:
         return TUPLES if _SCALAR.match(shape) else COLLECTIVES
     if opcode.endswith("-start") and _SCALAR.match(shape):
         return TUPLES
-    if _COPY.match(opcode):
+    if opcode in _COPIES:
         return COPIES
     if operation and "transpose(jvp(" in operation and "rematted_computation" not in operation:
         return GRADIENTS
@@ -164,4 +164,4 @@ def is_copy(name: str, opcode: str) -> bool:
     """Whether an instruction only copies, or transposes."""
     if opcode == "fusion":
         return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
-    return opcode.startswith(("copy", "transpose")) and _COPY.match(opcode) is not None
+    return opcode in _COPIES
