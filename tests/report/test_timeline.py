@@ -5,8 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.check.plan import Placed
-from hlomem.dump.records import Allocation, AssignedValue, LiveRange
 from hlomem.report.timeline import (
     build_timeline,
     bytes_over_time,

@@ -1,7 +1,7 @@
 """From an instruction's metadata to the line of the program its author wrote.
 
-In: the text of an instruction and, where at hand, the module's stack frame tables. Out: the frames,
-innermost first, and the one to show: XLA names whatever called the primitive, which is often a
+In: the text of an instruction and, where at hand, the module's stack frame tables. Out: its
+operation's name, the frames, innermost first, and the line of the one to show: XLA names whatever called the primitive, which is often a
 line of flax or optax, so the innermost frame outside the frameworks below is taken, and rather one
 of a program than of an installed library.
 """
@@ -9,7 +9,6 @@ of a program than of an installed library.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.attributes import unescape
@@ -44,27 +43,37 @@ class Frame(NamedTuple):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
+class Origin(NamedTuple):
+    """Where an instruction comes from."""
+
+    op_name: str | None
+    """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
+    frames: tuple[Frame, ...]
+    """The calls that led to it, innermost first; empty where nothing is said."""
+    line: str | None
+    """`file:line` of the code its author wrote; None where nothing is said."""
+
+
 class Lines:
     """Where instructions come from, by their metadata."""
 
     def __init__(self, module: HloModule | None) -> None:
         self._tables = module.stack_frame_tables if module else None
         self._frames: dict[int, tuple[Frame, ...]] = {}
-        self._line_of: dict[str, str | None] = {}
+        self._origins: dict[str, Origin] = {}
 
-    def frames(self, instruction: str) -> tuple[Frame, ...]:
-        """The calls that led to an instruction, innermost first; empty where nothing is said."""
-        return self._frames_of(_metadata(instruction))
-
-    def line(self, instruction: str) -> str | None:
-        """`file:line` of the code its author wrote; None where nothing is said."""
+    def origin(self, instruction: str) -> Origin:
+        """Where an instruction comes from; those of the same metadata share it."""
         metadata = _metadata(instruction)
-        if metadata not in self._line_of:
-            frame = users_frame(self._frames_of(metadata))
-            self._line_of[metadata] = frame.place if frame else None
-        return self._line_of[metadata]
+        known = self._origins.get(metadata)
+        if known is None:
+            frames = self._find_frames(metadata)
+            frame = users_frame(frames)
+            known = Origin(op_name(metadata), frames, frame.place if frame else None)
+            self._origins[metadata] = known
+        return known
 
-    def _frames_of(self, metadata: str) -> tuple[Frame, ...]:
+    def _find_frames(self, metadata: str) -> tuple[Frame, ...]:
         number = _FRAME_ID.search(metadata)
         if number is not None and (frames := self._frames_of_id(int(number[1]))):
             return frames
@@ -81,19 +90,14 @@ class Lines:
 
 
 def _metadata(instruction: str) -> str:
-    """An instruction's text from its metadata on; many instructions have the same."""
+    """An instruction's text from its metadata on."""
     start = instruction.find("metadata={")
     return instruction[start:] if start >= 0 else ""
 
 
 def op_name(instruction: str) -> str | None:
     """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
-    return _op_name(_metadata(instruction))
-
-
-@lru_cache(maxsize=1 << 14)
-def _op_name(metadata: str) -> str | None:
-    found = _OP_NAME.search(metadata)
+    found = _OP_NAME.search(_metadata(instruction))
     return unescape(found[1]) or None if found else None
 
 

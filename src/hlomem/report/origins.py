@@ -9,7 +9,7 @@ a copy or a conversion, has no name: it is told by what it copies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.report import roles
 from hlomem.report.lines import op_name
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.check.plan import Placed, Plan
+    from hlomem.report.lines import Lines, Origin
 
 _UPDATE = "dynamic_update_slice"
 _SAME_VALUE = frozenset({"copy", "copy-start", "convert", "bitcast", "transpose", "reshape"})
@@ -25,42 +26,40 @@ _HOPS = 4
 """How many copies of copies are followed."""
 
 
-class Origin(NamedTuple):
-    """The instruction that speaks for a value, and the name of its operation."""
-
-    instruction: str
-    op_name: str | None
-
-
 class Origins:
-    """Finds the instruction that speaks for each value."""
+    """What the instruction that speaks for each value says."""
 
     def __init__(
         self,
         plan: Plan,
+        lines: Lines,
         families: Mapping[Placed, Sequence[Placed]],
         loop_roles: Mapping[Placed, str],
     ) -> None:
         self._plan = plan
+        self._lines = lines
         self._families = families
         self._loop_roles = loop_roles
 
     def find(self, placed: Placed) -> Origin:
-        """The instruction; empty where the dump has none."""
+        """What that instruction says; nothing where the dump has none."""
         if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
             return found
         return self._computed(placed)
 
     def _computed(self, placed: Placed, hops: int = _HOPS) -> Origin:
         """Who computes a value: the first with a name, where loops and copies hand it on."""
+        if not placed.value.is_phi and (found := self._said(placed)).op_name:
+            return found
         makers = self._makers(placed) if placed.value.is_phi else [placed]
-        for each in makers:
-            if each.used and (name := op_name(each.used.instruction)):
-                return Origin(each.used.instruction, name)
-        for each in self._handed_on(makers) if hops else ():
-            if (found := self._computed(each, hops - 1)).op_name:
-                return found
-        return Origin(makers[0].used.instruction if makers[0].used else "", None)
+        said = [self._said(each) for each in makers]
+        if hops and not any(each.op_name for each in said):
+            said += [self._computed(each, hops - 1) for each in self._handed_on(makers)]
+        return next((each for each in said if each.op_name), said[0])
+
+    def _said(self, placed: Placed) -> Origin:
+        """What a value's own instruction says."""
+        return self._lines.origin(placed.used.instruction if placed.used else "")
 
     def _makers(self, phi: Placed) -> list[Placed]:
         """The values that meet in one that is made where they meet."""

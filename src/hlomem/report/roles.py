@@ -72,7 +72,9 @@ _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
     r"(?:-start|-done|-update)?$"
 )
-_COPIES = frozenset({"copy", "copy-start", "copy-done", "transpose"})
+_COPYING = frozenset({"copy", "copy-start", "copy-done", "transpose"})
+MAY_COPY = _COPYING | {"fusion"}
+"""The opcodes of instructions that copy; fusions do other things, too."""
 _COPY_FUSION = re.compile(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
@@ -153,7 +155,7 @@ def _role_of_operation(opcode: str, shape: str, operation: str | None) -> str:
         return TUPLES if _SCALAR.match(shape) else COLLECTIVES
     if opcode.endswith("-start") and _SCALAR.match(shape):
         return TUPLES
-    if opcode in _COPIES:
+    if opcode in _COPYING:
         return COPIES
     if operation and "transpose(jvp(" in operation and "rematted_computation" not in operation:
         return GRADIENTS
@@ -164,4 +166,4 @@ def is_copy(name: str, opcode: str) -> bool:
     """Whether an instruction only copies, or transposes."""
     if opcode == "fusion":
         return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
-    return opcode in _COPIES
+    return opcode in _COPYING

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.check.sweep import Stay, iter_sharing
 from hlomem.report import roles
@@ -25,15 +25,8 @@ if TYPE_CHECKING:
     from hlomem.report.buffers import Buffer
 
 
-class InUse(NamedTuple):
-    """Bytes that a role has from one step up to another, which is not included."""
-
-    role: str
-    start: int
-    stop: int
-    size: int
-
-
+InUse: TypeAlias = tuple[str, int, int, int]
+"""A role, the step from which and the one up to which it has bytes, and how many."""
 _Place: TypeAlias = tuple[int, int, str]
 """First byte, one past the last, and the role."""
 _Life: TypeAlias = tuple[int, int]
@@ -42,16 +35,16 @@ _Life: TypeAlias = tuple[int, int]
 
 def iter_uses(buffers: Iterable[Buffer]) -> Iterator[InUse]:
     """What the buffers of an allocation use; those whose lives are not known are left out."""
-    lives_at: dict[_Place, list[_Life]] = {}
+    lives_at: dict[_Place, list[_Life]] = defaultdict(list)
     for each in buffers:
         if each.start is not None and each.end is not None:
             place = (each.offset, each.offset + each.size, each.role)
-            lives_at.setdefault(place, []).append((each.start, each.end))
+            lives_at[place].append((each.start, each.end))
     for island in _islands(sorted(lives_at)):
         runs = [(place, run) for place in island for run in _merged(lives_at[place])]
         if len(island) == 1:  # most often; one place is never used twice at a time
             for (start, end, role), (first, last) in runs:
-                yield InUse(role, first, last + 1, end - start)
+                yield role, first, last + 1, end - start
         else:
             yield from _crowded_uses(runs)
 
@@ -93,7 +86,7 @@ def _crowded_uses(runs: Iterable[tuple[_Place, _Life]]) -> Iterator[InUse]:
     in_group = {stay.number for group in groups for stay in group}
     for first, last, number, start, end, role in stays:
         if number not in in_group:
-            yield InUse(role, first, last + 1, end - start)
+            yield role, first, last + 1, end - start
     for group in groups:
         yield from _shared_uses(group)
 
@@ -129,7 +122,7 @@ def _shared_uses(group: list[Stay[str]]) -> Iterator[InUse]:
         for role in sorted({stay.who for stay in alive.values()}, key=roles.rank):
             counted += [stay for stay in alive.values() if stay.who == role]
             size = _occupied(counted)
-            yield InUse(role, start, stop, size - taken)
+            yield role, start, stop, size - taken
             taken = size
 
 
