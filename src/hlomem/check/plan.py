@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.check.findings import Finding, Involved
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     )
 
 # `%name = shape opcode(operands), attributes`. No opcode has one letter, `b(...)` is a shape.
-_TEXT = re.compile(r"^(?:ROOT )?%?[^ ]+ = (.*?) ([a-z][a-z0-9-]+)\(")
+_TEXT = re.compile(r"(?:ROOT )?%?[^ ]++ = ([^ ]*+(?: [^ ]*+)*?) ([a-z][a-z0-9-]+)\(")
 _OPERAND = re.compile(r"%([\w.-]+)")
 _PARENTHESIS = re.compile(r"[()]")
 _PAIRS = "output_to_operand_aliasing={"
@@ -39,29 +41,28 @@ _THREAD = re.compile(r'async_execution_thread="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
 
-@dataclass(slots=False, eq=False)
-class Text:
+class Text(Struct, eq=False, dict=True):
     """The defining instruction of a value, as far as its printed text tells."""
 
     shape: str
     opcode: str
-    _instruction: str
-    _start: int
+    instruction: str
+    start: int
     """Where its operands begin."""
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """The names of what it reads."""
-        return tuple(_OPERAND.findall(self._instruction, self._start, self._end))
+        return tuple(_OPERAND.findall(self.instruction, self.start, self._end))
 
     @property
     def tail(self) -> str:
         """The attributes."""
-        return self._instruction[self._end :]
+        return self.instruction[self._end :]
 
     @cached_property
     def _end(self) -> int:
-        return _closing(self._instruction, self._start)
+        return _closing(self.instruction, self.start)
 
     @property
     def target(self) -> str:
@@ -84,7 +85,7 @@ class Text:
     @property
     def operand_pairs(self) -> tuple[tuple[ShapeIndex, int, ShapeIndex], ...]:
         """`output_to_operand_aliasing`: output index, operand number, index in the operand."""
-        if _PAIRS not in self._instruction:
+        if _PAIRS not in self.instruction:
             return ()
         rest = self.tail.partition(_PAIRS)[2]
         return tuple(
@@ -116,8 +117,7 @@ def _closing(text: str, start: int) -> int:
     return len(text)
 
 
-@dataclass(slots=True, eq=False)
-class Placed:
+class Placed(Struct, eq=False, gc=False):
     """A value in an allocation, with what the other files say about it."""
 
     value: AssignedValue
