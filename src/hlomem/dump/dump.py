@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
-K = TypeVar("K", int, str)
 
 _WORDS: dict[Kind, str] = {
     "assignment": "allocations (*-buffer-assignment.txt)",
@@ -204,15 +203,11 @@ def _assignment_against_values(assignment: Assignment, values: Values) -> list[s
     assigned = sorted([v.id for each in assignment.allocations for v in each.values])
     used = sorted([value.id for value in values.values])
     if assigned != used:
-        odd = _unequal(Counter(assigned), Counter(used))
+        more, fewer = Counter(assigned), Counter(used)
+        odd = sorted({*(more - fewer), *(fewer - more)})
         shown = ", ".join(map(str, odd[:5])) + (", …" if len(odd) > 5 else "")
         texts.append(f"allocations and `Used values` list different values: {shown}")
     return texts
-
-
-def _unequal(one: Counter[K], two: Counter[K]) -> list[K]:
-    """What two counts disagree about."""
-    return sorted({*(one - two), *(two - one)})
 
 
 def _peak_against_ranges(live: LiveRanges) -> list[str]:
@@ -224,7 +219,7 @@ def _peak_against_ranges(live: LiveRanges) -> list[str]:
     alive = Counter([r.instruction for r in live.ranges if r.is_live_at(peak.moment)])
     listed = Counter([buffer.instruction for buffer in peak.buffers])
     if alive != listed:
-        odd = ", ".join(_unequal(alive, listed)[:5])
+        odd = ", ".join(sorted({*(alive - listed), *(listed - alive)})[:5])
         texts.append(f"live ranges and the list at the peak disagree about {odd}")
     total = sum(buffer.size for buffer in peak.buffers)
     if peak.stack_trace is not None and peak.stack_trace.total != total:

@@ -1,9 +1,9 @@
 """From an instruction's metadata to the line of the program its author wrote.
 
 In: the text of an instruction and, where at hand, the module's stack frame tables. Out: its
-operation's name, the frames, innermost first, and the line of the one to show: XLA names whatever called the primitive, which is often a
-line of flax or optax, so the innermost frame outside the frameworks below is taken, and rather one
-of a program than of an installed library.
+operation's name, the frames, innermost first, and the line of the one to show: XLA names whatever
+called the primitive, which is often a line of flax or optax, so the innermost frame outside the
+frameworks below is taken, and rather one of a program than of an installed library.
 """
 
 from __future__ import annotations
