@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import html
 import zlib
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ _SCRIPTS = (
     "comparison.js",
     "page.js",
 )
-_TEMPLATES = files("hlomem.report") / "templates"
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def format_page(pages: Sequence[Page], difference: Waterfall | None = None) -> str:
