@@ -194,7 +194,7 @@ def _parse_values(source: Source, start: int, end: int) -> tuple[AssignedValue, 
             AssignedValue(
                 id=int(id_),
                 name=name,
-                index=parse_index(index),
+                index=parse_index(index) if index else None,
                 is_phi=phi != "",
                 color=int(color) if color else None,
                 size=int(size),

@@ -129,7 +129,7 @@ def _unwrap(source: Source) -> tuple[Source, Wrapping]:
     if not text:
         where = f"{visible(source.name)}:1:1"
         raise InputError(f"{where}: the file is empty; expected a dump XLA wrote")
-    if text.isascii() and "\r\n" not in text:
+    if text.isascii() and "\r" not in text:
         return source, Wrapping()
     has_bom = text.startswith(_BOM)
     text = text[1:] if has_bom else text

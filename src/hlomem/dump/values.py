@@ -100,7 +100,7 @@ def _parse_value(source: Source, match: re.Match[str], style: Style) -> UsedValu
     return UsedValue(
         id=int(id_),
         name=name,
-        index=parse_index(index or ""),
+        index=parse_index(index) if index else None,
         is_phi=phi is not None,
         color=None if color is None else int(color),
         positions=(Position(name),) if is_at_home else _parse_positions(source, match),
@@ -126,7 +126,12 @@ def _parse_uses(
     found = _USE.findall(text)
     if len(found) != text.count("\n"):
         _USE.find_lines(source, *match.span(7))
-    return tuple([Use(name, int(operand), parse_index(index)) for name, operand, index in found])
+    return tuple(
+        [
+            Use(name, int(operand), parse_index(index) if index else None)
+            for name, operand, index in found
+        ]
+    )
 
 
 def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of parse
