@@ -6,9 +6,10 @@ Mirrors `hlo/analysis/alias_info.cc` (must) and `HloDataflowAnalysis::CanShareOp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from hlomem.analysis.definitions import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
@@ -218,8 +219,7 @@ MAY_WRITE_IN_PLACE = frozenset(_IN_PLACE) | {"fusion"}
 _LOOP_FUSION = ", kind=kLoop,"
 
 
-@dataclass(frozen=True, slots=True)
-class AliasRules:
+class AliasRules(Struct, frozen=True):
     """What a backend adds to the rules of all (`AliasInfo`); `platforms.py` holds the tables."""
 
     may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None

@@ -6,8 +6,9 @@ them over (`PresetAssignments` of `service/memory_space_assignment/memory_space_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import ShapeIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Struct, frozen=True):
     """Offsets that are given."""
 
     size_of_color: Mapping[int, int]
