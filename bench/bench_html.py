@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# From compiled bytecode, as an installed package runs.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = "real/cpu/hlo_llama31_8b_bf16_1x8"
 BUFFERS = 100_000

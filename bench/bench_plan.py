@@ -109,16 +109,14 @@ class Peer(NamedTuple):
 
 
 # Both sides run from compiled bytecode, as installed packages do.
-_ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-}
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def run(script: str, *arguments: str | Path) -> Run:
     """Run a script in a fresh process; its CPU time is that of user and system."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as output:
-        child = subprocess.Popen(command, stdout=output, stderr=output, env=_ENVIRONMENT)
+        child = subprocess.Popen(command, stdout=output, stderr=output)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
@@ -133,7 +131,7 @@ def run(script: str, *arguments: str | Path) -> Run:
 def compile_once(module: Path) -> float | None:
     """CPU ms of XLA's analyses, assignment and dumps; None if it is another program by now."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = _ENVIRONMENT | {
+        environment = os.environ | {
             "TF_CPP_MIN_LOG_LEVEL": "0",
             "TF_CPP_VMODULE": _COMPILE_LOG,
             "XLA_FLAGS": _COMPILE_FLAGS.format(folder),
