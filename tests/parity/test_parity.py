@@ -51,6 +51,7 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.12.0.1/cpu/g_cholesky_solve",
         "jaxlib-0.12.0.1/cpu/m_overlap",
         "jaxlib-0.12.0.1/cpu/made_by_passes",
+        "jaxlib-0.12.0.1/cpu/partitioned_argmax",
         "jaxlib-0.12.0.1/cpu/passthrough_and_dup",
         "jaxlib-0.12.0.1/cpu/qr_loop",
         "jaxlib-0.12.0.1/cpu/twin_users_one",
@@ -93,6 +94,7 @@ KNOWN_POSITIONS = frozenset(
     {
         "jaxlib-0.11.2/gpu-h200/sharded_sorts",
         "jaxlib-0.12.0.1/cpu/dynamic",
+        "jaxlib-0.12.0.1/cpu/partitioned_argmax",
         "libtpu-0.0.2/tpu-v5e/nested_while",
         "libtpu-0.0.2/tpu-v5p/nested_while",
         "libtpu-0.0.51/tpu-v5e/g_scan_grad",
