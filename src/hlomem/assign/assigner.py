@@ -324,9 +324,13 @@ class _Assigner:
 
     def assign_thread_local_buffers(self) -> None:
         """Give the values of embedded computations allocations of their own."""
-        buffers = self._in_order(self._dataflow.call_graph.is_thread_local)
-        if not self._options.sorts_thread_local_buffers:
-            buffers.sort(key=lambda buffer: buffer.id)
+        is_thread_local = self._dataflow.call_graph.is_thread_local
+        if self._options.sorts_thread_local_buffers:
+            buffers = self._in_order(is_thread_local)
+        else:  # by id
+            wanted = {each for each in self._dataflow.module.computations if is_thread_local(each)}
+            every = self._aliasing.buffers
+            buffers = [each for each in every if each.values[0].instruction.parent in wanted]
         for buffer in buffers:
             if any(value.instruction.opcode == "constant" for value in buffer.values):
                 if self._options.allocate_constants:
@@ -375,15 +379,17 @@ class _Assigner:
             len(self.allocations),
             size,
             self._color_of[buffer.values[0]],
-            is_constant=is_constant,
-            is_tuple=is_tuple,
+            dict.fromkeys(buffer.values, OffsetSize(0, size)),
             is_thread_local=is_thread_local,
+            is_tuple=is_tuple,
+            is_constant=is_constant,
+            maybe_live_out=buffer in self._aliasing.live_out,
             parameter=parameter,
         )
         self.allocations.append(allocation)
         if allocation.is_reusable and not allocation.is_readonly:
             self._occupancy[allocation] = Occupancy()
-        self._add(allocation, buffer, size)
+            self._occupy(allocation, buffer)
         return allocation
 
     def _make_reusable(self, allocation: BufferAllocation) -> None:
@@ -394,14 +400,15 @@ class _Assigner:
             self._idle.occupy(number, self._range_of[value])
 
     def _add(self, allocation: BufferAllocation, buffer: HloBuffer, size: int) -> None:
-        place = OffsetSize(0, size)
-        for value in buffer.values:
-            allocation.slices[value] = place
+        """Put another buffer into an allocation."""
+        allocation.slices.update(dict.fromkeys(buffer.values, OffsetSize(0, size)))
         if buffer in self._aliasing.live_out:
             allocation.maybe_live_out = True
-        occupancy = self._occupancy.get(allocation)
-        if occupancy is None:
-            return
+        self._occupy(allocation, buffer)
+
+    def _occupy(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
+        """Note when an allocation that may be shared is in use."""
+        occupancy = self._occupancy[allocation]
         number = self._number_of.get(allocation)
         for value in buffer.values:
             self._shared_allocation_of[value] = allocation
