@@ -20,7 +20,7 @@ class Options(Struct, frozen=True):
     """Whether constants get allocations (`allocate_buffers_for_constants`; CPU: yes)."""
     sorts_computations_incrementally: bool = True
     """Whether XLA keeps its computations sorted as they are made (`online_topsort.h`, since jaxlib
-    0.5.1) instead of sorting them when asked. Decides the order of value ids."""
+    0.5.3) instead of sorting them when asked. Decides the order of value ids."""
     sorts_computations_by_content: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
@@ -54,7 +54,7 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
     """How the XLA in a jaxlib of some version plans."""
     return Options(
         backend=backend,
-        sorts_computations_incrementally=jaxlib >= (0, 5, 1),
+        sorts_computations_incrementally=jaxlib >= (0, 5, 3),
         rewrites_reductions_last=jaxlib < (0, 9),
         shares_at_any_position=jaxlib >= (0, 11),
         sorts_thread_local_buffers=jaxlib < (0, 12),
