@@ -29,7 +29,7 @@ class Options(Struct, frozen=True):
     that its computations stand callees first. Decides the order of positions."""
     rewrites_reductions_last: bool = False
     """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
-    0.8.3). Decides the order of value ids."""
+    0.9.0.1). Decides the order of value ids."""
     shares_at_any_position: bool = True
     """Whether a value may take the place of an operand whichever of the operand's positions it
     reads, or only if it reads the last one (`LiveRangeInterferes`). Changed by jaxlib 0.11.2; no
@@ -55,7 +55,7 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
     return Options(
         backend=backend,
         sorts_computations_incrementally=jaxlib >= (0, 5, 3),
-        rewrites_reductions_last=jaxlib < (0, 9),
+        rewrites_reductions_last=jaxlib < (0, 9, 1),
         shares_at_any_position=jaxlib >= (0, 11),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_use_operands=jaxlib < (0, 4, 24),

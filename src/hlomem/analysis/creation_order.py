@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import re
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.names import CLONE, PARTITIONED, split_number
 from hlomem.hlo.ir import HloInstruction
@@ -38,7 +38,9 @@ _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computati
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
+_CALL_IN_BODY = re.compile(
+    r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=)?", re.ASCII
+)
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
@@ -179,45 +181,71 @@ def derivation_priorities(
     """When passes made computations as far as names do not tell: by pass, then by first call.
 
     Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
-    convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
-    reductions, and others that clone; those of `_MAKERS`; the rewriter of top-k, whose clones
-    custom calls call. The rewriters of windows and of reductions once came last, in this order;
-    now another flattening of the call graph does, which goes from the oldest to the youngest.
+    convert, and flattening of the call graph, whose clones are cloned again; other passes that
+    clone; those of `_MAKERS`; another flattening of the call graph, which goes from the oldest to
+    the youngest. Once the rewriters of top-k, of windows and of reductions came last instead, in
+    this order.
     """
-    by_name = call_graph.module.computation_by_name
-    encounter = first_calls(call_graph)
-    is_new = [each for each in computations if CLONE not in each.name]
-    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last or is_new else {}
+    if not computations:
+        return {}
+    derivation = _Derivation(call_graph, rewrites_reductions_last)
+    return {each: derivation.priority(each) for each in computations}
 
-    def priority(computation: HloComputation) -> Priority:
-        is_clone = CLONE in computation.name
-        opcode = opcode_of.get(computation) if is_clone else None
+
+class _Derivation:
+    """Which pass made which computation, and how the passes follow each other."""
+
+    def __init__(self, call_graph: CallGraph, rewrites_reductions_last: bool) -> None:
+        self._call_graph = call_graph
+        self._rewrites_reductions_last = rewrites_reductions_last
+        self._by_name = call_graph.module.computation_by_name
+        self._encounter = first_calls(call_graph)
+        self._caller_of = _callers(call_graph)
+
+    def priority(self, computation: HloComputation) -> Priority:
+        """The pass, and when it came to the computation."""
+        return *self._pass_of(computation), self._encounter.get(computation, 0)
+
+    def _pass_of(self, computation: HloComputation) -> Priority:
         if "_promoted" in computation.name:
             return (0,)
-        if rewrites_reductions_last and opcode in ("reduce-window", "reduce"):
-            return (5,) if opcode == "reduce-window" else (6,)
-        if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
-            return (4,)
-        if not is_clone:
+        if any(site.opcode == "custom-call" for site in self._call_graph.callsites[computation]):
+            # The comparator of top-k, which the sort it came from called, too.
+            return (4,) if self._rewrites_reductions_last else (7, 0)
+        if CLONE not in computation.name:
             return 3, _maker(computation)
-        original = by_name.get(_LAST_CLONE.sub("", computation.name))
-        if original is not None and is_flattened_last(original, computation):
-            is_own = CLONE in original.name or not is_derived(original, call_graph)
-            return (7, 0) if is_own else (7, 1, _maker(original))
-        is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
-        converts = any(each.opcode == "convert" for each in computation.instructions)
-        was_cloned = computation.name + CLONE in by_name
-        return (1,) if is_first_clone and (converts or was_cloned) else (2,)
+        original = self._by_name.get(_LAST_CLONE.sub("", computation.name))
+        if original is None:
+            return self._early_pass_of(computation)
+        is_rewritten = self._is_rewritten(original, computation)
+        if is_rewritten and self._rewrites_reductions_last:
+            return (_REWRITTEN[self._caller_of[computation].opcode],)
+        if is_rewritten or (CLONE not in original.name and is_derived(original, self._call_graph)):
+            return 7, *self._age(original)
+        return self._early_pass_of(computation)
 
-    def is_flattened_last(original: HloComputation, clone: HloComputation) -> bool:
-        """Whether it was cloned when all else was done: from one that a pass made, or from one
-        that reduces windows first, as reductions in two steps do (`TreeReductionRewriter`)."""
-        if CLONE not in original.name and is_derived(original, call_graph):
-            return True
-        return opcode_of.get(original) == "reduce-window" and opcode_of.get(clone) == "reduce"
+    def _early_pass_of(self, clone: HloComputation) -> Priority:
+        if _FIRST_CLONE.fullmatch(clone.name) is None:
+            return (2,)
+        converts = any(each.opcode == "convert" for each in clone.instructions)
+        return (1,) if converts or clone.name + CLONE in self._by_name else (2,)
 
-    return {each: (*priority(each), encounter.get(each, 0)) for each in computations}
+    def _is_rewritten(self, original: HloComputation, clone: HloComputation) -> bool:
+        """Whether a rewriter put both callers, the first of them a window, in the place of one."""
+        first, second = self._caller_of.get(original), self._caller_of.get(clone)
+        if first is None or second is None or first.is_known:
+            return False
+        return first.opcode == "reduce-window" and second.opcode in _REWRITTEN
 
+    def _age(self, original: HloComputation) -> Priority:
+        """When it was made, compared with others that the last flattening cloned."""
+        if is_derived(original, self._call_graph):
+            return self.priority(original)
+        return -1, *place_in_program(original)
+
+
+_REWRITTEN = {"reduce-window": 5, "map": 5, "reduce": 6}
+"""What the rewriters of windows and of reductions make."""
 
 _MAKERS = (
     re.compile(r"^add_computation"),  # `ConvolutionGroupConverter`
@@ -233,10 +261,18 @@ def _maker(computation: HloComputation) -> int:
     return next(matching, len(_MAKERS))
 
 
-def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
-    """What kind of instruction applies each computation, in fused bodies or outside."""
-    opcode_of = {
-        computation: sites[0].opcode
+class _Caller(NamedTuple):
+    """The instruction that applies a computation."""
+
+    opcode: str
+    is_known: bool
+    """Whether it carries metadata: those that rewriters make do not."""
+
+
+def _callers(call_graph: CallGraph) -> dict[HloComputation, _Caller]:
+    """What applies each computation, in fused bodies or outside."""
+    caller_of = {
+        computation: _Caller(sites[0].opcode, "metadata" in sites[0].attributes)
         for computation, sites in call_graph.callsites.items()
         if sites and not call_graph.is_fused(computation)
     }
@@ -244,8 +280,8 @@ def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
     for body, callees in call_graph.callees.items():
         if callees and call_graph.is_fused(body) and not body.is_open:
             for match in call_graph.bodies.search(_CALL_IN_BODY, body):
-                opcode_of.setdefault(by_name[match[2]], match[1])
-    return opcode_of
+                caller_of.setdefault(by_name[match[2]], _Caller(match[1], match[3] is not None))
+    return caller_of
 
 
 def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
@@ -270,15 +306,26 @@ def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
 
 
 def _calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
-    """What a computation calls, and what the fusions and async operations in it call."""
+    """What a computation calls, and what was cut out of it calls."""
     calls: list[HloComputation] = []
     for instruction in call_graph.post_order(computation):
         for callee in instruction.called_computations:
-            if instruction.opcode in _CUT_OUT:
+            if instruction.opcode in _CUT_OUT or _is_cut_out(callee, call_graph):
                 calls += call_graph.callees[callee]
             else:
                 calls.append(callee)
     return [each for each in calls if not call_graph.is_fused(each)]
+
+
+def _is_cut_out(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether a call was made for what its caller did itself before.
+
+    What expanders make, they make together with all that it calls: no walk came through before.
+    """
+    if not is_made_for_call(computation, call_graph):
+        return False
+    callees = call_graph.callees[computation]
+    return all(CLONE in each.name or not is_derived(each, call_graph) for each in callees)
 
 
 def in_order_of_parameters(
