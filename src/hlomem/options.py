@@ -32,8 +32,7 @@ class Options(Struct, frozen=True):
     0.9.0.1). Decides the order of value ids."""
     shares_at_any_position: bool = True
     """Whether a value may take the place of an operand whichever of the operand's positions it
-    reads, or only if it reads the last one (`LiveRangeInterferes`). Changed by jaxlib 0.11.2; no
-    dump tells when before."""
+    reads (since jaxlib 0.11.1), or only if it reads the last one (`LiveRangeInterferes`)."""
     sorts_thread_local_buffers: bool = False
     """Whether thread-local buffers are assigned large ones first, like all others (until jaxlib
     0.11), or by id."""
@@ -56,7 +55,7 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
         backend=backend,
         sorts_computations_incrementally=jaxlib >= (0, 5, 3),
         rewrites_reductions_last=jaxlib < (0, 9, 1),
-        shares_at_any_position=jaxlib >= (0, 11),
+        shares_at_any_position=jaxlib >= (0, 11, 1),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_use_operands=jaxlib < (0, 4, 24),
     )
