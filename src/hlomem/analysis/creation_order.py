@@ -24,7 +24,7 @@ import re
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.analysis.names import CLONE, PARTITIONED, split_number
+from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation
 
-_DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
+_DERIVED = re.compile(
+    rf"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation|^{TOP_K_COMPARATOR}"
+)
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
@@ -180,11 +182,10 @@ def derivation_priorities(
 ) -> dict[HloComputation, Priority]:
     """When passes made computations as far as names do not tell: by pass, then by first call.
 
-    Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
-    convert, and flattening of the call graph, whose clones are cloned again; other passes that
-    clone; those of `_MAKERS`; another flattening of the call graph, which goes from the oldest to
-    the youngest. Once the rewriters of top-k, of windows and of reductions came last instead, in
-    this order.
+    Passes in the order of the pipeline: the decomposer of top-k; all-reduce promotion; float
+    normalization, whose clones convert; others that clone what the program calls twice; those of
+    `_MAKERS`; another flattening of the call graph, which goes from the oldest to the youngest.
+    Once the rewriters of top-k, of windows and of reductions came last instead, in this order.
     """
     if not computations:
         return {}
@@ -208,12 +209,16 @@ class _Derivation:
 
     def _pass_of(self, computation: HloComputation) -> Priority:
         if "_promoted" in computation.name:
-            return (0,)
+            return 0, 1
         if any(site.opcode == "custom-call" for site in self._call_graph.callsites[computation]):
             # The comparator of top-k, which the sort it came from called, too.
             return (4,) if self._rewrites_reductions_last else (7, 0)
+        if computation.name.startswith(TOP_K_COMPARATOR):
+            return 0, 0
         if CLONE not in computation.name:
             return 3, _maker(computation)
+        if self._is_of_rewritten_loop(computation):
+            return 3, len(_MAKERS) + 1
         original = self._by_name.get(_LAST_CLONE.sub("", computation.name))
         if original is None:
             return self._early_pass_of(computation)
@@ -224,15 +229,24 @@ class _Derivation:
             return 7, *self._age(original)
         return self._early_pass_of(computation)
 
+    def _is_of_rewritten_loop(self, clone: HloComputation) -> bool:
+        """Whether it was cloned again with its loop, as by `WhileLoopInvariantCodeMotion`."""
+        caller = self._caller_of.get(clone)
+        is_of_loop = caller is not None and caller.opcode == "while"
+        return is_of_loop and _FIRST_CLONE.fullmatch(clone.name) is None
+
     def _early_pass_of(self, clone: HloComputation) -> Priority:
-        if _FIRST_CLONE.fullmatch(clone.name) is None:
-            return (2,)
         converts = any(each.opcode == "convert" for each in clone.instructions)
-        return (1,) if converts or clone.name + CLONE in self._by_name else (2,)
+        return (1,) if converts and _FIRST_CLONE.fullmatch(clone.name) is not None else (2,)
 
     def _is_rewritten(self, original: HloComputation, clone: HloComputation) -> bool:
-        """Whether a rewriter put both callers, the first of them a window, in the place of one."""
+        """Whether a rewriter put both callers, the first of them a window, in the place of one.
+
+        What was cloned again is older.
+        """
         first, second = self._caller_of.get(original), self._caller_of.get(clone)
+        if clone.name + CLONE in self._by_name:
+            return False
         if first is None or second is None or first.is_known:
             return False
         return first.opcode == "reduce-window" and second.opcode in _REWRITTEN
@@ -253,7 +267,7 @@ _MAKERS = (
     re.compile(r"^scalar_add_computation"),  # `AlgebraicSimplifier`
 )
 """Names that passes give to what they make anew, in the order of the pipeline; then come the
-expanders, which make loops."""
+expanders, which make loops, and the passes that rewrite loops."""
 
 
 def _maker(computation: HloComputation) -> int:
