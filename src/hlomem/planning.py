@@ -30,8 +30,9 @@ from hlomem.dump.eras import (
     find_release,
     nearest_libtpu,
     recognise,
+    releases_of,
 )
-from hlomem.dump.parts import FILE_NAMES, Contents, Part, Wrapping
+from hlomem.dump.parts import FILE_NAMES, Contents, Part, Wrapping, format_part
 from hlomem.errors import CommandError, InputError, ParseError
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
@@ -83,25 +84,35 @@ def plan(
     """What XLA's buffer assignment does with a program.
 
     `program` is HLO text, or a module. `chip` is that of the backend (`v5e`, `h200`). `era` is a
-    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump.
+    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump,
+    and where releases that write alike plan otherwise, the one whose allocations are the dump's.
     `schedule` is a dump to take the instruction order from, for text that carries none. `preset` is
     a dump to take the offsets in a TPU's fast memory from, which a pass before buffer assignment
     has fixed and the text does not show. `pack` replaces the heap algorithm. The files of the
     plan's dump begin with `name`.
     """
-    release = _release(backend, era, like)
-    written_as = like.era if like is not None else era_of(release)
+    releases = _releases(backend, era, like)
+    written_as = like.era if like is not None else era_of(releases[0])
     watch = Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
         module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
         watch.lap("parse")
-        options = options_of(backend, chip, release)
-        placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
-        stages = run_stages(module, options, order, pack, placed, watch.lap)
-        contents = build_contents(stages, written_as.features)
-        watch.lap("records")
+        plans: list[tuple[Release, Stages, Contents]] = []
+        for release in releases:
+            options = options_of(backend, chip, release)
+            if any(options == stages.options for _, stages, _ in plans):
+                continue
+            placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
+            stages = run_stages(module, options, order, pack, placed, watch.lap)
+            contents = build_contents(stages, written_as.features)
+            watch.lap("records")
+            plans.append((release, stages, contents))
+            if like is None or _has_allocations_of(like, contents):
+                break
+        else:
+            release, stages, contents = plans[0]
     notes = _notes_on_elements(module)
     if preset is None:
         notes += _notes_on_preset(stages)
@@ -120,17 +131,29 @@ class Watch:
 
     def lap(self, name: str) -> None:
         now = time.process_time()
-        self.seconds[name] = now - self._last
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
         self._last = now
 
 
-def _release(backend: str, era: str, like: Dump | None) -> Release:
-    if era and like is not None:
+def _releases(backend: str, era: str, like: Dump | None) -> list[Release]:
+    """The releases to plan as, the newest first: one, or those that write as a dump is written."""
+    package = package_of(backend)
+    if like is None:
+        return [find_release(era or NEWEST.letter, package)]
+    if era:
         raise both_given()
-    if like is not None and like.era.letter == "?":
+    if like.era.letter == "?":
         raise unknown_era(like)
-    letter = like.era.letter if like is not None else NEWEST.letter
-    return find_release(era or letter, package_of(backend))
+    return releases_of(like.era, package)
+
+
+def _has_allocations_of(dump: Dump, contents: Contents) -> bool:
+    texts = [
+        format_part("assignment", Contents(assignment=each), dump.era)
+        for each in (dump.assignment, contents.assignment)
+        if each is not None
+    ]
+    return texts[0] == texts[-1]
 
 
 def package_of(backend: str) -> str:
