@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _DERIVED = re.compile(
-    rf"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation|^{TOP_K_COMPARATOR}"
+    r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation"
+    rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
@@ -210,11 +211,8 @@ class _Derivation:
     def _pass_of(self, computation: HloComputation) -> Priority:
         if "_promoted" in computation.name:
             return 0, 1
-        if any(site.opcode == "custom-call" for site in self._call_graph.callsites[computation]):
-            # The comparator of top-k, which the sort it came from called, too.
-            return (4,) if self._rewrites_reductions_last else (7, 0)
         if computation.name.startswith(TOP_K_COMPARATOR):
-            return 0, 0
+            return self._pass_of_comparator(computation)
         if CLONE not in computation.name:
             return 3, _maker(computation)
         if self._is_of_rewritten_loop(computation):
@@ -228,6 +226,13 @@ class _Derivation:
         if is_rewritten or (CLONE not in original.name and is_derived(original, self._call_graph)):
             return 7, *self._age(original)
         return self._early_pass_of(computation)
+
+    def _pass_of_comparator(self, computation: HloComputation) -> Priority:
+        """The decomposer of top-k makes them; the rewriter shares them with the sort that it makes
+        a custom call of, so that the next flattening clones them."""
+        if CLONE not in computation.name:
+            return 0, 0
+        return (4,) if self._rewrites_reductions_last else (7, 0)
 
     def _is_of_rewritten_loop(self, clone: HloComputation) -> bool:
         """Whether it was cloned again with its loop, as by `WhileLoopInvariantCodeMotion`."""
