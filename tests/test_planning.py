@@ -73,8 +73,8 @@ def _add_a_thousand(name: re.Match[str]) -> str:
     ("home", "of_its_time"),
     [
         ("jaxlib-0.4.34/cpu/carried_scalars", "jaxlib-0.4.24"),  # buffers lie closer than in 0.4.35
-        ("jaxlib-0.9.0/cpu/or_and_top_k", "jaxlib-0.7.1"),  # rewriters came last until 0.9.0.1
-        ("jaxlib-0.9.1/cpu/or_and_top_k", "jaxlib-0.9.1"),
+        ("jaxlib-0.9.0/cpu/narrow_reductions", "jaxlib-0.7.1"),  # rewriters came last until 0.9.0.1
+        ("jaxlib-0.9.1/cpu/narrow_reductions", "jaxlib-0.9.1"),
         ("jaxlib-0.11.1/cpu/sorted_twice", "jaxlib-0.11.1"),  # sorts thread-local buffers
     ],
 )
@@ -88,7 +88,7 @@ def test_like_a_dump_means_its_allocations_too(home: str, of_its_time: str) -> N
 
 
 def test_like_a_dump_of_another_program_means_the_newest_of_its_era() -> None:
-    dump = hlomem.load(GOLDENS / "jaxlib-0.9.0/cpu/or_and_top_k")
+    dump = hlomem.load(GOLDENS / "jaxlib-0.9.0/cpu/narrow_reductions")
     text = _text(GOLDENS / "jaxlib-0.7.2/cpu/nested_while/module.hlo")
     newest = hlomem.plan(text, era=dump.era.letter)
     assert hlomem.plan(text, like=dump).stages.options == newest.stages.options

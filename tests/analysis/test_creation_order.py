@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.creation_order import creation_order
 from hlomem.hlo.parser import parse
@@ -167,6 +169,13 @@ ENTRY %main.9 (x: f32[8], n: s32[]) -> f32[8] {
 def test_names_that_passes_give_are_no_programs_own_whatever_their_number() -> None:
     made = ["compare-greater-than.1", "while_cond.3", "while_body.3"]
     assert _created(COMPARATOR) == ["region_0.5", "main.9", *made]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_the_comparator_that_a_custom_call_got_was_cloned_late(last: bool) -> None:
+    text = COMPARATOR.replace("greater-than.1", "greater-than.1.clone")
+    created = _created(text, rewrites_reductions_last=last)
+    assert created[2:] == ["while_cond.3", "while_body.3", "compare-greater-than.1.clone"]
 
 
 PARTITIONED = """\
