@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
 from hlomem.analysis.call_graph import CallGraph
+from hlomem.analysis.cpu_derivates import sort_derivates
 from hlomem.analysis.creation_order import creation_order
 from hlomem.hlo.parser import parse
 from tests.analysis.programs import CONDITIONAL
 
 
 def test_regions_then_fusions_then_wrapped_instructions_as_the_program_runs() -> None:
-    names = [each.name for each in creation_order(CallGraph(parse(CONDITIONAL)))]
-    assert names == [
+    assert _created(CONDITIONAL) == [
         "region_0.1",
         "region_1.2",
         "main.3",
@@ -26,9 +27,8 @@ def test_regions_then_fusions_then_wrapped_instructions_as_the_program_runs() ->
 
 
 def _created(text: str, *, rewrites_reductions_last: bool = False) -> list[str]:
-    graph = CallGraph(parse(text))
-    order = creation_order(graph, rewrites_reductions_last=rewrites_reductions_last)
-    return [each.name for each in order]
+    sort = partial(sort_derivates, rewrites_reductions_last=rewrites_reductions_last)
+    return [each.name for each in creation_order(CallGraph(parse(text)), sort)]
 
 
 WRAPPED = """\
@@ -124,11 +124,11 @@ def test_once_windows_were_rewritten_before_reductions() -> None:
     assert old[3:] == [NARROW, OF_MAXIMUM, OF_SUM]
 
 
-def test_what_the_program_calls_twice_is_cloned_as_it_is_met() -> None:
+def test_what_the_program_calls_twice_is_cloned_first() -> None:
     """Its instructions carry metadata; what rewriters make does not."""
     own = re.sub(r"(%window.* reduce-window.*)", r'\1, metadata={op_name="f"}', CLONES)
     for last in (False, True):
-        assert _created(own, rewrites_reductions_last=last)[3:] == [NARROW, OF_SUM, OF_MAXIMUM]
+        assert _created(own, rewrites_reductions_last=last)[3:] == [OF_SUM, OF_MAXIMUM, NARROW]
 
 
 COMPARATOR = """\

@@ -22,14 +22,14 @@ from __future__ import annotations
 import itertools
 import re
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation
@@ -39,20 +39,21 @@ _DERIVED = re.compile(
     rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
-_LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_CALL_IN_BODY = re.compile(
+CALL_IN_BODY = re.compile(
     r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=)?", re.ASCII
 )
+"""A call in a body that is still text: opcode and callee, and whether metadata follow."""
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
 
 
 def creation_order(
-    call_graph: CallGraph, *, rewrites_reductions_last: bool = False
+    call_graph: CallGraph,
+    sort_derived: Callable[[list[HloComputation], CallGraph], list[HloComputation]],
 ) -> list[HloComputation]:
-    """The computations of a module, the oldest first."""
+    """The computations of a module, the oldest first; passes differ in how they derive some."""
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
@@ -75,8 +76,7 @@ def creation_order(
     own.sort(key=place_in_program)
     fused.sort(key=_own_number)
     partitioned = in_order_of_parameters(partitioned, call_graph)
-    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last)
-    derived = in_order_of_parameters(derived, call_graph, priorities)
+    derived = sort_derived(derived, call_graph)
     return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
 
 
@@ -85,15 +85,20 @@ def _own_number(computation: HloComputation) -> int:
 
 
 def place_in_program(computation: HloComputation) -> tuple[int, int]:
+    """Where the program has one of its own computations."""
+    return place_by_name(computation.name)
+
+
+def place_by_name(name: str) -> tuple[int, int]:
     """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
-    base, number = split_number(computation.name.removesuffix(PARTITIONED))
+    base, number = split_number(name.removesuffix(PARTITIONED))
     region = base.removeprefix("region_")
     return number, int(region) if region.isdecimal() else -1
 
 
 def first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
     """The name of the first parameter, found without opening the body of a fusion."""
-    if call_graph.is_fused(computation) and not computation.is_open:
+    if is_text(computation, call_graph):
         match = next(call_graph.bodies.search(_FIRST_PARAMETER, computation), None)
         return match[1] if match else ""
     return computation.parameters[0].name if computation.parameters else ""
@@ -179,128 +184,36 @@ Priority = tuple[int, ...]
 
 
 def derivation_priorities(
-    computations: list[HloComputation], call_graph: CallGraph, rewrites_reductions_last: bool
+    computations: list[HloComputation], call_graph: CallGraph
 ) -> dict[HloComputation, Priority]:
     """When passes made computations as far as names do not tell: by pass, then by first call.
 
-    Passes in the order of the pipeline: the decomposer of top-k; all-reduce promotion; float
-    normalization, whose clones convert; others that clone what the program calls twice; those of
-    `_MAKERS`; another flattening of the call graph, which goes from the oldest to the youngest.
-    Once the rewriters of top-k, of windows and of reductions came last instead, in this order.
+    Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
+    convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
+    reductions, and others that clone; expanders, which make loops; the rewriter of top-k, whose
+    clones custom calls call.
     """
-    if not computations:
-        return {}
-    derivation = _Derivation(call_graph, rewrites_reductions_last)
-    return {each: derivation.priority(each) for each in computations}
-
-
-class _Derivation:
-    """Which pass made which computation, and how the passes follow each other."""
-
-    def __init__(self, call_graph: CallGraph, rewrites_reductions_last: bool) -> None:
-        self._call_graph = call_graph
-        self._rewrites_reductions_last = rewrites_reductions_last
-        self._by_name = call_graph.module.computation_by_name
-        self._encounter = first_calls(call_graph)
-        self._caller_of = _callers(call_graph)
-
-    def priority(self, computation: HloComputation) -> Priority:
-        """The pass, and when it came to the computation."""
-        return *self._pass_of(computation), self._encounter.get(computation, 0)
-
-    def _pass_of(self, computation: HloComputation) -> Priority:
-        if "_promoted" in computation.name:
-            return 0, 1
-        if computation.name.startswith(TOP_K_COMPARATOR):
-            return self._pass_of_comparator(computation)
-        if CLONE not in computation.name:
-            return 3, _maker(computation)
-        if self._is_of_rewritten_loop(computation):
-            return 3, len(_MAKERS) + 1
-        original = self._by_name.get(_LAST_CLONE.sub("", computation.name))
-        if original is None:
-            return self._early_pass_of(computation)
-        is_rewritten = self._is_rewritten(original, computation)
-        if is_rewritten and self._rewrites_reductions_last:
-            return (_REWRITTEN[self._caller_of[computation].opcode],)
-        if is_rewritten or (CLONE not in original.name and is_derived(original, self._call_graph)):
-            return 7, *self._age(original)
-        return self._early_pass_of(computation)
-
-    def _pass_of_comparator(self, computation: HloComputation) -> Priority:
-        """The decomposer of top-k makes them; the rewriter shares them with the sort that it makes
-        a custom call of, so that the next flattening clones them."""
-        if CLONE not in computation.name:
-            return 0, 0
-        return (4,) if self._rewrites_reductions_last else (7, 0)
-
-    def _is_of_rewritten_loop(self, clone: HloComputation) -> bool:
-        """Whether it was cloned again with its loop, as by `WhileLoopInvariantCodeMotion`."""
-        caller = self._caller_of.get(clone)
-        is_of_loop = caller is not None and caller.opcode == "while"
-        return is_of_loop and _FIRST_CLONE.fullmatch(clone.name) is None
-
-    def _early_pass_of(self, clone: HloComputation) -> Priority:
-        converts = any(each.opcode == "convert" for each in clone.instructions)
-        return (1,) if converts and _FIRST_CLONE.fullmatch(clone.name) is not None else (2,)
-
-    def _is_rewritten(self, original: HloComputation, clone: HloComputation) -> bool:
-        """Whether a rewriter put both callers, the first of them a window, in the place of one.
-
-        What was cloned again is older.
-        """
-        first, second = self._caller_of.get(original), self._caller_of.get(clone)
-        if clone.name + CLONE in self._by_name:
-            return False
-        if first is None or second is None or first.is_known:
-            return False
-        return first.opcode == "reduce-window" and second.opcode in _REWRITTEN
-
-    def _age(self, original: HloComputation) -> Priority:
-        """When it was made, compared with others that the last flattening cloned."""
-        if is_derived(original, self._call_graph):
-            return self.priority(original)
-        return -1, *place_in_program(original)
-
-
-_REWRITTEN = {"reduce-window": 5, "map": 5, "reduce": 6}
-"""What the rewriters of windows and of reductions make."""
-
-_MAKERS = (
-    re.compile(r"^add_computation"),  # `ConvolutionGroupConverter`
-    re.compile(r"\.reduce_window"),  # `ReduceWindowRewriter`
-    re.compile(r"^scalar_add_computation"),  # `AlgebraicSimplifier`
-)
-"""Names that passes give to what they make anew, in the order of the pipeline; then come the
-expanders, which make loops, and the passes that rewrite loops."""
-
-
-def _maker(computation: HloComputation) -> int:
-    matching = (i for i, each in enumerate(_MAKERS) if each.search(computation.name))
-    return next(matching, len(_MAKERS))
-
-
-class _Caller(NamedTuple):
-    """The instruction that applies a computation."""
-
-    opcode: str
-    is_known: bool
-    """Whether it carries metadata: those that rewriters make do not."""
-
-
-def _callers(call_graph: CallGraph) -> dict[HloComputation, _Caller]:
-    """What applies each computation, in fused bodies or outside."""
-    caller_of = {
-        computation: _Caller(sites[0].opcode, "metadata" in sites[0].attributes)
-        for computation, sites in call_graph.callsites.items()
-        if sites and not call_graph.is_fused(computation)
-    }
     by_name = call_graph.module.computation_by_name
-    for body, callees in call_graph.callees.items():
-        if callees and call_graph.is_fused(body) and not body.is_open:
-            for match in call_graph.bodies.search(_CALL_IN_BODY, body):
-                caller_of.setdefault(by_name[match[2]], _Caller(match[1], match[3] is not None))
-    return caller_of
+    encounter = first_calls(call_graph)
+
+    def pass_number(computation: HloComputation) -> int:
+        if "_promoted" in computation.name:
+            return 0
+        if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
+            return 4
+        if CLONE not in computation.name:
+            return 3
+        is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
+        converts = any(each.opcode == "convert" for each in computation.instructions)
+        was_cloned = computation.name + CLONE in by_name
+        return 1 if is_first_clone and (converts or was_cloned) else 2
+
+    return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
+
+
+def is_text(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether it is the body of a fusion that nobody has opened."""
+    return call_graph.is_fused(computation) and not computation.is_open
 
 
 def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
@@ -351,10 +264,13 @@ def in_order_of_parameters(
     computations: list[HloComputation],
     call_graph: CallGraph,
     priorities: Mapping[HloComputation, Priority] | None = None,
+    *,
+    hurries_within_pass: bool = True,
 ) -> list[HloComputation]:
     """Sorted so that numbers in the names of first parameters grow, otherwise by priority.
 
-    Without priorities, what numbers leave open stays in the order given.
+    Without priorities, what numbers leave open stays in the order given. Who is older than another
+    comes no later than at its priority, or at least in its pass.
     """
     priority = dict(priorities or dict.fromkeys(computations, ()))
     chains: dict[str, list[tuple[int, HloComputation]]] = {}
@@ -369,7 +285,10 @@ def in_order_of_parameters(
         # No one may wait for longer than the next in its chain.
         for (_, older), (_, younger) in reversed(list(itertools.pairwise(chain))):
             next_of[older] = younger
-            priority[older] = min(priority[older], priority[younger])
+            if hurries_within_pass:
+                priority[older] = min(priority[older], priority[younger])
+            elif priority[younger][0] < priority[older][0]:
+                priority[older] = priority[younger][0], *priority[older][1:]
     later = set(next_of.values())
     place = {computation: i for i, computation in enumerate(computations)}
     ready = [(priority[each], place[each], each) for each in computations if each not in later]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.computation_replay import sorted_incrementally
+from hlomem.analysis.cpu_derivates import sort_derivates
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 
@@ -86,7 +87,8 @@ def _passes_of(options: Options) -> _Passes:
         return _gpu_passes()
     if platform == "tpu":
         return _tpu_passes(options)
-    make = partial(creation_order, rewrites_reductions_last=options.rewrites_reductions_last)
+    sort = partial(sort_derivates, rewrites_reductions_last=options.rewrites_reductions_last)
+    make = partial(creation_order, sort_derived=sort)
     return _Passes(make, instructions_by_age, reordered_users)
 
 
