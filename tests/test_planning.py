@@ -69,6 +69,31 @@ def _add_a_thousand(name: re.Match[str]) -> str:
     return f"%{name[1]}.{int(name[2]) + 1000}"
 
 
+@pytest.mark.parametrize(
+    ("home", "of_its_time"),
+    [
+        ("jaxlib-0.4.34/cpu/carried_scalars", "jaxlib-0.4.24"),  # buffers lie closer than in 0.4.35
+        ("jaxlib-0.9.0/cpu/narrow_reductions", "jaxlib-0.7.1"),  # rewriters came last until 0.9.0.1
+        ("jaxlib-0.9.1/cpu/narrow_reductions", "jaxlib-0.9.1"),
+        ("jaxlib-0.11.1/cpu/sorted_twice", "jaxlib-0.11.1"),  # sorts thread-local buffers
+    ],
+)
+def test_like_a_dump_means_its_allocations_too(home: str, of_its_time: str) -> None:
+    """Within an era the rules changed; the newest release alone would give another plan."""
+    dump = hlomem.load(GOLDENS / home)
+    text = _text(GOLDENS / home / "module.hlo")
+    planned = hlomem.plan(text, like=dump)
+    assert planned.stages.options == hlomem.plan(text, era=of_its_time).stages.options
+    assert planned.dump.era == dump.era
+
+
+def test_like_a_dump_of_another_program_means_the_newest_of_its_era() -> None:
+    dump = hlomem.load(GOLDENS / "jaxlib-0.9.0/cpu/narrow_reductions")
+    text = _text(GOLDENS / "jaxlib-0.7.2/cpu/nested_while/module.hlo")
+    newest = hlomem.plan(text, era=dump.era.letter)
+    assert hlomem.plan(text, like=dump).stages.options == newest.stages.options
+
+
 def test_a_backend_whose_rules_are_not_known_is_refused() -> None:
     text = _text(GOLDENS / "jaxlib-0.11.2/gpu-h200/scalar_only/module.hlo")
     with pytest.raises(CommandError, match="no plan for backend `npu`: known are cpu, gpu"):

@@ -72,7 +72,7 @@ files that hold the same lines, but some lists of positions or uses in another o
   whose modules, allocations, live ranges and reports are the same to the byte, and whose lists of
   uses are not. hlomem follows what the text implies (the scheduler's walk over users, copies that
   are inserted last) and the order of the text otherwise.
-- **Usage reports up to jaxlib 0.7.2** list values of equal size, and shapes of equal count, in the
+- **Usage reports up to jaxlib 0.8.0** list values of equal size, and shapes of equal count, in the
   order of a hash map (`absl::flat_hash_map`); since October 2025 XLA sorts them.
 - **GPU: which fusion came first.** Fusion takes users out of lists and puts others in as it goes
   through the program by estimated cost (`priority_fusion.cc`), so the order of uses is open there
@@ -98,7 +98,7 @@ files that hold the same lines, but some lists of positions or uses in another o
 `hlomem replan` over every dump: whether the plan of the rebuilt program is the dump's own, and in
 which stage the first difference is where it is not. Values are the dump's, so lists of uses have
 its order; usage reports are compared without the order of equal rows, which is a hash map's up to
-jaxlib 0.7.2. [cli.md](cli.md#replan) says what is taken from a dump and what is planned.
+jaxlib 0.8.0. [cli.md](cli.md#replan) says what is taken from a dump and what is planned.
 
 | group | same | values | live ranges | assignment | report | not planned |
 |---|---|---|---|---|---|---|

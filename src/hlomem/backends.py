@@ -133,9 +133,8 @@ def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
 # backend, so v4, which keeps its fast values in 3, has them under "hbm".
 _TPU_MEMORY_SPACES = MappingProxyType({0: "default", 1: "vmem", 2: "smem", 3: "hbm", 4: "host"})
 
-# backends/cpu/alignment.h. jaxlib 0.4.30 and older aligned to 16, 0.4.35 and newer to 64; none
-# of the versions between was measured.
-_CPU_ALIGNS_TO_64_FROM = (0, 4, 31)
+# backends/cpu/alignment.h. jaxlib 0.4.34 and older aligned to 16.
+_CPU_ALIGNS_TO_64_FROM = (0, 4, 35)
 
 CPU = Backend(
     name="cpu",

@@ -20,7 +20,7 @@ class Options(Struct, frozen=True):
     """Whether constants get allocations (`allocate_buffers_for_constants`; CPU: yes)."""
     sorts_computations_incrementally: bool = True
     """Whether XLA keeps its computations sorted as they are made (`online_topsort.h`, since jaxlib
-    0.5.1) instead of sorting them when asked. Decides the order of value ids."""
+    0.5.3) instead of sorting them when asked. Decides the order of value ids."""
     sorts_computations_by_content: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
@@ -29,11 +29,10 @@ class Options(Struct, frozen=True):
     that its computations stand callees first. Decides the order of positions."""
     rewrites_reductions_last: bool = False
     """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
-    0.8.3). Decides the order of value ids."""
+    0.9.0.1). Decides the order of value ids."""
     shares_at_any_position: bool = True
     """Whether a value may take the place of an operand whichever of the operand's positions it
-    reads, or only if it reads the last one (`LiveRangeInterferes`). Changed by jaxlib 0.11.2; no
-    dump tells when before."""
+    reads (since jaxlib 0.11.1), or only if it reads the last one (`LiveRangeInterferes`)."""
     sorts_thread_local_buffers: bool = False
     """Whether thread-local buffers are assigned large ones first, like all others (until jaxlib
     0.11), or by id."""
@@ -54,9 +53,9 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
     """How the XLA in a jaxlib of some version plans."""
     return Options(
         backend=backend,
-        sorts_computations_incrementally=jaxlib >= (0, 5, 1),
-        rewrites_reductions_last=jaxlib < (0, 9),
-        shares_at_any_position=jaxlib >= (0, 11),
+        sorts_computations_incrementally=jaxlib >= (0, 5, 3),
+        rewrites_reductions_last=jaxlib < (0, 9, 1),
+        shares_at_any_position=jaxlib >= (0, 11, 1),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_use_operands=jaxlib < (0, 4, 24),
     )

@@ -32,8 +32,9 @@ from hlomem.dump.eras import (
     find_release,
     nearest_libtpu,
     recognise,
+    releases_of,
 )
-from hlomem.dump.parts import FILE_NAMES, Kind, Part, Wrapping
+from hlomem.dump.parts import FILE_NAMES, Contents, Kind, Part, Wrapping, format_part
 from hlomem.dump.plan_text import PlanText
 from hlomem.errors import CommandError, InputError, ParseError
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
@@ -116,30 +117,39 @@ def plan(
     """What XLA's buffer assignment does with a program.
 
     `program` is HLO text, or a module. `chip` is that of the backend (`v5e`, `h200`). `era` is a
-    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump.
+    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump,
+    and where releases that write alike plan otherwise, the one whose allocations are the dump's.
     `schedule` is a dump to take the instruction order from, for text that carries none. `preset` is
     a dump to take the offsets in a TPU's fast memory from, which a pass before buffer assignment
     has fixed and the text does not show. `pack` replaces the heap algorithm. The files of the
     plan's dump begin with `name`.
     """
-    release = _release(backend, era, like)
-    written_as = like.era if like is not None else era_of(release)
+    releases = _releases(backend, era, like)
+    written_as = like.era if like is not None else era_of(releases[0])
     watch = Watch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
         module = module if schedule is None else expand(module, schedule)
         order = None if schedule is None else _schedule_of(module, schedule)
-        watch.lap("parse")
+    watch.lap("parse")
+    plans: list[Plan] = []
+    for release in releases:
         options = options_of(backend, chip, release)
-        placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
-        stages = run_stages(module, options, order, pack, placed, watch.lap)
-    notes = _notes_on_elements(module)
-    if preset is None:
-        notes += _notes_on_preset(stages)
-    else:
-        _check_all_placed(stages, preset)
-    files = files_of(name, written_as, release)
-    return Plan(stages, name, written_as, files, watch.seconds, tuple(notes))
+        if any(options == each.stages.options for each in plans):
+            continue
+        with collector_off():
+            placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
+            stages = run_stages(module, options, order, pack, placed, watch.lap)
+        notes = _notes_on_elements(module)
+        if preset is None:
+            notes += _notes_on_preset(stages)
+        else:
+            _check_all_placed(stages, preset)
+        files = files_of(name, written_as, release)
+        plans.append(Plan(stages, name, written_as, files, watch.seconds, tuple(notes)))
+        if like is None or _has_allocations_of(like, plans[-1].dump):
+            return plans[-1]
+    return plans[0]
 
 
 class Watch:
@@ -151,17 +161,29 @@ class Watch:
 
     def lap(self, name: str) -> None:
         now = time.process_time()
-        self.seconds[name] = now - self._last
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
         self._last = now
 
 
-def _release(backend: str, era: str, like: Dump | None) -> Release:
-    if era and like is not None:
+def _releases(backend: str, era: str, like: Dump | None) -> list[Release]:
+    """The releases to plan as, the newest first: one, or those that write as a dump is written."""
+    package = package_of(backend)
+    if like is None:
+        return [find_release(era or NEWEST.letter, package)]
+    if era:
         raise both_given()
-    if like is not None and like.era.letter == "?":
+    if like.era.letter == "?":
         raise unknown_era(like)
-    letter = like.era.letter if like is not None else NEWEST.letter
-    return find_release(era or letter, package_of(backend))
+    return releases_of(like.era, package)
+
+
+def _has_allocations_of(dump: Dump, planned: Dump) -> bool:
+    texts = [
+        format_part("assignment", Contents(assignment=each.assignment), dump.era)
+        for each in (dump, planned)
+        if each.assignment is not None
+    ]
+    return texts[0] == texts[-1]
 
 
 def package_of(backend: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.cpu_derivates import sort_derivates
-from hlomem.analysis.creation_order import creation_order, merge_chains, sort_older_derivates
+from hlomem.analysis.creation_order import creation_order, merge_chains
 from hlomem.hlo.ir import HloComputation
 from hlomem.hlo.parser import parse
 from tests.analysis.programs import CONDITIONAL
@@ -25,8 +29,8 @@ def test_regions_then_fusions_then_wrapped_instructions_as_the_program_runs() ->
     ]
 
 
-def _created(text: str, *, is_old: bool = False) -> list[str]:
-    sort = sort_older_derivates if is_old else sort_derivates
+def _created(text: str, *, rewrites_reductions_last: bool = False) -> list[str]:
+    sort = partial(sort_derivates, rewrites_reductions_last=rewrites_reductions_last)
     return [each.name for each in creation_order(CallGraph(parse(text)), sort)]
 
 
@@ -102,10 +106,22 @@ def test_wrapped_instructions_are_numbered_by_their_parameters() -> None:
 CLONES = """\
 HloModule clones, is_scheduled=true
 
+%region_0.1 (a.1: f32[], b.1: f32[]) -> f32[] {
+  %a.1 = f32[] parameter(0)
+  %b.1 = f32[] parameter(1)
+  ROOT %add.1 = f32[] add(%a.1, %b.1)
+}
+
 %region_0.1.clone (a.4: f32[], b.4: f32[]) -> f32[] {
   %a.4 = f32[] parameter(0)
   %b.4 = f32[] parameter(1)
   ROOT %add.4 = f32[] add(%a.4, %b.4)
+}
+
+%region_1.2 (c.1: f32[], d.1: f32[]) -> f32[] {
+  %c.1 = f32[] parameter(0)
+  %d.1 = f32[] parameter(1)
+  ROOT %max.1 = f32[] maximum(%c.1, %d.1)
 }
 
 %region_1.2.clone (c.4: f32[], d.4: f32[]) -> f32[] {
@@ -114,20 +130,89 @@ HloModule clones, is_scheduled=true
   ROOT %max.4 = f32[] maximum(%c.4, %d.4)
 }
 
-ENTRY %main.3 (x: f32[8], z: f32[]) -> (f32[], f32[8]) {
+%region_2.3.clone (e.4: f32[], f.4: f32[]) -> f32[] {
+  %e.4 = f32[] parameter(0)
+  %f.4 = f32[] parameter(1)
+  %min.4 = f32[] minimum(%e.4, %f.4)
+  %narrow = bf16[] convert(%min.4)
+  ROOT %wide = f32[] convert(%narrow)
+}
+
+ENTRY %main.4 (x: f32[8], z: f32[]) -> (f32[], f32[8], f32[]) {
   %x = f32[8]{0} parameter(0)
   %z = f32[] parameter(1)
-  %reduce = f32[] reduce(%x, %z), dimensions={0}, to_apply=%region_0.1.clone
-  %window = f32[8]{0} reduce-window(%x, %z), window={size=1}, to_apply=%region_1.2.clone
-  ROOT %tuple = (f32[], f32[8]{0}) tuple(%reduce, %window)
+  %window.1 = f32[8]{0} reduce-window(%x, %z), window={size=1}, to_apply=%region_0.1
+  %reduce.1 = f32[] reduce(%window.1, %z), dimensions={0}, to_apply=%region_0.1.clone
+  %window.2 = f32[8]{0} reduce-window(%x, %z), window={size=1}, to_apply=%region_1.2
+  %window.3 = f32[8]{0} reduce-window(%window.2, %z), window={size=1}, to_apply=%region_1.2.clone
+  %reduce.2 = f32[] reduce(%x, %z), dimensions={0}, to_apply=%region_2.3.clone
+  ROOT %tuple = (f32[], f32[8]{0}, f32[]) tuple(%reduce.1, %window.3, %reduce.2)
+}
+"""
+OF_SUM, OF_MAXIMUM, NARROW = "region_0.1.clone", "region_1.2.clone", "region_2.3.clone"
+
+
+def test_what_rewriters_share_is_cloned_last_and_by_age() -> None:
+    assert _created(CLONES)[3:] == [NARROW, OF_SUM, OF_MAXIMUM]
+
+
+def test_once_windows_were_rewritten_before_reductions() -> None:
+    old = _created(CLONES, rewrites_reductions_last=True)
+    assert old[3:] == [NARROW, OF_MAXIMUM, OF_SUM]
+
+
+def test_what_the_program_calls_twice_is_cloned_first() -> None:
+    """Its instructions carry metadata; what rewriters make does not."""
+    own = re.sub(r"(%window.* reduce-window.*)", r'\1, metadata={op_name="f"}', CLONES)
+    for last in (False, True):
+        assert _created(own, rewrites_reductions_last=last)[3:] == [OF_SUM, OF_MAXIMUM, NARROW]
+
+
+COMPARATOR = """\
+HloModule comparator, is_scheduled=true
+
+%compare-greater-than.1 (p: f32[], q: f32[]) -> pred[] {
+  %p = f32[] parameter(0)
+  %q = f32[] parameter(1)
+  ROOT %compare = pred[] compare(%p, %q), direction=GT
+}
+
+%while_cond.3 (param.6: (s32[])) -> pred[] {
+  %param.6 = (s32[]) parameter(0)
+  ROOT %false = pred[] constant(false)
+}
+
+%while_body.3 (param.7: (s32[])) -> (s32[]) {
+  ROOT %param.7 = (s32[]) parameter(0)
+}
+
+%region_0.5 (u: f32[], v: f32[]) -> pred[] {
+  %u = f32[] parameter(0)
+  %v = f32[] parameter(1)
+  ROOT %less = pred[] compare(%u, %v), direction=LT
+}
+
+ENTRY %main.9 (x: f32[8], n: s32[]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %n = s32[] parameter(1)
+  %start = (s32[]) tuple(%n)
+  %loop = (s32[]) while(%start), condition=%while_cond.3, body=%while_body.3
+  %sort = f32[8]{0} sort(%x), dimensions={0}, to_apply=%region_0.5
+  ROOT %top = f32[8]{0} sort(%sort), dimensions={0}, to_apply=%compare-greater-than.1
 }
 """
 
 
-def test_once_windows_were_rewritten_before_reductions() -> None:
-    assert _created(CLONES)[1:] == ["region_0.1.clone", "region_1.2.clone"]
-    old = _created(CLONES, is_old=True)
-    assert old[1:] == ["region_1.2.clone", "region_0.1.clone"]
+def test_names_that_passes_give_are_no_programs_own_whatever_their_number() -> None:
+    made = ["compare-greater-than.1", "while_cond.3", "while_body.3"]
+    assert _created(COMPARATOR) == ["region_0.5", "main.9", *made]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_the_comparator_that_a_custom_call_got_was_cloned_late(last: bool) -> None:
+    text = COMPARATOR.replace("greater-than.1", "greater-than.1.clone")
+    created = _created(text, rewrites_reductions_last=last)
+    assert created[2:] == ["while_cond.3", "while_body.3", "compare-greater-than.1.clone"]
 
 
 PARTITIONED = """\

@@ -82,6 +82,11 @@ RIGHT = {
     "transpose that moves nothing": """v = f32[1,8]{0,1} transpose(p), dimensions={1,0}
         b = f32[8,1]{1,0} bitcast(v)
         ROOT r = f32[8,1]{1,0} add(b, q)""",
+    "another layout and back": """v = f32[2,4]{1,0} bitcast(p)
+        t = f32[2,4]{0,1} copy(v)
+        n = f32[2,4]{0,1} negate(t)
+        u = f32[2,4]{1,0} copy(n)
+        ROOT r = f32[8,1]{1,0} bitcast(u)""",
     "pad by nothing": "ROOT r = f32[8,1]{1,0} pad(p, zero), padding=0_0x0_0",
     "a fusion inside": "ROOT r = f32[8,1]{1,0} fusion(p), kind=kLoop, calls=inner",
     "scatter": """w = s32[1]{0} broadcast(i), dimensions={}
@@ -123,6 +128,17 @@ WRONG = {
     "another layout": """v = f32[2,4]{1,0} bitcast(p)
         t = f32[2,4]{0,1} copy(v)
         ROOT r = f32[8,1]{1,0} bitcast(t)""",
+    "another layout and back, reversed between": """v = f32[2,4]{1,0} bitcast(p)
+        t = f32[2,4]{0,1} copy(v)
+        n = f32[2,4]{0,1} reverse(t), dimensions={0}
+        u = f32[2,4]{1,0} copy(n)
+        ROOT r = f32[8,1]{1,0} bitcast(u)""",
+    "another layout and back, beside one that does not come back": """v = f32[2,4]{1,0} bitcast(p)
+        t = f32[2,4]{0,1} copy(v)
+        b = f32[2,4]{0,1} bitcast(p)
+        n = f32[2,4]{0,1} add(t, b)
+        u = f32[2,4]{1,0} copy(n)
+        ROOT r = f32[8,1]{1,0} bitcast(u)""",
     "pad that shifts": "ROOT r = f32[8,1]{1,0} pad(p, zero), padding=1_-1x0_0",
     "a part of it summed": """v = f32[4,2]{1,0} bitcast(p)
         t = f32[4]{0} reduce(v, zero), dimensions={1}, to_apply=sum

@@ -104,6 +104,13 @@ def test_in_place_is_for_equal_shapes_unless_fused() -> None:
     assert rules(small_dump([V("a", (0, 1)), flat])) == ["interference/touch"]
 
 
+def test_what_is_read_through_a_bitcast_has_its_shape() -> None:
+    """As indices of a top-k, flattened and sorted where they lie (jaxlib 0.12)."""
+    square = V("a", (0, 1), shape="f32[4,4]{1,0}", positions=(("flat", ()),), uses=(("b", 0, ()),))
+    sort = V("b", (1, 2), text="f32[16]{0} sort(%flat)")
+    assert rules(small_dump([square, sort])) == []
+
+
 def test_a_sort_writes_each_operand_into_its_own_output() -> None:
     text = "(f32[16]{0}, f32[16]{0}) sort(%a, %k)"
     a = V("a", (0, 1), uses=(("b", 0, ()),))

@@ -101,7 +101,7 @@ def test_an_era_lays_values_out_in_its_style(letter: str, style: Style) -> None:
     ("eras", "words"),
     [
         ("K", "era K (jaxlib 0.11.1 to 0.12.0.1, libtpu 0.0.51)"),
-        ("G", "era G (jaxlib 0.7.1 to 0.9.0, libtpu 0.0.24, 0.0.34)"),
+        ("G", "era G (jaxlib 0.7.1 to 0.9.1, libtpu 0.0.24, 0.0.34)"),
         ("E", "era E (jaxlib 0.6.0)"),
         ("IJ", "one of eras I, J (jaxlib 0.10.0 to 0.11.0)"),
     ],

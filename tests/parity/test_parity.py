@@ -36,6 +36,8 @@ HOMES = sorted(path.parent for path in GOLDENS.glob("*/*/*/origin.json"))
 
 KNOWN_LINE_ORDER = frozenset(
     {
+        "jaxlib-0.11.0/cpu/sorted_twice",
+        "jaxlib-0.11.1/cpu/sorted_twice",
         "jaxlib-0.11.2/gpu-h200/conjugate_gradient",
         "jaxlib-0.11.2/gpu-h200/host_scan",
         "jaxlib-0.11.2/gpu-h200/lookup_loop",
@@ -49,6 +51,7 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.12.0.1/cpu/forty_params",
         "jaxlib-0.12.0.1/cpu/functions_twice",
         "jaxlib-0.12.0.1/cpu/g_cholesky_solve",
+        "jaxlib-0.12.0.1/cpu/half_top_k",
         "jaxlib-0.12.0.1/cpu/m_overlap",
         "jaxlib-0.12.0.1/cpu/made_by_passes",
         "jaxlib-0.12.0.1/cpu/partitioned_argmax",
@@ -60,9 +63,13 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.4.20/cpu/nested_while",
         "jaxlib-0.4.24/cpu/nested_while",
         "jaxlib-0.4.30/cpu/nested_while",
+        "jaxlib-0.4.34/cpu/carried_scalars",
         "jaxlib-0.4.35/cpu/nested_while",
         "jaxlib-0.4.38/cpu/nested_while",
         "jaxlib-0.5.0/cpu/nested_while",
+        "jaxlib-0.7.1/cpu/solve",
+        "jaxlib-0.9.0/cpu/narrow_reductions",
+        "jaxlib-0.9.1/cpu/narrow_reductions",
         "libtpu-0.0.11.1/tpu-v5e/nested_while",
         "libtpu-0.0.17/tpu-v5e/nested_while",
         "libtpu-0.0.2/tpu-v5e/nested_while",

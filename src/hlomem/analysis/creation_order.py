@@ -24,7 +24,7 @@ import re
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.names import CLONE, PARTITIONED, split_number
+from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
@@ -34,11 +34,16 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation
 
-_DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
+_DERIVED = re.compile(
+    r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation"
+    rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
+)
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
-"""A call in a body that is still text: opcode and callee."""
+CALL_IN_BODY = re.compile(
+    r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=)?", re.ASCII
+)
+"""A call in a body that is still text: opcode and callee, and whether metadata follow."""
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
@@ -73,14 +78,6 @@ def creation_order(
     partitioned = in_order_of_parameters(partitioned, call_graph)
     derived = sort_derived(derived, call_graph)
     return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
-
-
-def sort_older_derivates(
-    computations: list[HloComputation], call_graph: CallGraph
-) -> list[HloComputation]:
-    """What the passes of jaxlib until 0.8 derived, the oldest first."""
-    priorities = derivation_priorities(computations, call_graph, rewrites_reductions_last=True)
-    return in_order_of_parameters(computations, call_graph, priorities)
 
 
 def _own_number(computation: HloComputation) -> int:
@@ -187,30 +184,24 @@ Priority = tuple[int, ...]
 
 
 def derivation_priorities(
-    computations: list[HloComputation], call_graph: CallGraph, rewrites_reductions_last: bool
+    computations: list[HloComputation], call_graph: CallGraph
 ) -> dict[HloComputation, Priority]:
     """When passes made computations as far as names do not tell: by pass, then by first call.
 
     Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
     convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
-    reductions, and others that clone; expanders, which make loops; the
-    rewriter of top-k, whose clones custom calls call. The rewriters of windows and of reductions
-    once came last, in this order.
+    reductions, and others that clone; expanders, which make loops; the rewriter of top-k, whose
+    clones custom calls call.
     """
     by_name = call_graph.module.computation_by_name
     encounter = first_calls(call_graph)
-    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
     def pass_number(computation: HloComputation) -> int:
-        is_clone = CLONE in computation.name
-        opcode = opcode_of.get(computation) if is_clone else None
         if "_promoted" in computation.name:
             return 0
-        if opcode in ("reduce-window", "reduce"):
-            return 5 if opcode == "reduce-window" else 6
         if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
             return 4
-        if not is_clone:
+        if CLONE not in computation.name:
             return 3
         is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
         converts = any(each.opcode == "convert" for each in computation.instructions)
@@ -218,21 +209,6 @@ def derivation_priorities(
         return 1 if is_first_clone and (converts or was_cloned) else 2
 
     return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
-
-
-def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
-    """What kind of instruction applies each computation, in fused bodies or outside."""
-    opcode_of = {
-        computation: sites[0].opcode
-        for computation, sites in call_graph.callsites.items()
-        if sites and not call_graph.is_fused(computation)
-    }
-    by_name = call_graph.module.computation_by_name
-    for body, callees in call_graph.callees.items():
-        if callees and is_text(body, call_graph):
-            for match in call_graph.bodies.search(CALL_IN_BODY, body):
-                opcode_of.setdefault(by_name[match[2]], match[1])
-    return opcode_of
 
 
 def is_text(computation: HloComputation, call_graph: CallGraph) -> bool:
@@ -262,15 +238,26 @@ def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
 
 
 def _calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
-    """What a computation calls, and what the fusions and async operations in it call."""
+    """What a computation calls, and what was cut out of it calls."""
     calls: list[HloComputation] = []
     for instruction in call_graph.post_order(computation):
         for callee in instruction.called_computations:
-            if instruction.opcode in _CUT_OUT:
+            if instruction.opcode in _CUT_OUT or _is_cut_out(callee, call_graph):
                 calls += call_graph.callees[callee]
             else:
                 calls.append(callee)
     return [each for each in calls if not call_graph.is_fused(each)]
+
+
+def _is_cut_out(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether a call was made for what its caller did itself before.
+
+    What expanders make, they make together with all that it calls: no walk came through before.
+    """
+    if not is_made_for_call(computation, call_graph):
+        return False
+    callees = call_graph.callees[computation]
+    return all(CLONE in each.name or not is_derived(each, call_graph) for each in callees)
 
 
 def in_order_of_parameters(

@@ -140,7 +140,7 @@ def _in_order_of_derivation(
     derived: list[HloComputation], call_graph: CallGraph
 ) -> list[HloComputation]:
     """Comparators of top-k, then what the rewriters made."""
-    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last=False)
+    priorities = derivation_priorities(derived, call_graph)
     for each in derived:
         merges_parts = each.name.startswith(_SORT_COMPARATOR)
         priorities[each] = (_is_flattened_early(each, call_graph), merges_parts, *priorities[each])

@@ -34,6 +34,8 @@ UPDATES = frozenset({"dynamic-update-slice", "scatter"})
 """What XLA plans in place, always (`AliasInfo::GetInPlaceInputOutputPairs`)."""
 _MOST_NESTED = 20
 """Fusions inside fusions that are looked into."""
+_MOST_COPIED = 20
+"""Instructions between two copies that are looked through."""
 
 
 class Window(NamedTuple):
@@ -131,7 +133,8 @@ def _reads(
         return _taken_out(instruction, reads)
     strays = {each for each in everything if isinstance(each, Elsewhere)}
     if strays:
-        return set(strays)
+        source = _moved_back(instruction, reads) if opcode == "copy" else None
+        return set(strays) if source is None else reads[source]
     if opcode in _SAME_BYTES or opcode == "get-tuple-element" or _keeps_places(instruction, reads):
         return everything
     if opcode == "fusion":
@@ -148,6 +151,25 @@ def _reads(
 def _taken_out(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> set[Read]:
     """What a get-tuple-element takes out of a tuple that was just made."""
     return reads[instruction.operands[0].operands[instruction.tuple_index]]
+
+
+def _moved_back(
+    instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]
+) -> HloInstruction | None:
+    """Whose elements a copy brings back to the places they had before another copy.
+
+    A fusion stores nothing on the way, so that only the layouts it reads and writes count.
+    """
+    source = instruction
+    for _ in range(_MOST_COPIED):
+        matter = [each for each in source.operands if reads[each]]
+        if source.opcode not in _ELEMENTWISE or len(matter) != 1:
+            return None
+        source = matter[0]
+        is_astray = any(isinstance(each, Elsewhere) for each in reads[source])
+        if not is_astray and _order(source) == _order(instruction):
+            return source
+    return None
 
 
 def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: int) -> set[Read]:

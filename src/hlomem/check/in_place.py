@@ -46,6 +46,8 @@ def why_not_in_place(earlier: Placed, later: Placed, text: Text, numbers: list[i
         return "`scatter` writes into the operands it updates only"
     if opcode == "sort" and later.index and later.index[0] not in numbers:
         return f"output {later.index[0]} of the sort is another operand's"
-    if earlier.value.shape != later.value.shape:
+    read_as = [name for number, name in enumerate(text.operands) if number in numbers]
+    if earlier.value.name in read_as and earlier.value.shape != later.value.shape:
+        # Under another name it has the shape that a bitcast gave it.
         return f"its shape {later.value.shape} is not its operand's"
     return ""
