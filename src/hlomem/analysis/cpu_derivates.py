@@ -152,7 +152,7 @@ class _Derivates:
         """
         if clone.name + CLONE in self._by_name or not self._is_called_by(original, _WINDOW):
             return False
-        is_new = not self._caller_of[original].has_metadata
+        is_new = not self._caller_of[original].has_op_name
         return is_new and self._is_called_by(clone, *_REWRITER_OF)
 
     def _is_called_by(self, computation: HloComputation, *opcodes: str) -> bool:
@@ -203,7 +203,7 @@ class _Caller(NamedTuple):
     """The instruction that applies a computation."""
 
     opcode: str
-    has_metadata: bool
+    has_op_name: bool
     """Those that rewriters make have none."""
 
 
@@ -212,7 +212,7 @@ def _callers(
 ) -> dict[HloComputation, _Caller]:
     """What applies each of the computations that are wanted, in fused bodies or outside."""
     caller_of = {
-        computation: _Caller(sites[0].opcode, "metadata" in sites[0].attributes)
+        computation: _Caller(sites[0].opcode, bool(sites[0].metadata.op_name))
         for computation, sites in call_graph.callsites.items()
         if sites and computation in wanted and not call_graph.is_fused(computation)
     }

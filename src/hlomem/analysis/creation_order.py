@@ -41,9 +41,9 @@ _DERIVED = re.compile(
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
 CALL_IN_BODY = re.compile(
-    r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=)?", re.ASCII
+    r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=\{op_name=)?", re.ASCII
 )
-"""A call in a body that is still text: opcode and callee, and whether metadata follow."""
+"""A call in a body that is still text: opcode, callee, whether the name of an operation follows."""
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
