@@ -50,6 +50,7 @@ def assign_buffers(
     """Give every value a slice of an allocation; `pack` places what goes onto heaps."""
     assigner = _Assigner(dataflow, aliasing, live_ranges, color_of, options)
     assigner.assign_preset_buffers(preset)
+    assigner.assign_private_stacks()
     waiting = assigner.assign_global_buffers()
     assigner.assign_heaps(waiting, pack)
     assigner.assign_thread_local_buffers()
@@ -108,6 +109,25 @@ class _Assigner:
                     for member in buffer.values:
                         allocation_of[self._color_of[value]].slices[member] = place
                     break
+
+    def assign_private_stacks(self) -> None:
+        """Let what lies on the stack of another core begin at 0, whatever else lies there."""
+        stack_colors = self._options.backend.stack_colors
+        if not stack_colors:
+            return
+        allocation_of: dict[int, BufferAllocation] = {}
+        for buffer in self._in_order(self._dataflow.call_graph.is_in_flow):
+            color = self._color_of[buffer.values[0]]
+            if color not in stack_colors:
+                continue
+            size = self._size_of_buffer[buffer]
+            if color not in allocation_of:
+                allocation_of[color] = BufferAllocation(len(self.allocations), 0, color)
+                self.allocations.append(allocation_of[color])
+            allocation = allocation_of[color]
+            allocation.size = max(allocation.size, size)
+            allocation.slices |= dict.fromkeys(buffer.values, OffsetSize(0, size))
+            self._is_preset.add(buffer)
 
     # Step 1.
 
@@ -348,14 +368,14 @@ class _Assigner:
             target = combined.setdefault(temporary.color, temporary)
             if target is temporary:
                 continue
-            base = 0
-            if temporary.color not in self._options.backend.stack_colors:
-                alignment = self._alignment(temporary.color)
-                base = -(-target.size // alignment) * alignment
-            target.size = max(target.size, base + temporary.size)
+            alignment = self._alignment(temporary.color)
+            base = -(-target.size // alignment) * alignment
+            target.size = base + temporary.size
             for value, (offset, size) in temporary.slices.items():
                 target.slices[value] = OffsetSize(base + offset, size)
-        self.allocations = [*kept, *combined.values()]
+        stack_colors = self._options.backend.stack_colors
+        stacks_first = sorted(combined.values(), key=lambda each: each.color not in stack_colors)
+        self.allocations = [*kept, *stacks_first]
         for index, allocation in enumerate(self.allocations):
             allocation.index = index
 
