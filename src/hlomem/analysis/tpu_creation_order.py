@@ -9,7 +9,7 @@ dumps of libtpu show (docs/tpu-rules.md):
 2. comparators of top-k; clones that simplifiers of loops and rewriters of sorts and reductions
    made; copies of what several operations share,
 3. fusions around gathers and scatters; reducers of decomposed collectives; reducers of dimensions
-   that were split (`reduce_sub`); comparators for sorted scatters,
+   that were split (`reduce_sub`); comparators for sorted scatters; reducers of bits,
 4. bodies of fusions, numbered; then those around one bitcast,
 5. loops that were widened (`wide.`), inner ones first, each its condition and its body,
 6. bodies of loops into which constants were sunk (`.sunk`), outer ones first,
@@ -40,6 +40,7 @@ from hlomem.analysis.names import (
     number_of,
     split_number,
 )
+from hlomem.hlo.ir import MAIN_THREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
 _SORT_COMPARATOR = "compare-value-and-index"  # merges the parts of a partitioned top-k
-_SCATTER_COMPARATOR = "compare"
+_MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
+"""Comparators for sorted scatters, reducers of bits."""
 _SPLIT_REDUCER = ".reduce_sub_computation"
 _SUM_OF_DOT = "scalar_add_computation"  # of a dot that became a reduction
 _SUNK = ".sunk"
@@ -67,7 +69,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     derived: list[HloComputation] = []
     decomposed: list[HloComputation] = []
     reducers: list[HloComputation] = []
-    comparators: list[HloComputation] = []
+    last: list[HloComputation] = []
     fused: list[HloComputation] = []
     for computation in call_graph.module.computations:
         name = computation.name
@@ -77,8 +79,8 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             fused.append(computation)
         elif _SPLIT_REDUCER in name and not _checks_indices(computation):
             reducers.append(computation)
-        elif split_number(name)[0] == _SCATTER_COMPARATOR:
-            comparators.append(computation)
+        elif split_number(name)[0] in _MADE_BEFORE_FUSION:
+            last.append(computation)
         elif _is_made_by_pass(computation, call_graph):
             derived.append(computation)
         elif _BUILT.fullmatch(split_number(name)[0]):
@@ -98,7 +100,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         *gathers,
         *sorted(decomposed, key=number_of),
         *in_order_of_parameters(sorted(reducers, key=_number_of_split), call_graph),
-        *sorted(comparators, key=number_of),
+        *sorted(last, key=lambda each: split_number(each.name)),
         *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
         *late,
     ]
@@ -296,14 +298,12 @@ def _with_all_callees(
 ) -> dict[HloComputation, None]:
     """What runs asynchronously after all that it calls.
 
-    What runs on a sparse core was moved into a module of its own and back: its reducers are copies,
-    numbered anew from 0.
+    What runs on a sparse core was moved into a module of its own and back: its reducers are copies.
     """
     made: dict[HloComputation, None] = {}
     is_body = call_graph.is_fused(computation)
-    is_numbered = number_of(call_graph.module.entry) > 0
     for callee in call_graph.callees[computation]:
-        is_copy = is_numbered and number_of(callee) == 0
+        is_copy = callee.execution_thread != MAIN_THREAD
         if not is_body or call_graph.is_fused(callee) or is_copy:
             made |= _with_all_callees(callee, call_graph)
     made[computation] = None
