@@ -81,7 +81,11 @@ class _Assigner:
             for alias in dataflow.module.input_output_alias
         }
         self._size_of_buffer = _buffer_sizes(aliasing, options)
-        self._handed_on = _handed_on(dataflow, aliasing)
+        self._contexts = {
+            each
+            for each in _handed_on(dataflow, aliasing)
+            if self._size_of_buffer[each] and not color_of[each.values[0]]
+        }
         # Only what may be shared: allocations that are written to, one value after the other.
         self._shared_allocation_of: dict[HloValue, BufferAllocation] = {}
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
@@ -135,14 +139,26 @@ class _Assigner:
         """Assign the buffers of the program's own flow; returns the values left to the heap."""
         waiting: list[HloValue] = []
         for buffer in self._in_order(self._dataflow.call_graph.is_in_flow):
-            if not self._assign_special(buffer) and not self._reuse(buffer):
+            if buffer in self._contexts:
+                self._assign_contexts()
+            elif not self._assign_special(buffer) and not self._reuse(buffer):
                 if buffer in self._aliasing.live_out:
                     self._make_reusable(self._new_allocation(buffer))
-                elif self._size_of_buffer[buffer] and buffer in self._handed_on:
-                    self._free_at[self._new_allocation(buffer)] = self._last_end(buffer)
                 else:
                     waiting += buffer.values
         return waiting
+
+    def _assign_contexts(self) -> None:
+        """Put all contexts into one place, even those of operations that overlap."""
+        if self._free_at:
+            return
+        largest, *others = sorted(
+            self._contexts, key=lambda each: (-self._size_of_buffer[each], each.id)
+        )
+        allocation = self._new_allocation(largest)
+        for buffer in others:
+            self._add(allocation, buffer, self._size_of_buffer[buffer])
+        self._free_at[allocation] = max(map(self._last_end, self._contexts))
 
     def _in_order(self, is_wanted: Callable[[HloComputation], bool]) -> list[HloBuffer]:
         """Buffers of some computations: large, then live-out, then early ones first.
@@ -441,7 +457,7 @@ class _Assigner:
 def _handed_on(dataflow: Dataflow, aliasing: Aliasing) -> set[HloBuffer]:
     """The parts of contexts that an async-start hands on to an async-update.
 
-    Such operations run on another core of a TPU, and each has its context for itself.
+    Such operations run on another core of a TPU.
     """
     updates = [each for each in dataflow.value_sets if each.opcode == "async-update"]
     return {
@@ -449,7 +465,7 @@ def _handed_on(dataflow: Dataflow, aliasing: Aliasing) -> set[HloBuffer]:
         for update in updates
         for part in dataflow.value_sets[update]
         for value in part
-        if value.instruction is update and value.index[:1] == _CONTEXT
+        if value.instruction is update and value.index[:1] == _CONTEXT and not value.shape.is_tuple
     }
 
 
