@@ -14,7 +14,10 @@ In: the analyses and the options. Out: every allocation with the slices of its v
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.analysis.platforms import alias_rules_of
@@ -47,7 +50,27 @@ def assign_buffers(
     pack: Pack | None,
     preset: Preset,
 ) -> BufferAssignment:
-    """Give every value a slice of an allocation; `pack` places what goes onto heaps."""
+    """Give every value a slice of an allocation; `pack` places what goes onto heaps.
+
+    What merged fast would almost fill the memory is assigned again, with more care
+    (`RunAssignBuffersWithFallback`).
+    """
+    assign = partial(_assign, dataflow, aliasing, live_ranges, color_of, pack=pack, preset=preset)
+    assignment = assign(options)
+    if options.merges_fast and _fills_memory(assignment, options):
+        return assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
+    return assignment
+
+
+def _assign(
+    dataflow: Dataflow,
+    aliasing: Aliasing,
+    live_ranges: LiveRanges,
+    color_of: ColorOf,
+    options: Options,
+    pack: Pack | None,
+    preset: Preset,
+) -> BufferAssignment:
     assigner = _Assigner(dataflow, aliasing, live_ranges, color_of, options)
     assigner.assign_preset_buffers(preset)
     assigner.assign_private_stacks()
@@ -56,6 +79,16 @@ def assign_buffers(
     assigner.assign_thread_local_buffers()
     assigner.combine_temporaries()
     return BufferAssignment(assigner.allocations)
+
+
+def _fills_memory(assignment: BufferAssignment, options: Options) -> bool:
+    """Whether a plan leaves less than 2.5 GiB free."""
+    capacity = options.backend.capacity
+    needed = sum(each.size for each in assignment.allocations if each.color == 0)
+    return capacity is not None and needed > capacity - _MARGIN
+
+
+_MARGIN = 5 << 29
 
 
 class _Assigner:
