@@ -53,13 +53,29 @@ def assign_buffers(
     """Give every value a slice of an allocation; `pack` places what goes onto heaps.
 
     What merged fast would almost fill the memory is assigned again, with more care
-    (`RunAssignBuffersWithFallback`).
+    (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, but for the
+    place of what was given in the list.
     """
     assign = partial(_assign, dataflow, aliasing, live_ranges, color_of, pack=pack, preset=preset)
-    assignment = assign(options)
-    if options.merges_fast and _fills_memory(assignment, options):
-        return assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
-    return assignment
+    fast = assign(options)
+    capacity = options.backend.capacity
+    if not options.merges_fast or capacity is None or _needed(fast) <= capacity - _MARGIN:
+        return fast
+    careful = assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
+    if _needed(careful) < _needed(fast):
+        return careful
+    given_first = sorted(fast.allocations, key=lambda each: each.color not in preset.size_of_color)
+    for index, allocation in enumerate(given_first):
+        allocation.index = index
+    return BufferAssignment(given_first)
+
+
+def _needed(assignment: BufferAssignment) -> int:
+    """Bytes of main memory."""
+    return sum(each.size for each in assignment.allocations if each.color == 0)
+
+
+_MARGIN = 5 << 29
 
 
 def _assign(
@@ -79,16 +95,6 @@ def _assign(
     assigner.assign_thread_local_buffers()
     assigner.combine_temporaries()
     return BufferAssignment(assigner.allocations)
-
-
-def _fills_memory(assignment: BufferAssignment, options: Options) -> bool:
-    """Whether a plan leaves less than 2.5 GiB free."""
-    capacity = options.backend.capacity
-    needed = sum(each.size for each in assignment.allocations if each.color == 0)
-    return capacity is not None and needed > capacity - _MARGIN
-
-
-_MARGIN = 5 << 29
 
 
 class _Assigner:
