@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hlomem.analysis.call_graph import CallGraph
-from hlomem.analysis.creation_order import creation_order
+from hlomem.analysis.cpu_derivates import sort_derivates
+from hlomem.analysis.creation_order import creation_order, sort_older_derivates
 from hlomem.hlo.parser import parse
 from tests.analysis.programs import CONDITIONAL
 
 
 def test_regions_then_fusions_then_wrapped_instructions_as_the_program_runs() -> None:
-    names = [each.name for each in creation_order(CallGraph(parse(CONDITIONAL)))]
-    assert names == [
+    assert _created(CONDITIONAL) == [
         "region_0.1",
         "region_1.2",
         "main.3",
@@ -21,10 +21,9 @@ def test_regions_then_fusions_then_wrapped_instructions_as_the_program_runs() ->
     ]
 
 
-def _created(text: str, *, rewrites_reductions_last: bool = False) -> list[str]:
-    graph = CallGraph(parse(text))
-    order = creation_order(graph, rewrites_reductions_last=rewrites_reductions_last)
-    return [each.name for each in order]
+def _created(text: str, *, is_old: bool = False) -> list[str]:
+    sort = sort_older_derivates if is_old else sort_derivates
+    return [each.name for each in creation_order(CallGraph(parse(text)), sort)]
 
 
 WRAPPED = """\
@@ -89,7 +88,7 @@ ENTRY %main.3 (x: f32[8], z: f32[]) -> (f32[], f32[8]) {
 
 def test_once_windows_were_rewritten_before_reductions() -> None:
     assert _created(CLONES)[1:] == ["region_0.1.clone", "region_1.2.clone"]
-    old = _created(CLONES, rewrites_reductions_last=True)
+    old = _created(CLONES, is_old=True)
     assert old[1:] == ["region_1.2.clone", "region_0.1.clone"]
 
 

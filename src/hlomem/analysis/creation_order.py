@@ -29,25 +29,26 @@ from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation
 
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
-_LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
+CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
+"""A call in a body that is still text: opcode and callee."""
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
 
 
 def creation_order(
-    call_graph: CallGraph, *, rewrites_reductions_last: bool = False
+    call_graph: CallGraph,
+    sort_derived: Callable[[list[HloComputation], CallGraph], list[HloComputation]],
 ) -> list[HloComputation]:
-    """The computations of a module, the oldest first."""
+    """The computations of a module, the oldest first; passes differ in how they derive some."""
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
@@ -70,9 +71,16 @@ def creation_order(
     own.sort(key=place_in_program)
     fused.sort(key=_own_number)
     partitioned = in_order_of_parameters(partitioned, call_graph)
-    priorities = derivation_priorities(derived, call_graph, rewrites_reductions_last)
-    derived = in_order_of_parameters(derived, call_graph, priorities)
+    derived = sort_derived(derived, call_graph)
     return [*own, *partitioned, *derived, *fused, *wrapped, *outlined]
+
+
+def sort_older_derivates(
+    computations: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """What the passes of jaxlib until 0.8 derived, the oldest first."""
+    priorities = derivation_priorities(computations, call_graph, rewrites_reductions_last=True)
+    return in_order_of_parameters(computations, call_graph, priorities)
 
 
 def _own_number(computation: HloComputation) -> int:
@@ -80,15 +88,20 @@ def _own_number(computation: HloComputation) -> int:
 
 
 def place_in_program(computation: HloComputation) -> tuple[int, int]:
+    """Where the program has one of its own computations."""
+    return place_by_name(computation.name)
+
+
+def place_by_name(name: str) -> tuple[int, int]:
     """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
-    base, number = split_number(computation.name.removesuffix(PARTITIONED))
+    base, number = split_number(name.removesuffix(PARTITIONED))
     region = base.removeprefix("region_")
     return number, int(region) if region.isdecimal() else -1
 
 
 def first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
     """The name of the first parameter, found without opening the body of a fusion."""
-    if call_graph.is_fused(computation) and not computation.is_open:
+    if is_text(computation, call_graph):
         match = next(call_graph.bodies.search(_FIRST_PARAMETER, computation), None)
         return match[1] if match else ""
     return computation.parameters[0].name if computation.parameters else ""
@@ -180,57 +193,31 @@ def derivation_priorities(
 
     Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
     convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
-    reductions, and others that clone; those of `_MAKERS`; the rewriter of top-k, whose clones
-    custom calls call. The rewriters of windows and of reductions once came last, in this order;
-    now another flattening of the call graph does, which goes from the oldest to the youngest.
+    reductions, and others that clone; expanders, which make loops; the
+    rewriter of top-k, whose clones custom calls call. The rewriters of windows and of reductions
+    once came last, in this order.
     """
     by_name = call_graph.module.computation_by_name
     encounter = first_calls(call_graph)
-    is_new = [each for each in computations if CLONE not in each.name]
-    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last or is_new else {}
+    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
-    def priority(computation: HloComputation) -> Priority:
+    def pass_number(computation: HloComputation) -> int:
         is_clone = CLONE in computation.name
         opcode = opcode_of.get(computation) if is_clone else None
         if "_promoted" in computation.name:
-            return (0,)
-        if rewrites_reductions_last and opcode in ("reduce-window", "reduce"):
-            return (5,) if opcode == "reduce-window" else (6,)
+            return 0
+        if opcode in ("reduce-window", "reduce"):
+            return 5 if opcode == "reduce-window" else 6
         if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
-            return (4,)
+            return 4
         if not is_clone:
-            return 3, _maker(computation)
-        original = by_name.get(_LAST_CLONE.sub("", computation.name))
-        if original is not None and is_flattened_last(original, computation):
-            is_own = CLONE in original.name or not is_derived(original, call_graph)
-            return (7, 0) if is_own else (7, 1, _maker(original))
+            return 3
         is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
         converts = any(each.opcode == "convert" for each in computation.instructions)
         was_cloned = computation.name + CLONE in by_name
-        return (1,) if is_first_clone and (converts or was_cloned) else (2,)
+        return 1 if is_first_clone and (converts or was_cloned) else 2
 
-    def is_flattened_last(original: HloComputation, clone: HloComputation) -> bool:
-        """Whether it was cloned when all else was done: from one that a pass made, or from one
-        that reduces windows first, as reductions in two steps do (`TreeReductionRewriter`)."""
-        if CLONE not in original.name and is_derived(original, call_graph):
-            return True
-        return opcode_of.get(original) == "reduce-window" and opcode_of.get(clone) == "reduce"
-
-    return {each: (*priority(each), encounter.get(each, 0)) for each in computations}
-
-
-_MAKERS = (
-    re.compile(r"^add_computation"),  # `ConvolutionGroupConverter`
-    re.compile(r"\.reduce_window"),  # `ReduceWindowRewriter`
-    re.compile(r"^scalar_add_computation"),  # `AlgebraicSimplifier`
-)
-"""Names that passes give to what they make anew, in the order of the pipeline; then come the
-expanders, which make loops."""
-
-
-def _maker(computation: HloComputation) -> int:
-    matching = (i for i, each in enumerate(_MAKERS) if each.search(computation.name))
-    return next(matching, len(_MAKERS))
+    return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
 
 
 def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
@@ -242,10 +229,15 @@ def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
     }
     by_name = call_graph.module.computation_by_name
     for body, callees in call_graph.callees.items():
-        if callees and call_graph.is_fused(body) and not body.is_open:
-            for match in call_graph.bodies.search(_CALL_IN_BODY, body):
+        if callees and is_text(body, call_graph):
+            for match in call_graph.bodies.search(CALL_IN_BODY, body):
                 opcode_of.setdefault(by_name[match[2]], match[1])
     return opcode_of
+
+
+def is_text(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether it is the body of a fusion that nobody has opened."""
+    return call_graph.is_fused(computation) and not computation.is_open
 
 
 def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
@@ -285,10 +277,13 @@ def in_order_of_parameters(
     computations: list[HloComputation],
     call_graph: CallGraph,
     priorities: Mapping[HloComputation, Priority] | None = None,
+    *,
+    hurries_within_pass: bool = True,
 ) -> list[HloComputation]:
     """Sorted so that numbers in the names of first parameters grow, otherwise by priority.
 
-    Without priorities, what numbers leave open stays in the order given.
+    Without priorities, what numbers leave open stays in the order given. Who is older than another
+    comes no later than at its priority, or at least in its pass.
     """
     priority = dict(priorities or dict.fromkeys(computations, ()))
     chains: dict[str, list[tuple[int, HloComputation]]] = {}
@@ -303,7 +298,10 @@ def in_order_of_parameters(
         # No one may wait for longer than the next in its chain.
         for (_, older), (_, younger) in reversed(list(itertools.pairwise(chain))):
             next_of[older] = younger
-            priority[older] = min(priority[older], priority[younger])
+            if hurries_within_pass:
+                priority[older] = min(priority[older], priority[younger])
+            elif priority[younger][0] < priority[older][0]:
+                priority[older] = priority[younger][0], *priority[older][1:]
     later = set(next_of.values())
     place = {computation: i for i, computation in enumerate(computations)}
     ready = [(priority[each], place[each], each) for each in computations if each not in later]

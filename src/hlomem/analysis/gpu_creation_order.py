@@ -145,7 +145,10 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
             own.append(computation)
     own.sort(key=place_in_program)
     encounter = first_calls(call_graph)
-    priorities = {each: _derivation_priority(each, encounter, call_graph) for each in derived}
+    place_of = {each.name: place for place, each in enumerate(derived)}
+    priorities = {
+        each: _derivation_priority(each, encounter, place_of, call_graph) for each in derived
+    }
     return [
         *own,
         *in_order_of_parameters(partitioned, call_graph),
@@ -154,7 +157,10 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
 
 
 def _derivation_priority(
-    computation: HloComputation, encounter: Mapping[HloComputation, int], call_graph: CallGraph
+    computation: HloComputation,
+    encounter: Mapping[HloComputation, int],
+    place_of: Mapping[str, int],
+    call_graph: CallGraph,
 ) -> Priority:
     """By pass, then by what the pass goes through."""
     original, clone, number = computation.name.partition(CLONE)
@@ -162,18 +168,17 @@ def _derivation_priority(
         return 3, _age(computation, call_graph)
     if not clone:
         return 1, 0, _age(computation, call_graph)
-    if call_graph.is_in_flow(computation):
+    is_branch = any(site.opcode == "conditional" for site in call_graph.callsites[computation])
+    if call_graph.is_in_flow(computation) and (not is_branch or CLONE in number):
         return 1, 1, _age(computation, call_graph)
     if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
         return 0, encounter.get(computation, 0)
     if _is_stable_comparator(computation, call_graph):
         return 1, 2, encounter.get(computation, 0)
-    return 2, *_place_of(original), split_number(number)[1]
-
-
-def _place_of(original: str) -> Priority:
-    """The place of a computation that was cloned: one of the program's own, or made by a pass."""
-    return (_MADE_BY_PASS,) if split_number(original)[1] < 0 else _region(original)
+    original_place = _region(original)
+    if split_number(original)[1] < 0:  # a pass made it
+        original_place = _MADE_BY_PASS, place_of.get(original, -1)
+    return 2, *original_place, split_number(number)[1]
 
 
 def _region(name: str) -> Priority:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.computation_replay import sorted_incrementally
-from hlomem.analysis.creation_order import creation_order
+from hlomem.analysis.cpu_derivates import sort_derivates
+from hlomem.analysis.creation_order import creation_order, sort_older_derivates
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def _passes_of(options: Options) -> _Passes:
         return _gpu_passes()
     if platform == "tpu":
         return _tpu_passes(options)
-    make = partial(creation_order, rewrites_reductions_last=options.rewrites_reductions_last)
+    sort = sort_older_derivates if options.rewrites_reductions_last else sort_derivates
+    make = partial(creation_order, sort_derived=sort)
     return _Passes(make, instructions_by_age, reordered_users)
 
 
