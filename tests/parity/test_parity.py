@@ -87,7 +87,6 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.51/tpu-v5e/zero_size",
         "libtpu-0.0.51/tpu-v5p/nested_while",
         "libtpu-0.0.51/tpu-v6e/g_attention_grad",
-        "libtpu-0.0.51/tpu-v6e/h_sort_pairs",
         "libtpu-0.0.51/tpu-v6e/h_switch_in_scan",
         "libtpu-0.0.51/tpu-v6e/nested_while",
         "libtpu-0.0.51/tpu-v6e/recsys",
