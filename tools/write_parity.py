@@ -83,10 +83,9 @@ files that hold the same lines, but some lists of positions or uses in another o
   are the positions of six values whose bitcasts were made in between.
 - **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
   a hash with a seed of its own. Counted as a difference in order.
-- **TPU: six entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two
+- **TPU: five entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two
   computations of equal size are numbered the other way. `pjit_fsdp_train` (0.0.51): so are four
   clones. `decode_scan_donate` (v5p 0.0.2): one fusion shares with an operand of another shape.
-  `embed_scatter_add` (7x): contexts of the sparse core come before the parameters.
   [tpu-rules.md](tpu-rules.md#not-known) says what was tried, and how often programs compiled after
   the rules were found agree. Usage reports up to 0.0.24 are in a hash map's order, as on CPU.
 - **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its

@@ -57,6 +57,8 @@ class Backend(Struct, frozen=True):
     """Memory that operations of another core have for themselves, one after the other."""
     preset_color: int | None = None
     """The memory in which a pass before buffer assignment has placed the values."""
+    capacity: int | None = None
+    """Bytes of memory for programs, where a plan depends on it."""
 
     @property
     def platform(self) -> str:
@@ -109,7 +111,7 @@ def find_backend(name: str, chip: str = "", jaxlib: tuple[int, ...] = ()) -> Bac
     return backend
 
 
-def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
+def _tpu(chip: str, tuple_granule: int, fast_color: int, gibibytes: float) -> Backend:
     """A TPU: pointers of 4 bytes, 1024 elements (one 8×128 register) where no tile is given.
 
     Tiles of 128 lanes make a scalar in HBM 512 bytes; scalar memory (2) and the sparse core's
@@ -126,6 +128,7 @@ def _tpu(chip: str, tuple_granule: int, fast_color: int) -> Backend:
         memory_spaces=_TPU_MEMORY_SPACES,
         stack_colors=frozenset({8, 10, 11, 12}),
         preset_color=fast_color,
+        capacity=int(gibibytes * 2**30),
     )
 
 
@@ -157,11 +160,12 @@ GPU = Backend(
     memory_spaces=MappingProxyType({0: "default", 1: "collective", 2: "temp", 5: "host"}),
 )
 
-TPU_V4 = _tpu("v4", tuple_granule=512, fast_color=3)
-TPU_V5E = _tpu("v5e", tuple_granule=512, fast_color=1)
-TPU_V5P = _tpu("v5p", tuple_granule=32, fast_color=1)
-TPU_V6E = _tpu("v6e", tuple_granule=32, fast_color=1)
-TPU_7X = _tpu("tpu7x", tuple_granule=32, fast_color=1)
+# The gibibytes are what libtpu 0.0.51 says is available when a program needs more.
+TPU_V4 = _tpu("v4", tuple_granule=512, fast_color=3, gibibytes=15.25)
+TPU_V5E = _tpu("v5e", tuple_granule=512, fast_color=1, gibibytes=15.75)
+TPU_V5P = _tpu("v5p", tuple_granule=32, fast_color=1, gibibytes=95.73)
+TPU_V6E = _tpu("v6e", tuple_granule=32, fast_color=1, gibibytes=31.24)
+TPU_7X = _tpu("tpu7x", tuple_granule=32, fast_color=1, gibibytes=94.74)
 
 BACKENDS: Mapping[str, Backend] = MappingProxyType(
     {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}

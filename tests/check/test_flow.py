@@ -89,6 +89,15 @@ def test_what_is_swapped_with_its_equal_stays_itself() -> None:
     assert (found["w{0}"], found["w{1}"]) == ("a", "a")
 
 
+def test_a_loop_may_keep_versions_of_what_it_does_not_change() -> None:
+    computations = LOOP.replace("RETURNED", "x, y, z")
+    text = f"HloModule m\n\n{computations}ENTRY e {{{RUN}}}\n"
+    kept = {("k", (0,)), ("w", (0,))}
+    flow = trace(hlo.parse(text), kept=kept.__contains__)
+    found = {each.name: parts.get((0,)) for each, parts in flow.parts_of.items()}
+    assert (found["w"], found["k"], found["r"]) == (("w", (0,)), ("k", (0,)), ("a", ()))
+
+
 BRANCHES = """yes {
   ROOT x = f32[4] parameter(0)
 }

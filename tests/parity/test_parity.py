@@ -79,10 +79,14 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.4/tpu-v5e/nested_while",
         "libtpu-0.0.4/tpu-v5p/nested_while",
         "libtpu-0.0.4/tpu-v6e/nested_while",
+        "libtpu-0.0.51/tpu-tpu7x/embed_scatter_add",
         "libtpu-0.0.51/tpu-tpu7x/nested_while",
         "libtpu-0.0.51/tpu-v4/nested_while",
         "libtpu-0.0.51/tpu-v5e/all_reduce_in_hbm",
         "libtpu-0.0.51/tpu-v5e/beam_search",
+        "libtpu-0.0.51/tpu-v5e/big_chain",
+        "libtpu-0.0.51/tpu-v5e/big_outputs",
+        "libtpu-0.0.51/tpu-v5e/diffrax_fwd",
         "libtpu-0.0.51/tpu-v5e/g_scan_grad",
         "libtpu-0.0.51/tpu-v5e/lookup_loop",
         "libtpu-0.0.51/tpu-v5e/m_gather_sharded",
@@ -93,6 +97,8 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.51/tpu-v6e/g_attention_grad",
         "libtpu-0.0.51/tpu-v6e/h_switch_in_scan",
         "libtpu-0.0.51/tpu-v6e/nested_while",
+        "libtpu-0.0.51/tpu-v6e/recsys",
+        "libtpu-0.0.51/tpu-v6e/sgd_in_place",
     }
 )
 """Goldens with a value whose uses stand in an order that the module's text does not imply."""
@@ -104,7 +110,10 @@ KNOWN_POSITIONS = frozenset(
         "jaxlib-0.12.0.1/cpu/partitioned_argmax",
         "libtpu-0.0.2/tpu-v5e/nested_while",
         "libtpu-0.0.2/tpu-v5p/nested_while",
+        "libtpu-0.0.51/tpu-tpu7x/embed_scatter_add",
+        "libtpu-0.0.51/tpu-v5e/diffrax_fwd",
         "libtpu-0.0.51/tpu-v5e/g_scan_grad",
+        "libtpu-0.0.51/tpu-v6e/recsys",
     }
 )
 """Goldens with a value whose positions do, too."""

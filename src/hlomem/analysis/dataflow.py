@@ -188,9 +188,15 @@ class _Analysis:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation that values come to from elsewhere."""
+        """The instructions of a computation that values come to from elsewhere.
+
+        Nothing comes to the parameters of what runs inside one operation, even if a call in there
+        passes it on.
+        """
         sites = self.call_graph.callsites[computation]
-        is_bound = not RUN_IN_PLACE.isdisjoint([site.opcode for site in sites])
+        is_bound = not self.call_graph.is_embedded(computation) and not RUN_IN_PLACE.isdisjoint(
+            [site.opcode for site in sites]
+        )
         return [
             each
             for each in self._post_orders[computation]

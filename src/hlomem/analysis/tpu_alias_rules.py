@@ -5,6 +5,7 @@ The compiler is not public. Two rules beside those of all backends explain every
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,16 +16,39 @@ SHARING_OPCODES = frozenset({"all-reduce"})
 
 _SCALAR_SPACE = 6
 
+_HINTS = re.compile(r'"aliasing_operands":\{"lists":\[((?:\{"indices":\[[^\]]*\]\},?)+)\]\}')
+_GROUP = re.compile(r'\{"indices":\[([^\]]*)\]\}')
+_NUMBER = re.compile(r'"(\d{1,9})"', re.ASCII)
+
 
 def may_alias(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool | None:
     """Whether a user may overwrite an operand; None where the rules of all backends decide."""
     if user.opcode == "all-reduce":
         return _reduces_into(operand, user, index)
+    if user.opcode == "fusion" and _is_hinted(operand, user, index):
+        return True
     if operand.shape.memory_space == _SCALAR_SPACE and _copies_argument(operand):
         # Such copies lie there before buffers are assigned. Everything else is put there by the
         # colouring, so that until then shapes differ which agree in the text.
         return False
     return None
+
+
+def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool:
+    """Whether an earlier pass found that a fusion can work in place.
+
+    It lists numbers that go together: first the operands are counted, then the results.
+    """
+    hints = _HINTS.search(user.attribute_text)
+    if hints is None or len(index) > 1:
+        return False
+    count = len(user.operands)
+    result = count + (index[0] if index else 0)
+    for group in _GROUP.findall(hints[1]):
+        numbers = set(map(int, _NUMBER.findall(group)))
+        if result in numbers:
+            return any(user.operands[each] is operand for each in numbers if each < count)
+    return False
 
 
 def _copies_argument(instruction: HloInstruction) -> bool:

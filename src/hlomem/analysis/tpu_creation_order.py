@@ -9,7 +9,7 @@ dumps of libtpu show (docs/tpu-rules.md):
 2. comparators of top-k; clones that simplifiers of loops and rewriters of sorts and reductions
    made; copies of what several operations share,
 3. fusions around gathers and scatters; reducers of decomposed collectives; reducers of dimensions
-   that were split (`reduce_sub`); comparators for sorted scatters,
+   that were split (`reduce_sub`); comparators for sorted scatters; reducers of bits,
 4. bodies of fusions, numbered; then those around one bitcast,
 5. loops that were widened (`wide.`), inner ones first, each its condition and its body,
 6. bodies of loops into which constants were sunk (`.sunk`), outer ones first,
@@ -22,7 +22,6 @@ The bodies of fusions in a loop are cloned together with the loop's body, just b
 
 from __future__ import annotations
 
-import itertools
 import re
 from functools import partial
 from typing import TYPE_CHECKING
@@ -41,15 +40,20 @@ from hlomem.analysis.names import (
     number_of,
     split_number,
 )
+from hlomem.hlo.ir import MAIN_THREAD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
 _SORT_COMPARATOR = "compare-value-and-index"  # merges the parts of a partitioned top-k
-_SCATTER_COMPARATOR = "compare"
+_MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
+"""Comparators for sorted scatters, reducers of bits."""
 _SPLIT_REDUCER = ".reduce_sub_computation"
+_SUM_OF_DOT = "scalar_add_computation"  # of a dot that became a reduction
 _SUNK = ".sunk"
 _WIDENED = "wide."
 _BITCAST_FUSION = "bitcast_fusion"
@@ -65,7 +69,7 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     derived: list[HloComputation] = []
     decomposed: list[HloComputation] = []
     reducers: list[HloComputation] = []
-    comparators: list[HloComputation] = []
+    last: list[HloComputation] = []
     fused: list[HloComputation] = []
     for computation in call_graph.module.computations:
         name = computation.name
@@ -73,10 +77,10 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             continue
         if call_graph.is_fused(computation):
             fused.append(computation)
-        elif _SPLIT_REDUCER in name:
+        elif _SPLIT_REDUCER in name and not _checks_indices(computation):
             reducers.append(computation)
-        elif split_number(name)[0] == _SCATTER_COMPARATOR:
-            comparators.append(computation)
+        elif split_number(name)[0] in _MADE_BEFORE_FUSION:
+            last.append(computation)
         elif _is_made_by_pass(computation, call_graph):
             derived.append(computation)
         elif _BUILT.fullmatch(split_number(name)[0]):
@@ -95,8 +99,8 @@ def tpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
         *_in_order_of_derivation(derived, call_graph),
         *gathers,
         *sorted(decomposed, key=number_of),
-        *sorted(reducers, key=_number_of_split),
-        *sorted(comparators, key=number_of),
+        *in_order_of_parameters(sorted(reducers, key=_number_of_split), call_graph),
+        *sorted(last, key=lambda each: split_number(each.name)),
         *_in_order_of_fusion([each for each in fused if each not in gathers], call_graph),
         *late,
     ]
@@ -120,8 +124,9 @@ def _made_after_fusion(call_graph: CallGraph) -> dict[HloComputation, None]:
     late = dict.fromkeys(filter(partial(_reduces_exchanged, call_graph=call_graph), computations))
     late |= _remade_for_loops(call_graph)
     late |= dict.fromkeys(_flattened(call_graph))
-    for computation in [each for each in computations if each in late]:
-        late |= _fused_again(computation, call_graph)
+    fused_again = [_fused_again(each, call_graph) for each in computations if each in late]
+    for bodies in sorted(fused_again, key=_last_number):
+        late |= bodies
     copies = [each for each in computations if each.name.startswith(_COPY_FUSION)]
     late |= dict.fromkeys(sorted(copies, key=number_of))
     asynchronous = [each for each in computations if _is_asynchronous(each, call_graph)]
@@ -139,13 +144,23 @@ def _number_inside(computation: HloComputation, call_graph: CallGraph) -> int:
 def _in_order_of_derivation(
     derived: list[HloComputation], call_graph: CallGraph
 ) -> list[HloComputation]:
-    """Comparators of top-k, then what the rewriters made."""
+    """Comparators of top-k, what expanders made, then what the rewriters did."""
     priorities = derivation_priorities(derived, call_graph)
     for each in derived:
-        merges_parts = each.name.startswith(_SORT_COMPARATOR)
-        priorities[each] = (_is_flattened_early(each, call_graph), merges_parts, *priorities[each])
+        stage = (
+            _is_flattened_early(each, call_graph),
+            each.name.startswith(_SORT_COMPARATOR),
+            not _checks_indices(each),
+            split_number(each.name)[0] != _SUM_OF_DOT,
+        )
+        priorities[each] = (*stage, *priorities[each])
     derived = in_order_of_parameters(derived, call_graph, priorities)
     return sorted(derived, key=lambda each: not each.name.startswith(TOP_K_COMPARATOR))
+
+
+def _checks_indices(computation: HloComputation) -> bool:
+    """Whether an expander of gathers or scatters made it (`CheckIndexValidity`)."""
+    return _SPLIT_REDUCER in computation.name and computation.root.opcode == "and"
 
 
 def _is_flattened_early(computation: HloComputation, call_graph: CallGraph) -> bool:
@@ -186,27 +201,44 @@ def _number_of_split(reducer: HloComputation) -> int:
     return split_number(reducer.name.removesuffix(_SPLIT_REDUCER))[1]
 
 
-def _loops_by_computation(call_graph: CallGraph) -> list[list[HloInstruction]]:
-    """The loops of each computation by number; callees come before callers."""
-    loops: list[list[HloInstruction]] = []
-    for computation in call_graph.module.computations:
-        if not call_graph.is_fused(computation):
-            here = [each for each in computation.instructions if each.opcode == "while"]
-            loops.append(sorted(here, key=number_of))
+def _loops_of(computations: Iterable[HloComputation]) -> list[HloInstruction]:
+    """The loops of computations one after the other, those of one by number."""
+    loops: list[HloInstruction] = []
+    for computation in computations:
+        here = [each for each in computation.instructions if each.opcode == "while"]
+        loops += sorted(here, key=number_of)
     return loops
+
+
+def _places_in_fusion(call_graph: CallGraph) -> dict[HloComputation, int]:
+    """The number of the first fusion in each computation; one after its callees has theirs."""
+    place: dict[HloComputation, int] = {}
+    for computation in call_graph.module.computations:
+        if call_graph.is_fused(computation):
+            continue
+        callees = call_graph.callees[computation]
+        numbers = [_original_number(each) for each in callees if call_graph.is_fused(each)]
+        after = [place[each] for each in callees if each in place]
+        place[computation] = max(min(numbers, default=-1), *after, -1)
+    return place
+
+
+def _original_number(body: HloComputation) -> int:
+    """The number of the body of a fusion, or of the one it was cloned from."""
+    return split_number(body.name.partition(CLONE)[0])[1]
 
 
 def _remade_for_loops(call_graph: CallGraph) -> dict[HloComputation, None]:
     """What was made when loops were widened, then when constants were sunk into them."""
     made: dict[HloComputation, None] = {}
-    by_computation = _loops_by_computation(call_graph)
-    for loop in itertools.chain.from_iterable(by_computation):
+    place = _places_in_fusion(call_graph)
+    for loop in _loops_of(sorted(place, key=place.__getitem__)):
         if loop.called_computations[0].name.endswith(CLONE):
             continue  # as the simplifier of loops left it
         for computation in reversed(loop.called_computations):
             if computation.name.startswith(_WIDENED) and not computation.name.endswith(_SUNK):
                 made |= _with_clones(computation, call_graph)
-    for loop in itertools.chain.from_iterable(reversed(by_computation)):
+    for loop in _loops_of(reversed(place)):
         for computation in reversed(loop.called_computations):
             if computation.name.endswith(_SUNK):
                 made |= _with_clones(computation, call_graph)
@@ -239,6 +271,10 @@ def _fused_again(computation: HloComputation, call_graph: CallGraph) -> dict[Hlo
     return made
 
 
+def _last_number(bodies: dict[HloComputation, None]) -> int:
+    return max(map(number_of, bodies), default=-1)
+
+
 def _with_nested(body: HloComputation, call_graph: CallGraph) -> dict[HloComputation, None]:
     """The body of a fusion after those of the fusions in it, and what was cloned with it."""
     made: dict[HloComputation, None] = {}
@@ -262,14 +298,12 @@ def _with_all_callees(
 ) -> dict[HloComputation, None]:
     """What runs asynchronously after all that it calls.
 
-    What runs on a sparse core was moved into a module of its own and back: its reducers are copies,
-    numbered anew from 0.
+    What runs on a sparse core was moved into a module of its own and back: its reducers are copies.
     """
     made: dict[HloComputation, None] = {}
     is_body = call_graph.is_fused(computation)
-    is_numbered = number_of(call_graph.module.entry) > 0
     for callee in call_graph.callees[computation]:
-        is_copy = is_numbered and number_of(callee) == 0
+        is_copy = callee.execution_thread != MAIN_THREAD
         if not is_body or call_graph.is_fused(callee) or is_copy:
             made |= _with_all_callees(callee, call_graph)
     made[computation] = None

@@ -14,7 +14,10 @@ In: the analyses and the options. Out: every allocation with the slices of its v
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.analysis.platforms import alias_rules_of
@@ -47,9 +50,46 @@ def assign_buffers(
     pack: Pack | None,
     preset: Preset,
 ) -> BufferAssignment:
-    """Give every value a slice of an allocation; `pack` places what goes onto heaps."""
+    """Give every value a slice of an allocation; `pack` places what goes onto heaps.
+
+    What merged fast would almost fill the memory is assigned again, with more care
+    (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, but for the
+    place of what was given in the list.
+    """
+    assign = partial(_assign, dataflow, aliasing, live_ranges, color_of, pack=pack, preset=preset)
+    fast = assign(options)
+    capacity = options.backend.capacity
+    if not options.merges_fast or capacity is None or _needed(fast) <= capacity - _MARGIN:
+        return fast
+    careful = assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
+    if _needed(careful) < _needed(fast):
+        return careful
+    given_first = sorted(fast.allocations, key=lambda each: each.color not in preset.size_of_color)
+    for index, allocation in enumerate(given_first):
+        allocation.index = index
+    return BufferAssignment(given_first)
+
+
+def _needed(assignment: BufferAssignment) -> int:
+    """Bytes of main memory."""
+    return sum(each.size for each in assignment.allocations if each.color == 0)
+
+
+_MARGIN = 5 << 29
+
+
+def _assign(
+    dataflow: Dataflow,
+    aliasing: Aliasing,
+    live_ranges: LiveRanges,
+    color_of: ColorOf,
+    options: Options,
+    pack: Pack | None,
+    preset: Preset,
+) -> BufferAssignment:
     assigner = _Assigner(dataflow, aliasing, live_ranges, color_of, options)
     assigner.assign_preset_buffers(preset)
+    assigner.assign_private_stacks()
     waiting = assigner.assign_global_buffers()
     assigner.assign_heaps(waiting, pack)
     assigner.assign_thread_local_buffers()
@@ -80,7 +120,11 @@ class _Assigner:
             for alias in dataflow.module.input_output_alias
         }
         self._size_of_buffer = _buffer_sizes(aliasing, options)
-        self._handed_on = _handed_on(dataflow, aliasing)
+        self._contexts = {
+            each
+            for each in _handed_on(dataflow, aliasing)
+            if self._size_of_buffer[each] and not color_of[each.values[0]]
+        }
         # Only what may be shared: allocations that are written to, one value after the other.
         self._shared_allocation_of: dict[HloValue, BufferAllocation] = {}
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
@@ -109,20 +153,51 @@ class _Assigner:
                         allocation_of[self._color_of[value]].slices[member] = place
                     break
 
+    def assign_private_stacks(self) -> None:
+        """Let what lies on the stack of another core begin at 0, whatever else lies there."""
+        stack_colors = self._options.backend.stack_colors
+        if not stack_colors:
+            return
+        allocation_of: dict[int, BufferAllocation] = {}
+        for buffer in self._in_order(self._dataflow.call_graph.is_in_flow):
+            color = self._color_of[buffer.values[0]]
+            if color not in stack_colors:
+                continue
+            size = self._size_of_buffer[buffer]
+            if color not in allocation_of:
+                allocation_of[color] = BufferAllocation(len(self.allocations), 0, color)
+                self.allocations.append(allocation_of[color])
+            allocation = allocation_of[color]
+            allocation.size = max(allocation.size, size)
+            allocation.slices |= dict.fromkeys(buffer.values, OffsetSize(0, size))
+            self._is_preset.add(buffer)
+
     # Step 1.
 
     def assign_global_buffers(self) -> list[HloValue]:
         """Assign the buffers of the program's own flow; returns the values left to the heap."""
         waiting: list[HloValue] = []
         for buffer in self._in_order(self._dataflow.call_graph.is_in_flow):
-            if not self._assign_special(buffer) and not self._reuse(buffer):
+            if buffer in self._contexts:
+                self._assign_contexts()
+            elif not self._assign_special(buffer) and not self._reuse(buffer):
                 if buffer in self._aliasing.live_out:
                     self._make_reusable(self._new_allocation(buffer))
-                elif self._size_of_buffer[buffer] and buffer in self._handed_on:
-                    self._free_at[self._new_allocation(buffer)] = self._last_end(buffer)
                 else:
                     waiting += buffer.values
         return waiting
+
+    def _assign_contexts(self) -> None:
+        """Put all contexts into one place, even those of operations that overlap."""
+        if self._free_at:
+            return
+        largest, *others = sorted(
+            self._contexts, key=lambda each: (-self._size_of_buffer[each], each.id)
+        )
+        allocation = self._new_allocation(largest)
+        for buffer in others:
+            self._add(allocation, buffer, self._size_of_buffer[buffer])
+        self._free_at[allocation] = max(map(self._last_end, self._contexts))
 
     def _in_order(self, is_wanted: Callable[[HloComputation], bool]) -> list[HloBuffer]:
         """Buffers of some computations: large, then live-out, then early ones first.
@@ -352,14 +427,14 @@ class _Assigner:
             target = combined.setdefault(temporary.color, temporary)
             if target is temporary:
                 continue
-            base = 0
-            if temporary.color not in self._options.backend.stack_colors:
-                alignment = self._alignment(temporary.color)
-                base = -(-target.size // alignment) * alignment
-            target.size = max(target.size, base + temporary.size)
+            alignment = self._alignment(temporary.color)
+            base = -(-target.size // alignment) * alignment
+            target.size = base + temporary.size
             for value, (offset, size) in temporary.slices.items():
                 target.slices[value] = OffsetSize(base + offset, size)
-        self.allocations = [*kept, *combined.values()]
+        stack_colors = self._options.backend.stack_colors
+        stacks_first = sorted(combined.values(), key=lambda each: each.color not in stack_colors)
+        self.allocations = [*kept, *stacks_first]
         for index, allocation in enumerate(self.allocations):
             allocation.index = index
 
@@ -428,7 +503,7 @@ class _Assigner:
 def _handed_on(dataflow: Dataflow, aliasing: Aliasing) -> set[HloBuffer]:
     """The parts of contexts that an async-start hands on to an async-update.
 
-    Such operations run on another core of a TPU, and each has its context for itself.
+    Such operations run on another core of a TPU.
     """
     updates = [each for each in dataflow.value_sets if each.opcode == "async-update"]
     return {
@@ -436,7 +511,7 @@ def _handed_on(dataflow: Dataflow, aliasing: Aliasing) -> set[HloBuffer]:
         for update in updates
         for part in dataflow.value_sets[update]
         for value in part
-        if value.instruction is update and value.index[:1] == _CONTEXT
+        if value.instruction is update and value.index[:1] == _CONTEXT and not value.shape.is_tuple
     }
 
 

@@ -7,6 +7,7 @@ Mirrors `BufferAssignment::MemoryUsageReport` and `BufferAllocation::MemoryUsage
 from __future__ import annotations
 
 from operator import attrgetter
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _SHOWN_AT_LEAST = 50  # `more_than_k`
 _NEGLIGIBLE = 0.05000000074505806  # `percentile`: 0.05 as a 32-bit float
 
 
+_FLOAT = Struct("f")
 _by_id = attrgetter("id")
 
 
@@ -56,9 +58,16 @@ def allocations_by_size(allocations: Sequence[BufferAllocation]) -> list[BufferA
 def count_shown(sizes: Sequence[int]) -> tuple[int, bool]:
     """How many of a list are shown, and whether the rest is left out as too small to matter."""
     total = sum(sizes)
+    negligible = _in_single_precision(_in_single_precision(total) * _NEGLIGIBLE)
     cumulative = 0
     for count, size in enumerate(sizes, 1):
         cumulative += size
-        if count > _SHOWN_AT_LEAST and total - cumulative < total * _NEGLIGIBLE:
+        if count > _SHOWN_AT_LEAST and total - cumulative < negligible:
             return count, True
     return len(sizes), False
+
+
+def _in_single_precision(number: float) -> float:
+    """A number as a 32-bit float holds it."""
+    rounded: float = _FLOAT.unpack(_FLOAT.pack(number))[0]
+    return rounded

@@ -107,15 +107,21 @@ def _may_read(user: HloInstruction, index: Index) -> bool:
     return user.opcode not in _READS_NOTHING
 
 
-def trace(module: HloModule, *, is_old: bool = False) -> Flow:
-    """The values of a module, as XLA of August 2026 sees them, or one before."""
+def trace(
+    module: HloModule, *, is_old: bool = False, kept: Callable[[Position], bool] | None = None
+) -> Flow:
+    """The values of a module, as XLA of August 2026 sees them, or one before.
+
+    `kept` tells versions that a loop need not have, since its body returns what it got, but has:
+    XLA does not find all of them.
+    """
     handed_on = _UNTIL_2026_08 if is_old else _HANDED_ON
     order = list(iter_running(module.entry))
     callers: dict[HloComputation, list[HloInstruction]] = {}
     for instruction in order:
         for callee in _run_by(instruction):
             callers.setdefault(callee, []).append(instruction)
-    versions: set[Position] = set()
+    versions: set[Position] = set(filter(kept, _carried(order))) if kept else set()
     while True:
         parts_of: PartsOf = {}
         for instruction in order:
@@ -241,6 +247,16 @@ def _same_in_all(branches: list[Parts]) -> Parts:
         for index, value in first.items()
         if all(other.get(index) == value for other in others)
     }
+
+
+def _carried(order: list[HloInstruction]) -> Iterator[Position]:
+    """Every part of what loops carry, at the places that may have a version of it."""
+    for loop in order:
+        if loop.opcode == "while":
+            body, condition = loop.called_computations
+            for place in (loop, body.parameters[0], condition.parameters[0]):
+                for index, _ in place.shape.subshapes():
+                    yield place.name, tuple(index)
 
 
 def _changed_by_loops(order: list[HloInstruction], parts_of: PartsOf) -> Iterator[Position]:

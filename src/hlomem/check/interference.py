@@ -149,7 +149,8 @@ class Interference:
         text = self.plan.text_of.get(placed.value.name)
         while text is not None and text.opcode.endswith("-update"):
             text = self.plan.text_of.get(text.operands[0])
-        return text.thread if text is not None and placed.index[:1] == _CONTEXT else ""
+        is_part = placed.index[:1] == _CONTEXT and placed.index != _CONTEXT  # but not their table
+        return text.thread if text is not None and is_part else ""
 
     def _judge_touching(self, earlier: Placed, later: Placed) -> tuple[str, str]:
         """The rule for two values whose ranges have one moment in common, and why it is broken.

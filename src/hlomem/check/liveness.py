@@ -33,6 +33,7 @@ class Liveness:
         self.families = families
         self.needs = needs
         self._members = families.members(each for each in plan.placed if each.life)
+        self._conditions = {each.condition_parameter for each in structure.loops}
 
     def check(self) -> Iterator[Finding]:
         """Every rule about one value's life."""
@@ -95,6 +96,8 @@ class Liveness:
         assert other.life is not None
         if other is placed or not placed.life.start < other.life.start < moment:
             return False
+        if other.value.name in self._conditions:
+            return False  # a condition is shown what the loop holds, and writes nothing
         text = self.plan.text_of.get(other.value.name)
         if text is not None and text.operand_pairs:
             return False  # declared to be its operand, maybe just handed on

@@ -72,7 +72,9 @@ def _may_call(computation: HloComputation) -> bool:
 
 def build_program(module: HloModule, plan: Plan) -> Program:
     """The parts of a module that have a place in the sequence."""
-    flow = trace(module, is_old=_has_updates_at_start(module, plan))
+    phis = {(each.value.name, each.index) for each in plan.placed if each.value.is_phi}
+    is_old = _has_updates_at_start(module, plan)
+    flow = trace(module, is_old=is_old, kept=phis.__contains__)
     by_name = {each.name: each for each in flow.parts_of}
     spans: dict[HloComputation, tuple[int, int]] = {}
     for instruction in flow.parts_of:
