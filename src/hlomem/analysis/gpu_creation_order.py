@@ -11,7 +11,8 @@ As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 6. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
    parameters,
 7. clones that convert (`FloatNormalization`), by what the program came with,
-8. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
+8. bodies around sorts and the indices they take along (`SortIotaFusion`),
+9. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
    rematerialized bodies. All their parameters are called `param_0`, and `NameUniquer` numbers them
    as they are made, whichever pass does it. `RenameFusions` leaves no other trace.
 """
@@ -59,6 +60,7 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     early: list[HloComputation] = []
     converted: list[HloComputation] = []
     products: list[HloComputation] = []
+    sorts: list[HloComputation] = []
     fused: list[HloComputation] = []
     numbered = dict.fromkeys([*wrapped_bodies(call_graph), *_asynchronous(call_graph)])
     for computation in call_graph.module.computations:
@@ -70,11 +72,14 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             computation, call_graph
         ):
             products.append(computation)
+        elif _is_sort_with_iota(computation, call_graph):
+            sorts.append(computation)
         else:
             fused.append(computation)
-    products.sort(key=lambda each: _age(each, call_graph))
+    for each_kind in (products, sorts):
+        each_kind.sort(key=lambda each: _age(each, call_graph))
     converted.sort(key=lambda each: (*_region(each.name), _age(each, call_graph)))
-    before_fusion = [*_made_early(early, call_graph), *products, *converted]
+    before_fusion = [*_made_early(early, call_graph), *products, *converted, *sorts]
     late = _stamp_numbered(list(numbered), call_graph)
     roughly = [*before_fusion, *fused, *numbered]
     order = sorted_incrementally(roughly, call_graph, len(before_fusion))
@@ -129,6 +134,11 @@ def _is_stable_comparator(clone: HloComputation, call_graph: CallGraph) -> bool:
     original = clone.name.partition(CLONE)[0]
     is_comparator = clone.root.shape.element_type is ElementType.PRED
     return is_comparator and original not in call_graph.module.computation_by_name
+
+
+def _is_sort_with_iota(body: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether `SortIotaFusion` made it, before what all other fusions go through."""
+    return bool(call_graph.callees[body]) and body.root.opcode == "sort"
 
 
 def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
