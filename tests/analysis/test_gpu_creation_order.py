@@ -159,6 +159,46 @@ def test_what_a_pass_made_is_cloned_after_what_the_program_came_with() -> None:
     assert _created(_sums(names))[-2:] == ["region_1.2.clone", "region_0.1_rw_wrapper.clone"]
 
 
+def test_a_clone_of_a_clone_is_younger_than_clones_of_what_the_program_came_with() -> None:
+    names = "region_0.1 region_1.2 region_0.1.clone region_0.1.clone.clone region_1.2.clone"
+    assert _created(_sums(names))[-3:] == [
+        "region_0.1.clone",
+        "region_1.2.clone",
+        "region_0.1.clone.clone",
+    ]
+
+
+def test_what_passes_made_is_cloned_in_the_order_it_was_made_in() -> None:
+    names = "b.clone a.clone.2 a.clone.10 a.clone a b region_0.1"
+    assert _created(_sums(names))[2:] == [
+        "a",
+        "b",
+        "a.clone",
+        "a.clone.2",
+        "a.clone.10",
+        "b.clone",
+    ]
+
+
+def test_a_branch_is_cloned_with_what_is_called_twice() -> None:
+    branches = "".join(
+        f"""
+%{name} (x.{number}: f32[8]) -> f32[8] {{
+  %x.{number} = f32[8]{{0}} parameter(0)
+  ROOT %negate.{number} = f32[8]{{0}} negate(%x.{number})
+}}
+"""
+        for number, name in enumerate(["region_1.2", "region_1.2.clone"])
+    )
+    text = _sums("region_0.1 region_3.4 region_3.4.clone region_0.1.clone")
+    text = text.replace("\nENTRY", branches + "\nENTRY").replace(
+        "ROOT %n = f32[8]{0} negate(%a.1)",
+        "%p = pred[] constant(true)\n  ROOT %c = f32[8]{0} conditional(%p, %a.1, %a.1), "
+        "true_computation=%region_1.2, false_computation=%region_1.2.clone",
+    )
+    assert _created(text)[-3:] == ["region_0.1.clone", "region_1.2.clone", "region_3.4.clone"]
+
+
 def test_sums_of_split_products_are_younger_than_clones() -> None:
     names = "dot.reduce_sub_computation region_0.1 region_0.1.clone"
     assert _created(_sums(names))[-2:] == ["region_0.1.clone", "dot.reduce_sub_computation"]
@@ -176,18 +216,58 @@ def test_transfers_to_the_host_are_older_than_fusions() -> None:
     ]
 
 
-def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening() -> None:
-    text = _sums("region_0.1 region_0.1_rw_wrapper region_0.1.clone")
-    comparator = """
-%region_5.6.clone (x: f32[], y: f32[]) -> pred[] {
+def _comparator(name: str) -> str:
+    return f"""
+%{name} (x: f32[], y: f32[]) -> pred[] {{
   %x = f32[] parameter(0)
   %y = f32[] parameter(1)
   ROOT %less = pred[] compare(%x, %y), direction=LT
+}}
+"""
+
+
+def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening() -> None:
+    text = _sums("region_0.1 region_0.1_rw_wrapper region_0.1.clone")
+    comparators = ["region_5.6.clone", "region_5.6.clone.clone"]
+    text = text.replace("\nENTRY", "".join(map(_comparator, comparators)) + "\nENTRY")
+    for name in comparators:
+        sort = f"  %s.{name} = f32[8]{{0}} sort(%a.1), dimensions={{0}}, to_apply=%{name}\n"
+        text = text.replace("  ROOT %n =", sort + "  ROOT %n =")
+    assert _created(text)[-4:] == [
+        "region_0.1_rw_wrapper",
+        "region_5.6.clone",
+        "region_0.1.clone",
+        "region_5.6.clone.clone",
+    ]
+
+
+def test_sorts_are_fused_with_indices_before_all_else_is_fused() -> None:
+    sorts = (
+        _comparator("region_4.5")
+        + """
+%fused_computation (param_0: f32[8]) -> (f32[8], f32[8]) {
+  %param_0 = f32[8]{0} parameter(0)
+  %iota.2 = f32[8]{0} iota(), iota_dimension=0
+  ROOT %sort.1 = (f32[8]{0}, f32[8]{0}) sort(%param_0, %iota.2), dimensions={0}, \
+to_apply=%region_4.5
 }
 
-ENTRY"""
-    text = text.replace("\nENTRY", comparator).replace(
-        "  ROOT %n",
-        "  %s = f32[8]{0} sort(%a.1), dimensions={0}, to_apply=%region_5.6.clone\n  ROOT %n",
+%fused_constant () -> f32[8] {
+  ROOT %iota.3 = f32[8]{0} iota(), iota_dimension=0
+}
+"""
     )
-    assert _created(text)[-3:] == ["region_0.1_rw_wrapper", "region_5.6.clone", "region_0.1.clone"]
+    text = BRANCHES.replace("\nENTRY", sorts + "\nENTRY").replace(
+        "  %wrapped_cosine = ",
+        "  %fusion.1 = (f32[8]{0}, f32[8]{0}) fusion(%a.1), kind=kCustom, "
+        "calls=%fused_computation\n"
+        "  %loop_constant_fusion = f32[8]{0} fusion(), kind=kLoop, calls=%fused_constant\n"
+        "  %wrapped_cosine = ",
+    )
+    assert _created(text)[5:-3] == [
+        "fused_computation",
+        "fused_negate",
+        "fused_sine",
+        "fused_iota",
+        "fused_constant",  # of the caller that is gone through last
+    ]

@@ -6,7 +6,8 @@ As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 2. clones for the collectives of the partitioner, as a walk through the program meets them,
 3. what expanders and rewriters made: comparators, windows, loops with other bodies; then
    comparators of stable sorts,
-4. clones of what is called twice (`FlattenCallGraph`), by what they are clones of,
+4. clones of what is called twice (`FlattenCallGraph`), by what they are clones of: what the
+   program came with, then what passes made or cloned before, in the order in which they did,
 5. sums of products that were split (`SplitkRewriter`),
 6. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
    parameters,
@@ -32,7 +33,7 @@ from hlomem.analysis.creation_order import (
     place_in_program,
     wrapped_bodies,
 )
-from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
+from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, number_of, split_number
 from hlomem.hlo.shape import ElementType
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
 
 def _is_stable_comparator(clone: HloComputation, call_graph: CallGraph) -> bool:
     """Whether `StableSortExpander` made a comparator anew and dropped the old one."""
-    original = clone.name.partition(CLONE)[0]
+    original = clone.name.rpartition(CLONE)[0]
     is_comparator = clone.root.shape.element_type is ElementType.PRED
     return is_comparator and original not in call_graph.module.computation_by_name
 
@@ -145,50 +146,74 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
+    copies: list[HloComputation] = []
+    split_sums: list[HloComputation] = []
     for computation in computations:
         name = computation.name
-        if is_derived(computation, call_graph) or name.startswith(TOP_K_COMPARATOR):
+        if _SPLIT_SUM.match(name):
+            split_sums.append(computation)
+        elif _is_copy_of_derivate(computation, call_graph):
+            copies.append(computation)
+        elif is_derived(computation, call_graph) or name.startswith(TOP_K_COMPARATOR):
             derived.append(computation)
         elif name.endswith(PARTITIONED):
             partitioned.append(computation)
         else:
             own.append(computation)
     own.sort(key=place_in_program)
-    encounter = first_calls(call_graph)
+    derived = _sort_derived(derived, call_graph)
     place_of = {each.name: place for place, each in enumerate(derived)}
-    priorities = {
-        each: _derivation_priority(each, encounter, place_of, call_graph) for each in derived
-    }
+    copies.sort(key=lambda each: _place_of_copy(each, place_of))
+    split_sums.sort(key=lambda each: _age(each, call_graph))
     return [
         *own,
         *in_order_of_parameters(partitioned, call_graph),
-        *in_order_of_parameters(derived, call_graph, priorities),
+        *derived,
+        *copies,
+        *split_sums,
     ]
+
+
+def _is_copy_of_derivate(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether the last flattening cloned what a pass had made."""
+    original = call_graph.module.computation_by_name.get(computation.name.rpartition(CLONE)[0])
+    return (
+        original is not None
+        and is_derived(original, call_graph)
+        and not call_graph.is_in_flow(computation)
+    )
+
+
+def _place_of_copy(copy: HloComputation, place_of: Mapping[str, int]) -> tuple[int, int]:
+    original = copy.name.rpartition(CLONE)[0]
+    return place_of.get(original, len(place_of)), number_of(copy)
+
+
+def _sort_derived(
+    computations: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    encounter = first_calls(call_graph)
+    priorities = {each: _derivation_priority(each, encounter, call_graph) for each in computations}
+    return in_order_of_parameters(computations, call_graph, priorities)
 
 
 def _derivation_priority(
     computation: HloComputation,
     encounter: Mapping[HloComputation, int],
-    place_of: Mapping[str, int],
     call_graph: CallGraph,
 ) -> Priority:
     """By pass, then by what the pass goes through."""
-    original, clone, number = computation.name.partition(CLONE)
-    if _SPLIT_SUM.match(computation.name):
-        return 3, _age(computation, call_graph)
+    original, clone, _ = computation.name.rpartition(CLONE)
     if not clone:
         return 1, 0, _age(computation, call_graph)
     is_branch = any(site.opcode == "conditional" for site in call_graph.callsites[computation])
-    if call_graph.is_in_flow(computation) and (not is_branch or CLONE in number):
+    if call_graph.is_in_flow(computation) and (not is_branch or CLONE in original):
         return 1, 1, _age(computation, call_graph)
     if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
         return 0, encounter.get(computation, 0)
     if _is_stable_comparator(computation, call_graph):
         return 1, 2, encounter.get(computation, 0)
-    original_place = _region(original)
-    if split_number(original)[1] < 0:  # a pass made it
-        original_place = _MADE_BY_PASS, place_of.get(original, -1)
-    return 2, *original_place, split_number(number)[1]
+    return 2, *_region(original), number_of(computation)
 
 
 def _region(name: str) -> Priority:
