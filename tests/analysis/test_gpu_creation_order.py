@@ -89,6 +89,18 @@ def test_parameters_number_all_that_was_made_since_fusion() -> None:
     ]
 
 
+def test_computations_are_fused_in_the_order_that_times_tell() -> None:
+    text = BRANCHES.replace("param_0.4", "param_0.8").replace("%fused_iota", "%fused_ones")
+    text = text.replace(
+        "  ROOT %loop_negate_fusion =",
+        "  %loop_iota_fusion.1 = f32[8]{0} "
+        "fusion(), kind=kLoop, calls=%fused_iota\n  ROOT %loop_negate_fusion =",
+    )
+    body = "%fused_iota () -> f32[8] {\n  ROOT %iota.2 = f32[8]{0} iota(), iota_dimension=0\n}\n\n"
+    text = text.replace("%region_0.1 (", body + "%region_0.1 (")
+    assert _created(text)[4:8] == ["fused_sine", "fused_ones", "fused_negate", "fused_iota"]
+
+
 def test_a_rematerialized_body_without_parameters_comes_last() -> None:
     assert _created(BRANCHES.replace("loop_iota_fusion", "loop_iota_fusion.remat"))[-1] == (
         "fused_iota"

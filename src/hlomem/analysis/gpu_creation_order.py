@@ -245,35 +245,67 @@ def _stamp_fused(
 ) -> Stamped:
     """By their parameters; what has none was made when its caller was gone through.
 
-    Fusion goes through one computation after the other, in `order`. A number from the time of a
-    later one belongs to a body that a later pass made. So do those from the time of what is `late`,
-    of which only transfers to the host are older than all fusions.
+    Fusion goes through one computation after the other, about in `order`. A number from the time of
+    a later one belongs to a body that a later pass made. So do those from the time of what is
+    `late`, of which only transfers to the host are older than all fusions.
     """
     place_of = {computation: place for place, computation in enumerate(order)}
-    time_of = {body: _time(body, call_graph) for body in fused}
 
     def caller(body: HloComputation) -> int:
         sites = call_graph.callsites[body]
         return place_of.get(sites[0].parent, -1) if sites else -1
 
     groups = [list(group) for _, group in itertools.groupby(sorted(fused, key=caller), key=caller)]
-    times = [[each for body in group if (each := time_of[body]) is not None] for group in groups]
-    begin = min(itertools.chain.from_iterable(times), default=0)
-    ends = [min((each for each, _ in late if each > begin), default=_NEVER)]
-    for later in reversed(times):
-        ends.append(min([ends[-1], *later]))
+    visits = [[(_time(body, call_graph), body) for body in group] for group in groups]
+    begin = min(itertools.chain.from_iterable(map(_times, visits)), default=0)
+    end = min((each for each, _ in late if each > begin), default=_NEVER)
+    visits = _in_order_of_times(visits, end)
     stamped: Stamped = []
     latest = -1.0
-    for group, own_times, end in zip(groups, times, reversed(ends[:-1]), strict=True):
-        latest = max([latest, *(each for each in own_times if each < end)])
-        for body in group:
-            time: float | None = time_of[body]
+    for visit, visit_end in zip(visits, _ends(visits, end), strict=True):
+        latest = max([latest, *(each for each in _times(visit) if each < visit_end)])
+        for time, body in visit:
             if _is_rematerialized(body, call_graph):
-                time = _NEVER if time is None else time
-            elif time is None or (time >= end and _took_other_in(body)):
-                time = latest + 0.5
-            stamped.append((time, body))
+                stamped.append((_NEVER if time is None else time, body))
+            elif time is None or _is_renewed(time, body, visit_end):
+                stamped.append((latest + 0.5, body))
+            else:
+                stamped.append((time, body))
     return stamped
+
+
+_Visit = list[tuple[int | None, "HloComputation"]]
+"""The bodies in one computation that fusion went through, with the time they were made at."""
+
+
+def _times(visit: _Visit) -> list[int]:
+    return [time for time, _ in visit if time is not None]
+
+
+def _ends(visits: list[_Visit], end: float) -> list[float]:
+    """When each visit was over: before the first time of any later one."""
+    ends: list[float] = []
+    for visit in reversed(visits):
+        ends.append(end)
+        end = min([end, *_times(visit)])
+    return ends[::-1]
+
+
+def _in_order_of_times(visits: list[_Visit], end: float) -> list[_Visit]:
+    """Sorted by their first times; what has none stays after the one before it."""
+    starts: list[float] = []
+    for visit, visit_end in zip(visits, _ends(visits, end), strict=True):
+        kept = (
+            time
+            for time, body in visit
+            if time is not None and not _is_renewed(time, body, visit_end)
+        )
+        starts.append(min(kept, default=starts[-1] if starts else -1))
+    return [visits[place] for place in sorted(range(len(visits)), key=starts.__getitem__)]
+
+
+def _is_renewed(time: float, body: HloComputation, visit_end: float) -> bool:
+    return time >= visit_end and _took_other_in(body)
 
 
 def _took_other_in(body: HloComputation) -> bool:
