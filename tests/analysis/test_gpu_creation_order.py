@@ -216,6 +216,17 @@ def test_sums_of_split_products_are_younger_than_clones() -> None:
     assert _created(_sums(names))[-2:] == ["region_0.1.clone", "dot.reduce_sub_computation"]
 
 
+def test_the_partitioner_made_clones_in_the_order_of_their_channels() -> None:
+    text = _sums("add.1.clone region_0.1.clone region_2.3.clone")
+    channels = {"add.1.clone": 7, "region_0.1.clone": 5, "region_2.3.clone": 9}
+    for name, channel in channels.items():
+        text = text.replace(
+            f"reduce(%a.1, %zero), dimensions={{0}}, to_apply=%{name}\n",
+            f"all-reduce(%zero), channel_id={channel}, replica_groups={{}}, to_apply=%{name}\n",
+        )
+    assert _created(text)[-3:] == ["region_0.1.clone", "add.1.clone", "region_2.3.clone"]
+
+
 def test_transfers_to_the_host_are_older_than_fusions() -> None:
     text = BRANCHES.replace("param_0.12", "param_0.1")
     assert _created(text)[-6:] == [

@@ -48,6 +48,7 @@ _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
 _COLLECTIVES = frozenset({"all-reduce", "reduce-scatter"})
+_CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
 _MADE_BY_PASS = 1 << 62
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
 _NEVER = float("inf")
@@ -193,13 +194,32 @@ def _sort_derived(
     computations: list[HloComputation], call_graph: CallGraph
 ) -> list[HloComputation]:
     encounter = first_calls(call_graph)
-    priorities = {each: _derivation_priority(each, encounter, call_graph) for each in computations}
+    channels = _channels(computations, call_graph)
+    earliest = len(encounter)
+    for computation in sorted(channels, key=channels.__getitem__, reverse=True):
+        earliest = encounter[computation] = min(earliest, encounter.get(computation, 0))
+    priorities = {
+        each: _derivation_priority(each, encounter, channels, call_graph) for each in computations
+    }
     return in_order_of_parameters(computations, call_graph, priorities)
+
+
+def _channels(
+    computations: list[HloComputation], call_graph: CallGraph
+) -> dict[HloComputation, int]:
+    """The channels of all-reduces, which the partitioner counts; other passes renumber the rest."""
+    channels: dict[HloComputation, int] = {}
+    for computation in computations:
+        for site in call_graph.callsites[computation]:
+            if site.opcode == "all-reduce" and (match := _CHANNEL.search(site.attribute_text)):
+                channels[computation] = int(match[1])
+    return channels
 
 
 def _derivation_priority(
     computation: HloComputation,
     encounter: Mapping[HloComputation, int],
+    channels: Mapping[HloComputation, int],
     call_graph: CallGraph,
 ) -> Priority:
     """By pass, then by what the pass goes through."""
@@ -210,7 +230,7 @@ def _derivation_priority(
     if call_graph.is_in_flow(computation) and (not is_branch or CLONE in original):
         return 1, 1, _age(computation, call_graph)
     if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
-        return 0, encounter.get(computation, 0)
+        return 0, encounter.get(computation, 0), channels.get(computation, 0)
     if _is_stable_comparator(computation, call_graph):
         return 1, 2, encounter.get(computation, 0)
     return 2, *_region(original), number_of(computation)
