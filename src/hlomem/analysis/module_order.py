@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.analysis.computation_replay import sorted_incrementally
+from hlomem.analysis.computation_replay import Passing, sorted_incrementally
 from hlomem.analysis.cpu_derivates import sort_derivates
 from hlomem.analysis.creation_order import creation_order, sort_older_derivates
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
@@ -43,7 +43,10 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     created = passes.creation_order(call_graph)
     computations: Sequence[HloComputation] = call_graph.module.computations
     if options.sorts_computations_incrementally:
-        computations = sorted_incrementally(created, call_graph, delta=passes.delta)
+        passing = passes.find_passing(created, call_graph)
+        computations = sorted_incrementally(
+            created, call_graph, delta=passes.delta, passing=passing
+        )
     elif options.sorts_computations_by_content:
         from hlomem.analysis.content_order import sorted_by_content  # noqa: PLC0415 - start-up
 
@@ -69,6 +72,10 @@ def _read_anew(
     return sorted(computations, key=is_late)
 
 
+def _none_passing(_created: list[HloComputation], _call_graph: CallGraph) -> Passing:
+    return Passing(0, ())
+
+
 class _Passes(NamedTuple):
     """How the passes of a compiler leave the lists of a module and of its computations."""
 
@@ -79,6 +86,8 @@ class _Passes(NamedTuple):
     ]
     delta: int = 0
     """How far searches for an order go already, because of computations that are gone."""
+    find_passing: Callable[[list[HloComputation], CallGraph], Passing] = _none_passing
+    """Which computations are gone that others called for a while."""
 
 
 def _passes_of(options: Options) -> _Passes:
@@ -96,11 +105,17 @@ def _passes_of(options: Options) -> _Passes:
 
 
 def _gpu_passes() -> _Passes:
+    from hlomem.analysis.gpu_async_collectives import synchronized_collectives  # noqa: PLC0415
     from hlomem.analysis.gpu_creation_order import gpu_creation_order  # noqa: PLC0415
     from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age  # noqa: PLC0415
     from hlomem.analysis.gpu_user_order import gpu_reordered_users  # noqa: PLC0415
 
-    return _Passes(gpu_creation_order, gpu_instructions_by_age, gpu_reordered_users)
+    return _Passes(
+        gpu_creation_order,
+        gpu_instructions_by_age,
+        gpu_reordered_users,
+        find_passing=synchronized_collectives,
+    )
 
 
 def _tpu_passes(options: Options) -> _Passes:
