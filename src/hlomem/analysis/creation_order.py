@@ -249,13 +249,13 @@ def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
                 encounter.setdefault(callee, len(encounter))
         elif item not in visited:
             visited.add(item)
-            calls = _calls_with_fusions(item, call_graph)
+            calls = calls_with_fusions(item, call_graph)
             pending.append(calls)
             pending += [callee for callee in reversed(calls) if call_graph.callees[callee]]
     return encounter
 
 
-def _calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
+def calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
     """What a computation calls, and what the fusions and async operations in it call."""
     calls: list[HloComputation] = []
     for instruction in call_graph.post_order(computation):

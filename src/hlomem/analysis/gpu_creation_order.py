@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.computation_replay import sorted_incrementally
 from hlomem.analysis.creation_order import (
+    calls_with_fusions,
     first_calls,
     first_parameter,
     in_order_of_parameters,
@@ -34,6 +35,7 @@ from hlomem.analysis.creation_order import (
     wrapped_bodies,
 )
 from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, number_of, split_number
+from hlomem.hlo.opcodes import COLLECTIVES
 from hlomem.hlo.shape import ElementType
 
 if TYPE_CHECKING:
@@ -45,9 +47,9 @@ if TYPE_CHECKING:
 
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
+_PRODUCT_SUM = "scalar_add_computation"
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
-_COLLECTIVES = frozenset({"all-reduce", "reduce-scatter"})
 _CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
 _MADE_BY_PASS = 1 << 62
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
@@ -147,14 +149,14 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
     own: list[HloComputation] = []
     partitioned: list[HloComputation] = []
     derived: list[HloComputation] = []
-    copies: list[HloComputation] = []
+    flattened: list[HloComputation] = []
     split_sums: list[HloComputation] = []
     for computation in computations:
         name = computation.name
         if _SPLIT_SUM.match(name):
             split_sums.append(computation)
-        elif _is_copy_of_derivate(computation, call_graph):
-            copies.append(computation)
+        elif _is_flattened(computation, call_graph):
+            flattened.append(computation)
         elif is_derived(computation, call_graph) or name.startswith(TOP_K_COMPARATOR):
             derived.append(computation)
         elif name.endswith(PARTITIONED):
@@ -163,31 +165,14 @@ def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> li
             own.append(computation)
     own.sort(key=place_in_program)
     derived = _sort_derived(derived, call_graph)
-    place_of = {each.name: place for place, each in enumerate(derived)}
-    copies.sort(key=lambda each: _place_of_copy(each, place_of))
     split_sums.sort(key=lambda each: _age(each, call_graph))
     return [
         *own,
         *in_order_of_parameters(partitioned, call_graph),
         *derived,
-        *copies,
+        *_sort_flattened(flattened, derived, call_graph),
         *split_sums,
     ]
-
-
-def _is_copy_of_derivate(computation: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether the last flattening cloned what a pass had made."""
-    original = call_graph.module.computation_by_name.get(computation.name.rpartition(CLONE)[0])
-    return (
-        original is not None
-        and is_derived(original, call_graph)
-        and not call_graph.is_in_flow(computation)
-    )
-
-
-def _place_of_copy(copy: HloComputation, place_of: Mapping[str, int]) -> tuple[int, int]:
-    original = copy.name.rpartition(CLONE)[0]
-    return place_of.get(original, len(place_of)), number_of(copy)
 
 
 def _sort_derived(
@@ -223,17 +208,81 @@ def _derivation_priority(
     call_graph: CallGraph,
 ) -> Priority:
     """By pass, then by what the pass goes through."""
-    original, clone, _ = computation.name.rpartition(CLONE)
-    if not clone:
-        return 1, 0, _age(computation, call_graph)
-    is_branch = any(site.opcode == "conditional" for site in call_graph.callsites[computation])
-    if call_graph.is_in_flow(computation) and (not is_branch or CLONE in original):
-        return 1, 1, _age(computation, call_graph)
-    if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
-        return 0, encounter.get(computation, 0), channels.get(computation, 0)
+    if computation.name.startswith(TOP_K_COMPARATOR):
+        return 0, _age(computation, call_graph)
+    if _is_of_collective(computation, call_graph):
+        return 1, encounter.get(computation, 0), channels.get(computation, 0)
     if _is_stable_comparator(computation, call_graph):
-        return 1, 2, encounter.get(computation, 0)
-    return 2, *_region(original), number_of(computation)
+        return 4, encounter.get(computation, 0)
+    if computation.name.startswith(_PRODUCT_SUM):
+        return 5, _age(computation, call_graph)
+    return 3 if CLONE in computation.name else 2, _age(computation, call_graph)
+
+
+def _is_of_collective(computation: HloComputation, call_graph: CallGraph) -> bool:
+    is_applied = any(site.opcode in COLLECTIVES for site in call_graph.callsites[computation])
+    return is_applied and CLONE in computation.name
+
+
+# The last flattening.
+
+
+def _is_flattened(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether the last flattening cloned it.
+
+    Loops were cloned before, with the functions they are in; those that are the same as another
+    became one again (`HloComputationDeduplicator`), so that the first clone is gone.
+    """
+    original, clone, _ = computation.name.rpartition(CLONE)
+    if not clone or _is_of_collective(computation, call_graph):
+        return False
+    if not call_graph.is_in_flow(computation):
+        return not _is_stable_comparator(computation, call_graph)
+    if any(site.opcode == "conditional" for site in call_graph.callsites[computation]):
+        return CLONE not in original
+    by_name = call_graph.module.computation_by_name
+    return original in by_name and original + CLONE not in by_name
+
+
+def _sort_flattened(
+    clones: list[HloComputation], derived: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """By what they are clones of, callees first, each with the clones of what it calls."""
+    place_of = {each.name: place for place, each in enumerate(derived)}
+    called_by = {each: _cloned_with(each, clones, call_graph) for each in clones}
+    inner = set(itertools.chain.from_iterable(called_by.values()))
+    outer = [each for each in clones if each not in inner]
+    priorities = {
+        each: (
+            *max(_place_of_original(one, place_of) for one in (each, *called_by[each])),
+            len(called_by[each]),
+            number_of(each),
+        )
+        for each in outer
+    }
+    order: list[HloComputation] = []
+    for clone in in_order_of_parameters(outer, call_graph, priorities):
+        order += [clone, *called_by[clone]]
+    return order
+
+
+def _cloned_with(
+    clone: HloComputation, clones: list[HloComputation], call_graph: CallGraph
+) -> list[HloComputation]:
+    """The clones of what it calls, in the order in which `FlattenCallGraph` makes them."""
+    found: dict[HloComputation, None] = {}
+    worklist = [clone]
+    while worklist:
+        called = [each for each in calls_with_fusions(worklist.pop(), call_graph) if each in clones]
+        worklist += called
+        found.update(dict.fromkeys(called))
+    return list(found)
+
+
+def _place_of_original(clone: HloComputation, place_of: Mapping[str, int]) -> Priority:
+    """What the program came with is cloned first, then what passes made, the oldest first."""
+    original = clone.name.rpartition(CLONE)[0]
+    return (_MADE_BY_PASS, place_of[original]) if original in place_of else _region(original)
 
 
 def _region(name: str) -> Priority:
