@@ -136,97 +136,6 @@ def test_a_body_that_took_another_in_is_as_old_as_its_neighbours() -> None:
     assert order.index("wrapped_cosine_computation") < order.index("fused_sine")
 
 
-def _sums(names: str) -> str:
-    """A module in which every name is that of a reduction's computation."""
-    text = "HloModule sums, is_scheduled=true\n"
-    for number, name in enumerate(names.split()):
-        text += f"""
-%{name} (l_{number}: f32[], r_{number}: f32[]) -> f32[] {{
-  %l_{number} = f32[] parameter(0)
-  %r_{number} = f32[] parameter(1)
-  ROOT %add.{number} = f32[] add(%l_{number}, %r_{number})
-}}
-"""
-    text += "\nENTRY %main.9 (a.1: f32[8]) -> f32[8] {\n  %a.1 = f32[8]{0} parameter(0)\n"
-    text += "  %zero = f32[] constant(0)\n"
-    for number, name in enumerate(names.split()):
-        text += f"  %sum.{number} = f32[] reduce(%a.1, %zero), dimensions={{0}}, to_apply=%{name}\n"
-    return text + "  ROOT %n = f32[8]{0} negate(%a.1)\n}\n"
-
-
-def test_what_is_called_twice_is_cloned_computation_by_computation() -> None:
-    names = "region_0.1 region_1.2 region_0.1.clone region_0.1.clone.1 region_1.2.clone"
-    assert _created(_sums(names)) == [
-        "region_0.1",
-        "region_1.2",
-        "main.9",
-        "region_0.1.clone",
-        "region_0.1.clone.1",
-        "region_1.2.clone",
-    ]
-
-
-def test_what_a_pass_made_is_cloned_after_what_the_program_came_with() -> None:
-    names = "region_0.1_rw_wrapper region_1.2 region_0.1_rw_wrapper.clone region_1.2.clone"
-    assert _created(_sums(names))[-2:] == ["region_1.2.clone", "region_0.1_rw_wrapper.clone"]
-
-
-def test_a_clone_of_a_clone_is_younger_than_clones_of_what_the_program_came_with() -> None:
-    names = "region_0.1 region_1.2 region_0.1.clone region_0.1.clone.clone region_1.2.clone"
-    assert _created(_sums(names))[-3:] == [
-        "region_0.1.clone",
-        "region_1.2.clone",
-        "region_0.1.clone.clone",
-    ]
-
-
-def test_what_passes_made_is_cloned_in_the_order_it_was_made_in() -> None:
-    names = "b.clone a.clone.2 a.clone.10 a.clone a b region_0.1"
-    assert _created(_sums(names))[2:] == [
-        "a",
-        "b",
-        "a.clone",
-        "a.clone.2",
-        "a.clone.10",
-        "b.clone",
-    ]
-
-
-def test_a_branch_is_cloned_with_what_is_called_twice() -> None:
-    branches = "".join(
-        f"""
-%{name} (x.{number}: f32[8]) -> f32[8] {{
-  %x.{number} = f32[8]{{0}} parameter(0)
-  ROOT %negate.{number} = f32[8]{{0}} negate(%x.{number})
-}}
-"""
-        for number, name in enumerate(["region_1.2", "region_1.2.clone"])
-    )
-    text = _sums("region_0.1 region_3.4 region_3.4.clone region_0.1.clone")
-    text = text.replace("\nENTRY", branches + "\nENTRY").replace(
-        "ROOT %n = f32[8]{0} negate(%a.1)",
-        "%p = pred[] constant(true)\n  ROOT %c = f32[8]{0} conditional(%p, %a.1, %a.1), "
-        "true_computation=%region_1.2, false_computation=%region_1.2.clone",
-    )
-    assert _created(text)[-3:] == ["region_0.1.clone", "region_1.2.clone", "region_3.4.clone"]
-
-
-def test_sums_of_split_products_are_younger_than_clones() -> None:
-    names = "dot.reduce_sub_computation region_0.1 region_0.1.clone"
-    assert _created(_sums(names))[-2:] == ["region_0.1.clone", "dot.reduce_sub_computation"]
-
-
-def test_the_partitioner_made_clones_in_the_order_of_their_channels() -> None:
-    text = _sums("add.1.clone region_0.1.clone region_2.3.clone")
-    channels = {"add.1.clone": 7, "region_0.1.clone": 5, "region_2.3.clone": 9}
-    for name, channel in channels.items():
-        text = text.replace(
-            f"reduce(%a.1, %zero), dimensions={{0}}, to_apply=%{name}\n",
-            f"all-reduce(%zero), channel_id={channel}, replica_groups={{}}, to_apply=%{name}\n",
-        )
-    assert _created(text)[-3:] == ["region_0.1.clone", "add.1.clone", "region_2.3.clone"]
-
-
 def test_transfers_to_the_host_are_older_than_fusions() -> None:
     text = BRANCHES.replace("param_0.12", "param_0.1")
     assert _created(text)[-6:] == [
@@ -249,18 +158,22 @@ def _comparator(name: str) -> str:
 """
 
 
-def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening() -> None:
-    text = _sums("region_0.1 region_0.1_rw_wrapper region_0.1.clone")
-    comparators = ["region_5.6.clone", "region_5.6.clone.clone"]
-    text = text.replace("\nENTRY", "".join(map(_comparator, comparators)) + "\nENTRY")
-    for name in comparators:
-        sort = f"  %s.{name} = f32[8]{{0}} sort(%a.1), dimensions={{0}}, to_apply=%{name}\n"
-        text = text.replace("  ROOT %n =", sort + "  ROOT %n =")
+def test_a_body_cloned_for_an_asynchronous_computation_is_not_as_old_as_those_around_it() -> None:
+    text = BRANCHES.replace("%fused_negate.clone", "%wrapped_negate_computation.clone")
+    text = text.replace("%fused_iota", "%wrapped_iota_computation")
+    begin = text.index("  %wrapped_cosine =")
+    text = f"""{text[:begin]}\
+  %fusion-start = ((f32[8]{{0}}), f32[8]{{0}}) async-start(%cond.1), calls=%async_computation
+  %fusion-done = f32[8]{{0}} async-done(%fusion-start)
+  ROOT %wrapped_cosine = f32[8]{{0}} fusion(%fusion-done), kind=kLoop, \
+calls=%wrapped_cosine_computation
+}}
+"""
     assert _created(text)[-4:] == [
-        "region_0.1_rw_wrapper",
-        "region_5.6.clone",
-        "region_0.1.clone",
-        "region_5.6.clone.clone",
+        "wrapped_iota_computation",
+        "wrapped_cosine_computation",
+        "wrapped_negate_computation.clone",
+        "async_computation",
     ]
 
 

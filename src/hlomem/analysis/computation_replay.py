@@ -26,7 +26,7 @@ class Passing(NamedTuple):
     """Who called each."""
 
 
-_NONE_PASSING = Passing(0, ())
+NONE_PASSING = Passing(0, ())
 
 
 def sorted_incrementally(
@@ -34,12 +34,13 @@ def sorted_incrementally(
     call_graph: CallGraph,
     count: int | None = None,
     delta: int = 0,
-    passing: Passing = _NONE_PASSING,
+    passing: Passing = NONE_PASSING,
 ) -> list[HloComputation]:
     """Replay how computations were made and called (`HloModule::AddComputationInternal`).
 
     With a `count`, how they lay when the first so many had been made. `delta` is how far searches
-    went already, because of computations that are gone. A computation that calls only older ones
+    went already, because of computations that are gone; those that are `passing` still moved their
+    callers. A computation that calls only older ones
     was cut out of its caller, which called them before.
     """
     rank_of = {computation: rank for rank, computation in enumerate(created)}

@@ -106,6 +106,11 @@ def first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
     return computation.parameters[0].name if computation.parameters else ""
 
 
+def parameter_number(computation: HloComputation, call_graph: CallGraph) -> int:
+    """The number of the first parameter; -1 where it has none."""
+    return split_number(first_parameter(computation, call_graph))[1]
+
+
 def is_derived(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether a pass made it: by its name, or for the top-k that became a custom call.
 

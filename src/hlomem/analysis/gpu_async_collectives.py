@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.computation_replay import Passing, sorted_incrementally
+from hlomem.analysis.computation_replay import NONE_PASSING, Passing, sorted_incrementally
 from hlomem.hlo.opcodes import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def synchronized_collectives(created: list[HloComputation], call_graph: CallGrap
         if not call_graph.is_fused(computation) and not _is_asynchronous(computation, call_graph)
     }
     if not any(count_in.values()):
-        return Passing(0, ())
+        return NONE_PASSING
     older_count = _fusion_end(created, call_graph)
     callers: list[HloComputation] = []
     for computation in sorted_incrementally(created, call_graph, older_count):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.analysis.computation_replay import Passing, sorted_incrementally
+from hlomem.analysis.computation_replay import NONE_PASSING, sorted_incrementally
 from hlomem.analysis.cpu_derivates import sort_derivates
 from hlomem.analysis.creation_order import creation_order, sort_older_derivates
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
+    from hlomem.analysis.computation_replay import Passing
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.options import Options
 
@@ -73,7 +74,7 @@ def _read_anew(
 
 
 def _none_passing(_created: list[HloComputation], _call_graph: CallGraph) -> Passing:
-    return Passing(0, ())
+    return NONE_PASSING
 
 
 class _Passes(NamedTuple):
@@ -114,7 +115,8 @@ def _gpu_passes() -> _Passes:
         gpu_creation_order,
         gpu_instructions_by_age,
         gpu_reordered_users,
-        find_passing=synchronized_collectives,
+        _GPU_DELTA,
+        synchronized_collectives,
     )
 
 
@@ -127,6 +129,9 @@ def _tpu_passes(options: Options) -> _Passes:
         by_age = lists.tpu_instructions_read_anew
     return _Passes(tpu_creation_order, by_age, lists.tpu_reordered_users, _TPU_DELTA)
 
+
+_GPU_DELTA = 8
+"""Functions were inlined, and clones of their loops became one again."""
 
 _TPU_DELTA = 16
 """Every loop is cloned several times, so that XLA has seen many more computations than are left."""
