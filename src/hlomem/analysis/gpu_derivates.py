@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _PRODUCT_SUM = "scalar_add_computation"
 _CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
+_LARGEST_MADE_ONE = 128
 _MADE_BY_PASS = 1 << 62
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
 
@@ -159,7 +160,7 @@ def _is_flattened(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether the last flattening cloned it.
 
     Loops were cloned before, with the functions they are in; those that are the same as another
-    became one again (`HloComputationDeduplicator`), so that the first clone is gone.
+    and not too large became one again (`HloComputationDeduplicator`).
     """
     original, clone, _ = computation.name.rpartition(CLONE)
     if not clone or _is_of_collective(computation, call_graph):
@@ -169,7 +170,20 @@ def _is_flattened(computation: HloComputation, call_graph: CallGraph) -> bool:
     if any(site.opcode == "conditional" for site in call_graph.callsites[computation]):
         return CLONE not in original
     by_name = call_graph.module.computation_by_name
-    return original in by_name and original + CLONE not in by_name
+    return original in by_name and (
+        original + CLONE not in by_name or _size(computation) <= _LARGEST_MADE_ONE
+    )
+
+
+def _size(computation: HloComputation) -> int:
+    """How many instructions a computation had before fusion, at most."""
+    fused = [
+        callee
+        for each in computation.instructions
+        if each.opcode == "fusion"
+        for callee in each.called_computations
+    ]
+    return sum(each.instruction_count for each in (computation, *fused))
 
 
 def _sort_flattened(
@@ -219,8 +233,12 @@ def _original(clone: HloComputation) -> str:
 
 def _place_of_original(clone: HloComputation, place_of: Mapping[str, int]) -> Priority:
     """What the program came with is cloned first, then what passes made, the oldest first."""
-    original = _original(clone)
-    return (_MADE_BY_PASS, place_of[original]) if original in place_of else region_numbers(original)
+    name = clone.name
+    while CLONE in name:
+        name = name.rpartition(CLONE)[0]
+        if name in place_of:
+            return _MADE_BY_PASS, place_of[name]
+    return region_numbers(name)
 
 
 def region_numbers(name: str) -> Priority:
