@@ -101,6 +101,18 @@ def test_computations_are_fused_in_the_order_that_times_tell() -> None:
     assert _created(text)[4:8] == ["fused_sine", "fused_ones", "fused_negate", "fused_iota"]
 
 
+def test_names_tell_when_computations_were_fused_where_no_time_does() -> None:
+    begin, end = BRANCHES.index("%fused_sine ("), BRANCHES.index("%gemm_fusion_dot_computation (")
+    text = BRANCHES[:begin] + BRANCHES[end:]
+    call = text.index("  ROOT %loop_sine_fusion =")
+    text = text[:call] + "  ROOT %abs.1 = f32[8]{0} abs(%y.1)" + text[text.index("\n", call) :]
+    assert _created(text)[4:6] == ["fused_negate", "fused_iota"]
+    renamed = text.replace("%fused_negate ", "%fused_iota.1 ").replace(
+        "calls=%fused_negate\n", "calls=%fused_iota.1\n"
+    )
+    assert _created(renamed)[4:6] == ["fused_iota", "fused_iota.1"]
+
+
 def test_a_rematerialized_body_without_parameters_comes_last() -> None:
     assert _created(BRANCHES.replace("loop_iota_fusion", "loop_iota_fusion.remat"))[-1] == (
         "fused_iota"

@@ -190,16 +190,37 @@ def _ends(visits: list[_Visit], end: float) -> list[float]:
 
 
 def _in_order_of_times(visits: list[_Visit], end: float) -> list[_Visit]:
-    """Sorted by their first times; what has none stays after the one before it."""
-    starts: list[float] = []
-    for visit, visit_end in zip(visits, _ends(visits, end), strict=True):
-        kept = (
-            time
-            for time, body in visit
-            if time is not None and not _is_renewed(time, body, visit_end)
-        )
-        starts.append(min(kept, default=starts[-1] if starts else -1))
+    """Sorted by their first times; what has none by its names, or else after the one before it.
+
+    `RenameFusions` goes through the same computations: of bodies that are called the same, the one
+    with the smaller number belongs to an earlier visit.
+    """
+    ends = _ends(visits, end)
+    starts = [_start(visit, visit_end) for visit, visit_end in zip(visits, ends, strict=True)]
+    timed = [
+        (start, *split_number(body.name))
+        for start, visit in zip(starts, visits, strict=True)
+        for _, body in visit
+        if start < _NEVER
+    ]
+    previous = -1.0
+    for place, visit in enumerate(visits):
+        if starts[place] == _NEVER:
+            names = dict(split_number(body.name) for _, body in visit)
+            later = [
+                start - 0.5 for start, base, number in timed if number > names.get(base, number)
+            ]
+            starts[place] = min([previous, *later])
+        previous = starts[place]
     return [visits[place] for place in sorted(range(len(visits)), key=starts.__getitem__)]
+
+
+def _start(visit: _Visit, visit_end: float) -> float:
+    """The first time of a visit, as far as it tells."""
+    kept = (
+        time for time, body in visit if time is not None and not _is_renewed(time, body, visit_end)
+    )
+    return min(kept, default=_NEVER)
 
 
 def _is_renewed(time: float, body: HloComputation, visit_end: float) -> bool:
