@@ -19,6 +19,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.computation_replay import sorted_incrementally
 from hlomem.analysis.creation_order import (
     calls_with_fusions,
     first_calls,
@@ -68,11 +69,13 @@ def made_before_fusion(
         else:
             own.append(computation)
     own.sort(key=_places_in_program(own, call_graph).__getitem__)
-    derived = _sort_derived(derived, call_graph)
+    partitioned = in_order_of_parameters(partitioned, call_graph)
+    flow = [*own, *partitioned, *(each for each in flattened if call_graph.is_in_flow(each))]
+    derived = _sort_derived(derived, flow, call_graph)
     split_sums.sort(key=lambda each: parameter_number(each, call_graph))
     return [
         *own,
-        *in_order_of_parameters(partitioned, call_graph),
+        *partitioned,
         *derived,
         *_sort_flattened(flattened, derived, call_graph),
         *split_sums,
@@ -98,9 +101,12 @@ def _places_in_program(
 
 
 def _sort_derived(
-    computations: list[HloComputation], call_graph: CallGraph
+    computations: list[HloComputation], flow: list[HloComputation], call_graph: CallGraph
 ) -> list[HloComputation]:
     encounter = first_calls(call_graph)
+    comparators = [each for each in computations if is_stable_comparator(each, call_graph)]
+    if len(comparators) > 1:
+        encounter |= _comparators_met(comparators, flow, call_graph)
     channels = _channels(computations, call_graph)
     earliest = len(encounter)
     for computation in sorted(channels, key=channels.__getitem__, reverse=True):
@@ -109,6 +115,23 @@ def _sort_derived(
         each: _derivation_priority(each, encounter, channels, call_graph) for each in computations
     }
     return in_order_of_parameters(computations, call_graph, priorities)
+
+
+def _comparators_met(
+    comparators: list[HloComputation], flow: list[HloComputation], call_graph: CallGraph
+) -> dict[HloComputation, int]:
+    """Comparators numbered as `StableSortExpander` meets them, in the order of computations.
+
+    The loops of functions had been cloned then, which moved their callers.
+    """
+    in_flow = set(flow)
+    rest = [each for each in call_graph.module.computations if each not in in_flow]
+    met: dict[HloComputation, int] = {}
+    for caller in sorted_incrementally([*flow, *rest], call_graph, len(flow)):
+        for callee in calls_with_fusions(caller, call_graph):
+            if callee in comparators:
+                met.setdefault(callee, len(met))
+    return met
 
 
 def _channels(
@@ -141,11 +164,12 @@ def _derivation_priority(
     return 3 if CLONE in computation.name else 2, parameter_number(computation, call_graph)
 
 
-def is_stable_comparator(clone: HloComputation, call_graph: CallGraph) -> bool:
+def is_stable_comparator(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether `StableSortExpander` made a comparator anew and dropped the old one."""
-    original = _original(clone)
-    is_comparator = clone.root.shape.element_type is ElementType.PRED
-    return is_comparator and original not in call_graph.module.computation_by_name
+    original, clone, _ = computation.name.rpartition(CLONE)
+    is_comparator = computation.root.shape.element_type is ElementType.PRED
+    is_new = original not in call_graph.module.computation_by_name
+    return bool(clone) and is_comparator and is_new
 
 
 def _is_of_collective(computation: HloComputation, call_graph: CallGraph) -> bool:
