@@ -19,7 +19,7 @@ from hlomem.outputs import write_files
 
 def test_makes_the_folder_and_writes_every_file(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    write_files(folder, {"x.txt": b"one", "y.txt": b"two"})
+    write_files(folder, {"x.txt": [b"one"], "y.txt": [b"two"]})
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         "x.txt": b"one",
         "y.txt": b"two",
@@ -29,9 +29,9 @@ def test_makes_the_folder_and_writes_every_file(tmp_path: Path) -> None:
 def test_existing_files_are_kept_unless_forced(tmp_path: Path) -> None:
     (tmp_path / "y.txt").write_bytes(b"old")
     with pytest.raises(CommandError, match=r"y\.txt exists; give --force"):
-        write_files(tmp_path, {"x.txt": b"new", "y.txt": b"new"})
+        write_files(tmp_path, {"x.txt": [b"new"], "y.txt": [b"new"]})
     assert [path.name for path in tmp_path.iterdir()] == ["y.txt"]
-    write_files(tmp_path, {"y.txt": b"new"}, force=True)
+    write_files(tmp_path, {"y.txt": [b"new"]}, force=True)
     assert (tmp_path / "y.txt").read_bytes() == b"new"
 
 
@@ -39,7 +39,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / "x.txt").symlink_to(victim)
-    write_files(tmp_path, {"x.txt": b"new"}, force=True)
+    write_files(tmp_path, {"x.txt": [b"new"]}, force=True)
     assert victim.read_bytes() == b"precious"
     assert not (tmp_path / "x.txt").is_symlink()
 
@@ -47,7 +47,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../x.txt", "/etc/x.txt", "a/b.txt", "", ".", "a\0b"])
 def test_names_stay_inside_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(CommandError, match="is not the name of a file"):
-        write_files(tmp_path / "out", {name: b""})
+        write_files(tmp_path / "out", {name: [b""]})
 
 
 @pytest.mark.parametrize("failing", range(9))
@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_what_was_there(
     with monkeypatch.context() as patch, is_refused if failing < 8 else nullcontext():
         patch.setattr(Path, "open", open_failing)
         patch.setattr(Path, "replace", replace_failing)
-        write_files(tmp_path, {"x.txt": b"new x", "y.txt": b"new y"}, force=True)
+        write_files(tmp_path, {"x.txt": [b"new x"], "y.txt": [b"new y"]}, force=True)
     found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert found.keys() == {"x.txt", "y.txt"}
     assert found["x.txt"] in {b"old x", b"new x"}
@@ -103,7 +103,7 @@ def test_a_file_that_turns_up_meanwhile_is_kept(
 
     monkeypatch.setattr(Path, "hardlink_to", arrives)
     with pytest.raises(CommandError, match=r"x\.txt exists; give --force"):
-        write_files(tmp_path, {"x.txt": b"new"})
+        write_files(tmp_path, {"x.txt": [b"new"]})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "x.txt": b"of somebody else"
     }
@@ -116,7 +116,7 @@ def test_a_file_system_without_links_will_do(
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    write_files(tmp_path, {"x.txt": b"new"})
+    write_files(tmp_path, {"x.txt": [b"new"]})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x.txt": b"new"}
 
 
@@ -129,7 +129,7 @@ number = 0
 while True:
     number += 1
     data = bytes([number % 256]) * 300_000
-    write_files(Path(sys.argv[1]), {"x": data, "y": data}, force=True)
+    write_files(Path(sys.argv[1]), {"x": [data], "y": [data]}, force=True)
 """
 
 
@@ -154,7 +154,7 @@ def test_a_killed_process_leaves_whole_files(tmp_path: Path) -> None:
 
 
 def test_files_get_the_usual_permissions(tmp_path: Path) -> None:
-    write_files(tmp_path, {"x.txt": b""})
+    write_files(tmp_path, {"x.txt": [b""]})
     umask = os.umask(0)
     os.umask(umask)
     assert (tmp_path / "x.txt").stat().st_mode & 0o777 == 0o666 & ~umask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Sequence
@@ -80,7 +79,7 @@ def _disturbed(dump: Dump) -> Dump:
         else part
         for part in dump.parts
     ]
-    return dataclasses.replace(dump, parts=tuple(parts))
+    return replace(dump, parts=tuple(parts))
 
 
 def _stretched(allocation: Allocation) -> Allocation:
@@ -138,10 +137,10 @@ def test_all_three_parts_are_needed() -> None:
     for part in whole.parts:
         rest = tuple(each for each in whole.parts if each is not part)
         if part.kind == "report":
-            assert hlomem.replan(dataclasses.replace(whole, parts=rest)).dump.report is None
+            assert hlomem.replan(replace(whole, parts=rest)).dump.report is None
         else:
             with pytest.raises(InputError, match="needs allocations, values and live ranges"):
-                hlomem.replan(dataclasses.replace(whole, parts=rest))
+                hlomem.replan(replace(whole, parts=rest))
 
 
 @pytest.mark.parametrize("path", SEEDS, ids=_id)

@@ -16,7 +16,7 @@ from hlomem.errors import CommandError, InputError
 from hlomem.source import visible, visible_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 def write_text(text: str) -> None:
@@ -26,9 +26,14 @@ def write_text(text: str) -> None:
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
 
 
-def write_files(folder: Path, data_by_name: Mapping[str, bytes], *, force: bool = False) -> None:
-    """Writes files into a folder, made if need be; existing ones only with `force`."""
-    for name in data_by_name:
+def write_files(
+    folder: Path, pieces_by_name: Mapping[str, Iterable[bytes]], *, force: bool = False
+) -> None:
+    """Writes files into a folder, made if need be; existing ones only with `force`.
+
+    What is in a file comes in pieces, each of which may be made when it is asked for.
+    """
+    for name in pieces_by_name:
         if not name or "\0" in name or name != Path(name).name:
             raise CommandError(f"`{visible(name)}` is not the name of a file")
         if not force and os.path.lexists(folder / name):
@@ -36,8 +41,8 @@ def write_files(folder: Path, data_by_name: Mapping[str, bytes], *, force: bool 
     temporary: dict[str, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in data_by_name.items():
-            temporary[name] = _write_temporary(folder, name, data)
+        for name, pieces in pieces_by_name.items():
+            temporary[name] = _write_temporary(folder, name, pieces)
         for name, path in temporary.items():
             _move(path, folder / name, force=force)
     except OSError as error:
@@ -52,11 +57,11 @@ def _exists(path: Path) -> CommandError:
     return CommandError(f"{visible(str(path))} exists; give --force to overwrite it")
 
 
-def _write_temporary(folder: Path, name: str, data: bytes) -> Path:
+def _write_temporary(folder: Path, name: str, pieces: Iterable[bytes]) -> Path:
     path = folder / f".{name[:50]}.{os.urandom(8).hex()}.tmp"
     try:
         with path.open("xb") as file:  # fails if anything is there, a link included
-            file.write(data)
+            file.writelines(pieces)
     except FileExistsError:
         raise
     except BaseException:

@@ -7,6 +7,7 @@ the era of the dump, the plan to its files.
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -26,12 +27,14 @@ from hlomem.dump.eras import (
     Era,
     Features,
     Release,
+    ReportShape,
     era_of,
     find_release,
     nearest_libtpu,
     recognise,
 )
-from hlomem.dump.parts import FILE_NAMES, Contents, Part, Wrapping
+from hlomem.dump.parts import FILE_NAMES, Kind, Part, Wrapping
+from hlomem.dump.plan_text import PlanText
 from hlomem.errors import CommandError, InputError, ParseError
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
@@ -40,27 +43,57 @@ from hlomem.pipeline import Stages, run_stages
 from hlomem.source import Source, Span, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.assign.simulator import Pack
     from hlomem.backends import Backend
-    from hlomem.dump.parts import Kind
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
 
 _FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
 
 
-class Plan(Struct, frozen=True, eq=False):
+class Plan(Struct, frozen=True, eq=False, dict=True):
     """A memory plan: how it was found, and what XLA would write about it."""
 
     stages: Stages
-    dump: Dump
+    name: str
+    """What its files begin with."""
+    era: Era
+    """The version of the format they are written in."""
+    files: dict[str, Kind]
+    """Which of XLA's files there are, by their names."""
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
     notes: tuple[str, ...] = ()
     """What the text did not say and the plan had to choose."""
 
+    @cached_property
+    def dump(self) -> Dump:
+        """What XLA would write, as records; made when first asked for."""
+        with collector_off():
+            contents = build_contents(self.stages, self.era.features)
+        parts = [
+            Part(name, kind, contents.of_file(kind), self.era.features, Wrapping())
+            for name, kind in self.files.items()
+        ]
+        return Dump(self.name, tuple(parts), (self.era,))
+
+    def text(self, file: str) -> str:
+        """The text of one of its files, which needs no records."""
+        with collector_off():
+            return "".join(self.pieces(file))
+
+    def pieces(self, file: str) -> Iterator[str]:
+        """The text of one of its files, piece by piece: it may be larger than all else."""
+        return self._text.pieces(self.files[file])
+
+    @cached_property
+    def _text(self) -> PlanText:
+        return PlanText(self.stages, self.era)
+
     def __str__(self) -> str:
-        return str(self.dump)
+        return "".join(map(self.text, self.files))
 
     def _repr_html_(self) -> str:
         """The report, for notebooks; found by name, as nothing here knows of reports."""
@@ -100,15 +133,13 @@ def plan(
         options = options_of(backend, chip, release)
         placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
         stages = run_stages(module, options, order, pack, placed, watch.lap)
-        contents = build_contents(stages, written_as.features)
-        watch.lap("records")
     notes = _notes_on_elements(module)
     if preset is None:
         notes += _notes_on_preset(stages)
     else:
         _check_all_placed(stages, preset)
-    dump = dump_of(name, contents, written_as, release)
-    return Plan(stages, dump, watch.seconds, tuple(notes))
+    files = files_of(name, written_as, release)
+    return Plan(stages, name, written_as, files, watch.seconds, tuple(notes))
 
 
 class Watch:
@@ -253,20 +284,12 @@ def _at_step(dump: Dump, problem: SequenceProblem, hint: str) -> ParseError:
     return ParseError(Source(part.name, text), span, str(problem), hint)
 
 
-def dump_of(name: str, contents: Contents, era: Era, release: Release) -> Dump:
+def files_of(name: str, era: Era, release: Release) -> dict[str, Kind]:
     """The files this release writes, named after `name`."""
-    held: dict[Kind, Contents] = {
-        "assignment": Contents(assignment=contents.assignment),
-        "values": Contents(values=contents.values),
-        "live-range": Contents(live_ranges=contents.live_ranges),
-    }
-    if not era.features.split:
-        held = {"combined": contents._replace(report=None)}
+    kinds: list[Kind] = ["combined"]
+    if era.features.split:
+        kinds = ["assignment", "values", "live-range"]
     writes_report = release.package == "libtpu" or release >= _FIRST_CPU_REPORT
-    if contents.report is not None and writes_report:
-        held["report"] = Contents(report=contents.report)
-    parts = [
-        Part(name + FILE_NAMES[kind].suffix, kind, part, era.features, Wrapping())
-        for kind, part in held.items()
-    ]
-    return Dump(name, tuple(parts), (era,))
+    if writes_report and era.features.report != frozenset[ReportShape]({"none"}):
+        kinds.append("report")
+    return {name + FILE_NAMES[kind].suffix: kind for kind in kinds}

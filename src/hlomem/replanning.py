@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from hlomem.assign.preset import NO_PRESET
 from hlomem.check.plan import build_plan
 from hlomem.check.platform import choose_platform
 from hlomem.collector import collector_off
-from hlomem.dump.build import build_contents
 from hlomem.dump.compare import find_differences
 from hlomem.dump.eras import era_of, find_release, releases_of
 from hlomem.errors import InputError
@@ -27,7 +24,7 @@ from hlomem.planning import (
     Plan,
     Watch,
     both_given,
-    dump_of,
+    files_of,
     options_of,
     package_of,
     preset_of,
@@ -98,13 +95,12 @@ def replan(
         (release, written, options_of(backend, chip, release))
         for release, written in _releases(backend, era, like or dump)
     ]
-    replanner = _Replanner(dump, read_facts(dump), pack, name)
+    replanner = _Replanner(dump, read_facts(dump), pack, name, notes)
     try:
-        made = replanner.plan_as_one_of(releases)
+        return replanner.plan_as_one_of(releases)
     except (LookupError, ValueError) as error:
         problem = f"its lines do not make a program ({error!r})"
         raise InputError(f"{visible(dump.name)}: {problem}; `hlomem verify` may say why") from error
-    return replace(made, notes=(*notes, *made.notes))
 
 
 def _releases(backend: str, era: str, like: Dump) -> Iterator[tuple[Release, Era]]:
@@ -129,6 +125,7 @@ class _Replanner:
     facts: Facts
     pack: Pack | None
     name: str
+    notes: list[str]
 
     def plan_as_one_of(self, releases: list[tuple[Release, Era, Options]]) -> Plan:
         """As the first release whose plan is the dump's; as the first, if there is none."""
@@ -154,12 +151,11 @@ class _Replanner:
                 values=self.facts.values,
             )
             stages.compute(watch.lap)
-            contents = build_contents(stages, era.features)
-            if self.dump.report is None:
-                contents = contents._replace(report=None)
-            watch.lap("records")
-        notes = (f"planned as {release}", *rebuilt.notes)
-        return Plan(stages, dump_of(self.name, contents, era, release), watch.seconds, notes)
+        files = files_of(self.name, era, release)
+        if self.dump.report is None:
+            files = {name: kind for name, kind in files.items() if kind != "report"}
+        notes = (*self.notes, f"planned as {release}", *rebuilt.notes)
+        return Plan(stages, self.name, era, files, watch.seconds, notes)
 
     def _preset(self, module: HloModule, backend: Backend) -> Preset:
         if backend.preset_color is None:

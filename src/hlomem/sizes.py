@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE | re.ASCII)
+_SIZE = r"(?ai)(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtp]?)(i?)(b?)"
 _POWER: dict[str, int] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def parse_size(text: str) -> int | None:
     """The bytes of `16GiB` and of `15.75G` (2³⁰, as XLA prints it), of `16GB` (10⁹), of `512`."""
-    match = _SIZE.fullmatch(text.strip())
+    match = re.fullmatch(_SIZE, text.strip())
     if match is None:
         return None
     amount, prefix, binary, byte = match.groups()

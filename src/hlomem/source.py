@@ -13,8 +13,10 @@ from typing import NamedTuple
 EXCERPT_COLUMNS = 96
 _MARGIN = 30
 
-INVISIBLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+# Patterns as text, here and elsewhere: `re` compiles them when they are needed, and keeps them.
+INVISIBLE = (
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 """C0 and C1 controls, line and paragraph separators, bidi controls, characters without width and
 lone surrogates: what must never reach a terminal."""
@@ -40,7 +42,7 @@ class Place(NamedTuple):
 
 def visible(text: str) -> str:
     """`text` with control, bidi and undecodable characters written as escapes, fit for a screen."""
-    return INVISIBLE.sub(_escape, text)
+    return re.sub(INVISIBLE, _escape, text)
 
 
 def visible_lines(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def test_control_characters_of_arguments_do_not_reach_the_terminal(run: Run) -> 
     for arguments in (["\x1b[2J"], ["show", "--\x9b"], ["show", "\u202e"], ["fmt", "\x07"]):
         result = run(*arguments)
         assert result.code in {2, 3}
-        assert not INVISIBLE.search(result.err.replace("\n", ""))
+        assert not re.search(INVISIBLE, result.err.replace("\n", ""))
 
 
 def test_a_full_disk_behind_standard_output_is_an_error(goldens: Path) -> None:

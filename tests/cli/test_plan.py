@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hlomem.analysis import stack_trace
 from hlomem.assign import packing
 from tests.cli.conftest import Run
 
@@ -57,6 +58,17 @@ def test_json_and_timings(run: Run, goldens: Path) -> None:
     assert content["values"]["total_bytes"] == content["overview"]["total"]
     assert "assignment" in result.err
     assert "ms of CPU time" in result.err
+
+
+def test_what_cannot_be_printed_whole_is_not_printed(
+    run: Run, goldens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_trace, "_MOST_NAMES", 0)
+    for output in ([], ["-o", str(tmp_path)]):
+        result = run("plan", goldens / SCALAR / "module.hlo", *output)
+        assert (result.code, result.out) == (3, b"")
+        assert "make a tree of over 0 names" in result.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_existing_files_are_overwritten_only_by_force(

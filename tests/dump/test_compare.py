@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -50,9 +49,7 @@ def test_a_text_that_ends_early_is_different() -> None:
     assert dump.assignment is not None
     short = replace(dump.assignment, allocations=dump.assignment.allocations[:-1])
     [part] = dump.parts
-    other = dataclasses.replace(
-        dump, parts=(part._replace(contents=part.contents._replace(assignment=short)),)
-    )
+    other = replace(dump, parts=(part._replace(contents=part.contents._replace(assignment=short)),))
     [difference] = find_differences(dump, other)
     assert difference == Difference(
         stage="assignment",

@@ -138,7 +138,9 @@ def _written(home: Path) -> dict[str, str]:
     )
     backend = plan.stages.options.backend
     assert hlomem.verify(plan.dump, module=plan.stages.module, backend=backend).findings == ()
-    return sort_written(plan.dump.texts())
+    texts = {file: plan.text(file) for file in plan.files}
+    assert texts == plan.dump.texts()  # with records between, and without
+    return sort_written(texts)
 
 
 def _planned(known: frozenset[str], reason: str) -> list[object]:

@@ -32,23 +32,23 @@ ENTRY %e (p: f32[]) -> f32[] {
 def test_frames_of_libraries_are_skipped_for_the_users_own() -> None:
     lines = Lines(hlo.parse(MODULE))
     text = '%d = f32[] dot(%a), metadata={op_name="jit(f)/dot" stack_frame_id=2}'
-    assert [frame.line for frame in lines.frames(text)] == [271, 5]
-    assert lines.line(text) == "/home/me/train.py:5"
-    assert lines.frames(text)[0].function == "__call__"
+    assert [frame.line for frame in lines.origin(text).frames] == [271, 5]
+    assert lines.origin(text).line == "/home/me/train.py:5"
+    assert lines.origin(text).frames[0].function == "__call__"
 
 
 def test_without_tables_a_number_says_nothing() -> None:
     text = '%d = f32[] dot(%a), metadata={op_name="dot" stack_frame_id=2}'
-    assert Lines(None).frames(text) == ()
-    assert Lines(None).line(text) is None
-    assert Lines(hlo.parse(MODULE)).line(text.replace("=2}", "=9}")) is None
+    assert Lines(None).origin(text).frames == ()
+    assert Lines(None).origin(text).line is None
+    assert Lines(hlo.parse(MODULE)).origin(text.replace("=2}", "=9}")).line is None
 
 
 def test_older_text_names_file_and_line() -> None:
     text = '%d = f32[] dot(%a), metadata={op_name="dot" source_file="a \\"b\\".py" source_line=7}'
-    assert Lines(None).line(text) == 'a "b".py:7'
-    assert Lines(None).line(text.replace(" source_line=7", "")) == 'a "b".py'
-    assert Lines(None).line("%d = f32[] dot(%a)") is None
+    assert Lines(None).origin(text).line == 'a "b".py:7'
+    assert Lines(None).origin(text.replace(" source_line=7", "")).line == 'a "b".py'
+    assert Lines(None).origin("%d = f32[] dot(%a)").line is None
 
 
 def test_a_program_of_libraries_alone_shows_the_one_nearest_to_a_user() -> None:

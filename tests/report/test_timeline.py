@@ -1,51 +1,19 @@
-"""Bytes in use over time, against the obvious count."""
+"""The curve of bytes in use, and its summits."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from hlomem.check.plan import Placed
-from hlomem.dump.records import Allocation, AssignedValue, LiveRange
 from hlomem.report.timeline import (
     build_timeline,
     bytes_over_time,
     find_summits,
     outline,
-    use_changes,
-)
-
-ALLOCATION = Allocation(index=0, size=100)
-STEPS = 12
-
-
-def _placed(number: int, offset: int, size: int, start: int, end: int) -> Placed:
-    name = f"v{number}"
-    value = AssignedValue(id=number, name=name, size=size, offset=offset, shape="f32[]")
-    return Placed(
-        value, ALLOCATION, LiveRange(instruction=name, index=(), start=start, end=end), None
-    )
-
-
-def test_the_example_of_the_module() -> None:
-    a, b, c = _placed(0, 0, 100, 0, 3), _placed(1, 0, 100, 1, 5), _placed(2, 100, 50, 2, 5)
-    assert bytes_over_time(use_changes([a, b, c]), 6) == [100, 100, 150, 150, 150, 150]
-
-
-PLACES = st.tuples(
-    st.integers(0, 20), st.integers(0, 10), st.integers(0, STEPS - 1), st.integers(0, STEPS - 1)
 )
 
 
-@given(st.lists(PLACES, max_size=12))
-def test_every_step_counts_each_byte_once(places: list[tuple[int, int, int, int]]) -> None:
-    values = [
-        _placed(number, offset, size, min(one, two), max(one, two))
-        for number, (offset, size, one, two) in enumerate(places)
-    ]
-    for step, size in enumerate(bytes_over_time(use_changes(values), STEPS)):
-        alive = [each for each in values if each.life and each.life.is_live_at(step)]
-        assert size == len({byte for each in alive for byte in range(each.start, each.end)})
+def test_uses_add_up_until_they_stop() -> None:
+    uses = [("temporaries", 0, 2, 100), ("outputs", 1, 3, 8), ("outputs", 3, 4, 8)]
+    assert bytes_over_time(uses, 4) == [100, 108, 8, 8]
+    assert bytes_over_time([], 2) == [0, 0]
 
 
 def test_summits_are_apart_and_near_the_peak() -> None:

@@ -7,6 +7,7 @@ Mirrors `hlo/analysis/alias_info.cc` (must) and `HloDataflowAnalysis::CanShareOp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import is_in_place_permute
@@ -128,11 +129,16 @@ def _ragged_all_to_all(_: HloInstruction) -> Sequence[InPlacePair]:
 
 
 def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
-    opcodes = bodies[fusion.called_computations[0]].opcodes
-    pairs = [] if opcodes.isdisjoint(MAY_WRITE_IN_PLACE) else _fusion_body_pairs(fusion, bodies)
+    may_write = _may_write_in_place(bodies[fusion.called_computations[0]].opcodes)
+    pairs = _fusion_body_pairs(fusion, bodies) if may_write else []
     if _may_declare_aliasing(fusion):
         pairs += _declared(fusion)
     return pairs
+
+
+@lru_cache(maxsize=4096)
+def _may_write_in_place(opcodes: frozenset[str]) -> bool:
+    return not opcodes.isdisjoint(MAY_WRITE_IN_PLACE)
 
 
 def _may_declare_aliasing(instruction: HloInstruction) -> bool:

@@ -133,12 +133,7 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
                     place_of[member] = place
                 members[place] += members[absorbed]
                 members[absorbed] = []
-    buffers: list[HloBuffer] = []
-    for value in values:
-        united = members.get(value)
-        if united is None:
-            buffers.append(HloBuffer(BufferId(len(buffers)), [value]))
-        elif united:
-            united.sort(key=lambda each: each.id)
-            buffers.append(HloBuffer(BufferId(len(buffers)), united))
-    return buffers
+    for united in members.values():
+        united.sort(key=lambda each: each.id)
+    groups = [members.get(value, [value]) for value in values]
+    return [HloBuffer(BufferId(i), group) for i, group in enumerate(filter(None, groups))]

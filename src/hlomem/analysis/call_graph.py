@@ -13,7 +13,6 @@ from hlomem.analysis.fused_bodies import FusedBodies
 from hlomem.analysis.post_order import instruction_post_order
 from hlomem.hlo.opcodes import (
     ASYNC_OPCODES,
-    CALL_ATTRIBUTES,
     CALL_IN_TEXT,
     NAME_IN_TEXT,
     RUN_IN_PLACE,
@@ -29,7 +28,6 @@ CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
 """
 
 _FUSION_ATTRIBUTE = "calls"
-_CALLING = frozenset(CALL_ATTRIBUTES)
 
 
 class CallGraph:
@@ -87,7 +85,8 @@ class CallGraph:
     def _read_calls(self) -> None:
         for computation in reversed(self.module.computations):  # callers before callees
             if computation in self._fused and not computation.is_open:
-                self.callees[computation] = self._callees_in_text(computation)
+                may_call = self.bodies[computation].may_call
+                self.callees[computation] = self._callees_in_text(computation) if may_call else []
                 continue
             callees: dict[HloComputation, None] = {}
             for instruction in computation.instructions:
@@ -105,9 +104,6 @@ class CallGraph:
 
     def _callees_in_text(self, computation: HloComputation) -> list[HloComputation]:
         """What a fused body calls."""
-        body = self.bodies[computation]
-        if body.opcodes.isdisjoint(_CALLING):
-            return []
         callees: dict[HloComputation, None] = {}
         for match in self.bodies.search(CALL_IN_TEXT, computation):
             attribute, names, name = match.groups()

@@ -20,10 +20,11 @@ import re
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import (
-    calling_opcodes,
+    CALL_IN_BODY,
     first_calls,
     in_order_of_parameters,
     is_derived,
+    is_text,
     place_by_name,
 )
 from hlomem.analysis.names import CLONE, PARTITIONED
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.creation_order import Priority
     from hlomem.hlo.ir import HloComputation
 
+_WINDOW = "reduce-window"
 _LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MAKERS = (
     re.compile(r"^add_computation"),  # `ConvolutionGroupConverter`
@@ -60,7 +62,7 @@ class _Derivates:
     def __init__(self, call_graph: CallGraph) -> None:
         self._call_graph = call_graph
         self._by_name = call_graph.module.computation_by_name
-        self._opcode_of = calling_opcodes(call_graph)
+        self._reduces_windows = _window_reducers(call_graph)
         self.is_partitioned = call_graph.module.entry.name.endswith(PARTITIONED)
 
     def place(self, computation: HloComputation) -> Priority:
@@ -84,10 +86,25 @@ class _Derivates:
         if self._is_made(original):
             return True
         was_cloned = clone.name + CLONE in self._by_name  # so it is older
-        return self._opcode_of.get(original) == "reduce-window" and not was_cloned
+        return original in self._reduces_windows and not was_cloned
 
     def _is_made(self, computation: HloComputation) -> bool:
         return CLONE not in computation.name and is_derived(computation, self._call_graph)
+
+
+def _window_reducers(call_graph: CallGraph) -> set[HloComputation]:
+    """What reductions of windows apply, in fused bodies or outside."""
+    reducers = {
+        computation
+        for computation, sites in call_graph.callsites.items()
+        if sites and sites[0].opcode == _WINDOW
+    }
+    by_name = call_graph.module.computation_by_name
+    for body, callees in call_graph.callees.items():
+        if callees and is_text(body, call_graph) and _WINDOW in call_graph.bodies[body].opcodes:
+            calls = call_graph.bodies.search(CALL_IN_BODY, body)
+            reducers.update(by_name[call[2]] for call in calls if call[1] == _WINDOW)
+    return reducers
 
 
 def _maker(name: str) -> int:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _DERIVED = re.compile(r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation")
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
+CALL_IN_BODY = re.compile(r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)", re.ASCII)
+"""A call in a body that is still text: opcode and callee."""
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
@@ -100,7 +101,7 @@ def place_by_name(name: str) -> tuple[int, int]:
 
 def first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
     """The name of the first parameter, found without opening the body of a fusion."""
-    if call_graph.is_fused(computation) and not computation.is_open:
+    if is_text(computation, call_graph):
         match = next(call_graph.bodies.search(_FIRST_PARAMETER, computation), None)
         return match[1] if match else ""
     return computation.parameters[0].name if computation.parameters else ""
@@ -203,7 +204,7 @@ def derivation_priorities(
     """
     by_name = call_graph.module.computation_by_name
     encounter = first_calls(call_graph)
-    opcode_of = calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
+    opcode_of = _calling_opcodes(call_graph) if rewrites_reductions_last and computations else {}
 
     def pass_number(computation: HloComputation) -> int:
         is_clone = CLONE in computation.name
@@ -224,7 +225,7 @@ def derivation_priorities(
     return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
 
 
-def calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
+def _calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
     """What kind of instruction applies each computation, in fused bodies or outside."""
     opcode_of = {
         computation: sites[0].opcode
@@ -233,10 +234,15 @@ def calling_opcodes(call_graph: CallGraph) -> dict[HloComputation, str]:
     }
     by_name = call_graph.module.computation_by_name
     for body, callees in call_graph.callees.items():
-        if callees and call_graph.is_fused(body) and not body.is_open:
-            for match in call_graph.bodies.search(_CALL_IN_BODY, body):
+        if callees and is_text(body, call_graph):
+            for match in call_graph.bodies.search(CALL_IN_BODY, body):
                 opcode_of.setdefault(by_name[match[2]], match[1])
     return opcode_of
+
+
+def is_text(computation: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether it is the body of a fusion that nobody has opened."""
+    return call_graph.is_fused(computation) and not computation.is_open
 
 
 def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:

@@ -108,7 +108,7 @@ class _Analysis:
     def _define_array(self, instruction: HloInstruction) -> None:
         """The one value of most instructions."""
         value_id = ValueId(self._next_id)
-        positions = [HloPosition._make((instruction, ROOT_INDEX))]
+        positions = [HloPosition._make((instruction, ROOT_INDEX))]  # faster than its constructor
         value = HloValue(value_id, instruction, ROOT_INDEX, instruction.shape, False, positions)
         self._values[value_id] = value
         self._next_id += 1

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.definitions import NOTHING, count_defined
+from hlomem.hlo.opcodes import CALL_ATTRIBUTES, KNOWN_OPCODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 # one character is passed over much faster than anything but several. A match that went on into the
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
-_DIGIT = re.compile(r"[0-9]")  # in an opcode: atan2
+_CALLING = frozenset(CALL_ATTRIBUTES)
+_DIGITLESS = frozenset(each for each in KNOWN_OPCODES if each.replace("-", "").isalpha())
 _BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
 _ROW = re.compile(
@@ -48,6 +50,8 @@ class FusedBody(NamedTuple):
     instruction_count: int
     value_count: int
     opcodes: frozenset[str]
+    may_call: bool
+    """Whether an opcode is one that calls computations."""
 
 
 class FusedBodies(dict["HloComputation", FusedBody]):
@@ -93,7 +97,7 @@ class FusedBodies(dict["HloComputation", FusedBody]):
             known = _read_arrays(text)
             if known is None:
                 return _outlined(computation)
-            if not any(map(_DIGIT.search, known.opcodes)):
+            if known.opcodes <= _DIGITLESS:
                 self._known_forms[form] = known
         return known
 
@@ -107,14 +111,12 @@ def _read_arrays(text: str) -> FusedBody | None:
     count = len(opcodes)
     if not different.isdisjoint(NOTHING):
         count -= sum(opcode in NOTHING for opcode in opcodes)
-    return FusedBody(len(opcodes), count, different)
+    return FusedBody(len(opcodes), count, different, not different.isdisjoint(_CALLING))
 
 
 def _outlined(computation: HloComputation) -> FusedBody:
     """What a body holds, its shapes read."""
     outline = computation.outline()
-    return FusedBody(
-        len(outline),
-        sum(count_defined(shape, opcode) for shape, opcode in outline),
-        frozenset(opcode for _, opcode in outline),
-    )
+    opcodes = frozenset(opcode for _, opcode in outline)
+    value_count = sum(count_defined(shape, opcode) for shape, opcode in outline)
+    return FusedBody(len(outline), value_count, opcodes, not opcodes.isdisjoint(_CALLING))

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
-from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hlomem.analysis.aliasing import Aliasing
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.values import HloPosition, HloValue
-    from hlomem.hlo.ir import HloComputation, HloModule
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.schedule import Schedule
     from hlomem.options import Options
 
@@ -105,9 +104,9 @@ class _FlattenedSchedule:
             for alias in dataflow.module.input_output_alias
         }
         self.sequence: list[HloInstruction] = []
-        self.time_of: dict[HloInstruction, int] = {}
         self.span_of: dict[HloComputation, tuple[int, int]] = {}
         self._flatten(self._entry)
+        self.time_of = {instruction: time for time, instruction in enumerate(self.sequence)}
         self.done_time = self._done_times()
         self._position_time = self.time_of | {
             each.root: end for each, (_, end) in self.span_of.items()
@@ -122,31 +121,34 @@ class _FlattenedSchedule:
 
         A computation called twice is flattened where it is called first.
         """
-        sequence, time_of, span_of = self.sequence, self.time_of, self.span_of
+        sequence, span_of = self.sequence, self.span_of
         starts: dict[HloComputation, int] = {}
-        pending: list[HloComputation | HloInstruction | None] = [computation]
+        pending: list[HloComputation | list[HloInstruction] | None] = [computation]
         open_computations: list[HloComputation] = []
         while pending:
             item = pending.pop()
             if item is None:
                 done = open_computations.pop()
                 span_of[done] = starts[done], len(sequence)
-            elif isinstance(item, HloInstruction):
-                time_of[item] = len(sequence)
-                sequence.append(item)
+            elif isinstance(item, list):
+                sequence += item
             elif item not in starts:
                 starts[item] = len(sequence)
                 open_computations.append(item)
                 pending.append(None)
-                for instruction in reversed(self._schedule.sequence(item)):
-                    pending.append(instruction)
-                    opcode = instruction.opcode
-                    if opcode in ASYNC_OPCODES:
-                        if runs_here(instruction):
-                            pending.append(wrapped_computation(instruction))
-                    elif opcode in RUN_IN_PLACE:
-                        callees = instruction.called_computations
-                        pending += callees if opcode == "while" else callees[::-1]
+                pending += reversed(self._pieces(item))
+
+    def _pieces(self, computation: HloComputation) -> list[HloComputation | list[HloInstruction]]:
+        """A computation's instructions in order, cut where some run computations before them."""
+        piece: list[HloInstruction] = []
+        pieces: list[HloComputation | list[HloInstruction]] = [piece]
+        for instruction in self._schedule.sequence(computation):
+            if instruction.opcode in _MAY_RUN:
+                pieces += _run_by(instruction)
+                piece = []
+                pieces.append(piece)
+            piece.append(instruction)
+        return pieces
 
     def _done_times(self) -> dict[HloComputation, int]:
         """When each asynchronous operation is done, for all computations it runs."""
@@ -182,14 +184,15 @@ class _FlattenedSchedule:
                 return LiveRange(start, len(self.sequence))
         else:
             start = self._start_time[instruction]
-        return LiveRange._make((start, max(self._last_position(value), self._last_use(value))))
+        end = max(self._last_position(value), self._last_use(value))
+        return LiveRange._make((start, end))  # faster than its constructor
 
     def _is_aliased(self, value: HloValue) -> bool:
         return (value.instruction.parameter_number, value.index) in self._aliased_parameters
 
     def _last_position(self, value: HloValue) -> int:
         """The last time the value appears; in a result, to the end of the computation."""
-        last = self.done_time.get(value.instruction.parent, -1)
+        last = self.done_time.get(value.instruction.parent, -1) if self.done_time else -1
         position_time = self._position_time
         for instruction, _ in value.positions:
             time = position_time.get(instruction, -1)
@@ -221,6 +224,17 @@ class _FlattenedSchedule:
                 parameter = instruction.called_computations[0].parameters[0]
                 times[instruction] = self.time_of[parameter]
         return times
+
+
+_MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
+
+
+def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
+    """What an instruction runs, which comes before it; a loop's condition before its body."""
+    if instruction.opcode in ASYNC_OPCODES:
+        return [wrapped_computation(instruction)] if runs_here(instruction) else []
+    callees = instruction.called_computations
+    return callees[::-1] if instruction.opcode == "while" else callees
 
 
 def _normalized(

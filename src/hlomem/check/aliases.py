@@ -60,7 +60,8 @@ class Families:
         """The values of each family, those of one value left out."""
         found: dict[Placed, list[Placed]] = {}
         for placed in values:
-            found.setdefault(self.head(placed), []).append(placed)
+            if placed in self.reason:
+                found.setdefault(self.head(placed), []).append(placed)
         return {head: family for head, family in found.items() if len(family) > 1}
 
 

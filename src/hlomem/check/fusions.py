@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from hlomem.dump.records import ShapeIndex
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _SAME_PLACE = """
     abs acos acosh add add-dependency and asin asinh atan2 atanh cbrt ceil clamp compare complex
@@ -93,8 +93,18 @@ def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
     return all(size == 1 for size in root.operands[1].shape.dimensions)
 
 
+def may_have(body: HloComputation, *words: str) -> bool:
+    """Whether one of these stands in the text of a body, which need not be read for a no."""
+    span, text = body.body_span, body.module.source.text
+    if body.is_open or span is None:
+        return True
+    return any(text.find(word, span.start, span.end) >= 0 for word in words)
+
+
 def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
     """The outputs that are an operand with a part of it replaced, each with that operand."""
+    if not may_have(fusion.called_computations[0], *UPDATES):
+        return []
     root = fusion.called_computations[0].root
     outputs: list[tuple[ShapeIndex, HloInstruction]] = [((), root)]
     if root.opcode == "tuple":

@@ -19,7 +19,7 @@ from hlomem.check.findings import Finding
 from hlomem.check.fusions import find_stray_read
 from hlomem.check.in_place import why_not_in_place
 from hlomem.check.plan import involve
-from hlomem.check.sweep import iter_sharing
+from hlomem.check.sweep import Stay, iter_sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +57,13 @@ class Interference:
             if placed.value.size > 0:
                 by_allocation.setdefault(placed.allocation.index, []).append(placed)
         for values in by_allocation.values():
-            for earlier, later in iter_sharing(values):
-                yield from self._judge(earlier, later)
+            stays = [
+                Stay(each.life.start, each.life.end, each.id, each.start, each.end, each)
+                for each in values
+                if each.life is not None
+            ]
+            for earlier, later in iter_sharing(stays):
+                yield from self._judge(earlier.who, later.who)
 
     def _judge(self, earlier: Placed, later: Placed) -> Iterator[Finding]:
         assert earlier.life is not None

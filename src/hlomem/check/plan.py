@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.check.findings import Finding, Involved
 
 if TYPE_CHECKING:
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     )
 
 # `%name = shape opcode(operands), attributes`. No opcode has one letter, `b(...)` is a shape.
-_TEXT = re.compile(r"^(?:ROOT )?%?[^ ]+ = (.*?) ([a-z][a-z0-9-]+)\(")
+_TEXT = re.compile(r"(?:ROOT )?%?[^ ]++ = ([^ ]*+(?: [^ ]*+)*?) ([a-z][a-z0-9-]+)\(")
 _OPERAND = re.compile(r"%([\w.-]+)")
+_PARENTHESIS = re.compile(r"[()]")
+_PAIRS = "output_to_operand_aliasing={"
 _PAIR = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
 _SOURCE_FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
@@ -37,15 +41,28 @@ _THREAD = re.compile(r'async_execution_thread="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, eq=False, dict=True):
     """The defining instruction of a value, as far as its printed text tells."""
 
     shape: str
     opcode: str
-    operands: tuple[str, ...]
-    tail: str
-    """The attributes."""
+    instruction: str
+    start: int
+    """Where its operands begin."""
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The names of what it reads."""
+        return tuple(_OPERAND.findall(self.instruction, self.start, self._end))
+
+    @property
+    def tail(self) -> str:
+        """The attributes."""
+        return self.instruction[self._end :]
+
+    @cached_property
+    def _end(self) -> int:
+        return _closing(self.instruction, self.start)
 
     @property
     def target(self) -> str:
@@ -68,9 +85,9 @@ class Text:
     @property
     def operand_pairs(self) -> tuple[tuple[ShapeIndex, int, ShapeIndex], ...]:
         """`output_to_operand_aliasing`: output index, operand number, index in the operand."""
-        _, found, rest = self.tail.partition("output_to_operand_aliasing={")
-        if not found:
+        if _PAIRS not in self.instruction:
             return ()
+        rest = self.tail.partition(_PAIRS)[2]
         return tuple(
             (_index(output), int(operand), _index(inside))
             for output, operand, inside in _PAIR.findall(rest.partition(")}")[0] + ")}")
@@ -84,25 +101,23 @@ def _index(text: str) -> ShapeIndex:
 def parse_text(instruction: str) -> Text | None:
     """The parts of a printed instruction; None where it is not one."""
     match = _TEXT.match(instruction)
-    if match is None:
-        return None
-    end = _closing(instruction, match.end())
-    operands = tuple(_OPERAND.findall(instruction, match.end(), end))
-    return Text(match.group(1), match.group(2), operands, instruction[end:])
+    return None if match is None else Text(match[1], match[2], instruction, match.end())
 
 
 def _closing(text: str, start: int) -> int:
     """Where the parenthesis closes that was opened before `start`."""
+    end = text.find(")", start)
+    if end >= 0 and text.find("(", start, end) < 0:
+        return end
     depth = 1
-    for match in re.compile(r"[()]").finditer(text, start):
+    for match in _PARENTHESIS.finditer(text, start):
         depth += 1 if match.group() == "(" else -1
         if depth == 0:
             return match.start()
     return len(text)
 
 
-@dataclass(slots=True, eq=False)
-class Placed:
+class Placed(Struct, eq=False, gc=False):
     """A value in an allocation, with what the other files say about it."""
 
     value: AssignedValue
@@ -152,8 +167,9 @@ class Placed:
 
 def display_name(value: Value) -> str:
     """The name of a value as XLA prints it."""
-    index = "" if value.index is None else "{" + ",".join(map(str, value.index)) + "}"
-    return value.name + index
+    if value.index is None:
+        return value.name
+    return f"{value.name}{{{','.join(map(str, value.index))}}}"
 
 
 def source_of(instruction: str) -> str:
@@ -261,11 +277,20 @@ class Plan:
 def build_plan(dump: Dump) -> Plan:
     """What a dump says, joined by value."""
     live, values = dump.live_ranges, dump.values
-    life_of = {(each.instruction, each.index): each for each in live.ranges} if live else {}
+    # Most values are all of an instruction's result: its name is key enough.
+    life_of = {
+        (each.instruction, each.index) if each.index else each.instruction: each
+        for each in (live.ranges if live else ())
+    }
     used_by_id = {each.id: each for each in values.values} if values else {}
     allocations = dump.assignment.allocations if dump.assignment else ()
     placed = [
-        Placed(value, each, life_of.get((value.name, value.index or ())), used_by_id.get(value.id))
+        Placed(
+            value,
+            each,
+            life_of.get((value.name, value.index) if value.index else value.name),
+            used_by_id.get(value.id),
+        )
         for each in allocations
         for value in each.values
     ]

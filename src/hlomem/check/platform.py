@@ -77,7 +77,7 @@ def choose_platform(plan: Plan, given: Backend | None) -> Platform:
 
 
 def _infer(plan: Plan) -> tuple[Backend, str]:
-    if any(_TILED.search(placed.value.shape) for placed in plan.placed):
+    if any(map(_TILED.search, {placed.value.shape for placed in plan.placed})):
         chips = [each for name, each in BACKENDS.items() if name.startswith("tpu-")]
         best = max(chips, key=lambda chip: _chip_score(plan, chip))
         return best, "its layouts are tiled"

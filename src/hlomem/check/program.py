@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlomem.check.flow import is_update, trace
+from hlomem.check.fusions import may_have
 from hlomem.check.structure import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
@@ -56,9 +57,17 @@ class Program:
             for instruction in pending.pop().instructions:
                 new = [each for each in instruction.called_computations if each not in seen]
                 seen.update(new)
-                pending += new
+                pending += filter(_may_call, new)
                 if instruction.opcode != "fusion":
                     yield from (each for each in new if each not in self.flow.callers)
+
+
+def _may_call(computation: HloComputation) -> bool:
+    """Whether an instruction in it calls another computation.
+
+    `to_apply=%add`, `branch_computations={%a, %b}`: operands do not follow an equals sign.
+    """
+    return may_have(computation, "=%", "={%") or not may_have(computation, "%")
 
 
 def build_program(module: HloModule, plan: Plan) -> Program:
@@ -79,6 +88,7 @@ def _has_updates_at_start(module: HloModule, plan: Plan) -> bool:
     return any(
         value.value.name == start.called_computations[0].root.name
         for computation in module.computations
+        if computation.is_open  # nothing inside a fusion is asynchronous
         for start in computation.instructions
         if start.opcode == "async-start" and is_update(start)
         for value in plan.values_at.get((start.name, (1,)), ())

@@ -85,9 +85,8 @@ def find_structure(plan: Plan) -> Structure:
     inside = [
         (plan.time_of[each.condition_parameter], plan.time_of[each.instruction]) for each in loops
     ]
-    for name in sorted(plan.text_of, key=lambda each: plan.time_of.get(each, -1)):
-        if plan.text_of[name].opcode != "conditional" or name not in plan.time_of:
-            continue
+    branching = {name for name, text in plan.text_of.items() if text.opcode == "conditional"}
+    for name in sorted(branching & plan.time_of.keys(), key=plan.time_of.__getitem__):
         taken = {branch.start for each in conditionals for branch in each.branches}
         found = _find_branches(plan, name, inside, taken)
         if found is None:
@@ -102,9 +101,9 @@ def _find_loops(plan: Plan) -> tuple[list[Loop], list[str]]:
     open_parameters: list[str] = []
     loops: list[Loop] = []
     unknown: list[str] = []
-    for name in plan.time_of:
-        text = plan.text_of.get(name)
-        if text is None or name not in phis:
+    for name in plan.time_of if phis else ():
+        text = plan.text_of.get(name) if name in phis else None
+        if text is None:
             continue
         if text.opcode == "parameter":
             open_parameters.append(name)

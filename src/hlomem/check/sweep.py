@@ -12,55 +12,70 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hlomem.check.plan import Placed
+T = TypeVar("T")
 
 
-class _Alive:
-    """The values alive at a moment, by size and first byte; the numbers make entries unique."""
+class Stay(NamedTuple, Generic[T]):
+    """What is in [start, end) of an allocation from one moment to another, both included."""
+
+    first: int
+    last: int
+    number: int
+    """Decides which comes first where all else is equal."""
+    start: int
+    end: int
+    who: T
+
+
+class _Alive(Generic[T]):
+    """What is there at a moment, by size and first byte; the counts make entries unique."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, list[tuple[int, int, Placed]]] = {}
+        self._groups: dict[int, list[tuple[int, int, Stay[T]]]] = {}
         self._ends: list[tuple[int, int, int, int]] = []
         self._count = 0
 
-    def add(self, placed: Placed, last_moment: int) -> None:
-        """`placed` is alive up to and at `last_moment`."""
+    def add(self, stay: Stay[T]) -> None:
+        """`stay` is there until its last moment."""
         self._count += 1
-        group = placed.value.size.bit_length()
-        insort(self._groups.setdefault(group, []), (placed.start, self._count, placed))
-        heappush(self._ends, (last_moment, group, placed.start, self._count))
+        group = (stay.end - stay.start).bit_length()
+        insort(self._groups.setdefault(group, []), (stay.start, self._count, stay))
+        heappush(self._ends, (stay.last, group, stay.start, self._count))
 
     def forget_before(self, moment: int) -> None:
-        """Drops what is no longer alive at a moment."""
+        """Drops what is no longer there at a moment."""
         while self._ends and self._ends[0][0] < moment:
-            _, group, start, number = heappop(self._ends)
+            _, group, start, count = heappop(self._ends)
             entries = self._groups[group]
-            del entries[bisect_left(entries, (start, number))]
+            del entries[bisect_left(entries, (start, count))]
+            if not entries:
+                del self._groups[group]
 
-    def sharing_with(self, placed: Placed) -> Iterator[Placed]:
-        """The values that hold a byte of `placed`."""
+    def sharing_with(self, stay: Stay[T]) -> list[Stay[T]]:
+        """Whoever holds a byte of it."""
+        _, _, _, start, end, _ = stay
+        found = []
         for group, entries in self._groups.items():
-            low = bisect_left(entries, (placed.start - (1 << group), 0))
-            high = bisect_left(entries, (placed.end, 0))
-            for _, _, other in entries[low:high]:
-                if other.shares_bytes_with(placed):
-                    yield other
+            number = bisect_left(entries, (start - (1 << group),))
+            while number < len(entries) and entries[number][0] < end:
+                other = entries[number][2]
+                if start < other.end:
+                    found.append(other)
+                number += 1
+        return found
 
 
-def iter_sharing(values: Iterable[Placed]) -> Iterator[tuple[Placed, Placed]]:
-    """Every pair of one allocation's values that share bytes while both are alive.
-
-    The one that lives first comes first; both ends of a live range belong to it.
-    """
-    alive = _Alive()
-    lives = [(each.life.start, each.life.end, each.id, each) for each in values if each.life]
-    for start, end, _, later in sorted(lives, key=lambda each: each[:3]):
-        alive.forget_before(start)
+def iter_sharing(stays: Iterable[Stay[T]]) -> Iterator[tuple[Stay[T], Stay[T]]]:
+    """Every pair that shares bytes of one allocation at some moment; the first to come is first."""
+    alive = _Alive[T]()
+    for later in sorted(stays, key=itemgetter(0, 1, 2)):
+        alive.forget_before(later.first)
         for earlier in alive.sharing_with(later):
             yield earlier, later
-        alive.add(later, end)
+        alive.add(later)

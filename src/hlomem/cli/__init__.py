@@ -14,12 +14,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import click
-
 from hlomem import __version__
+from hlomem.collector import collector_off
 from hlomem.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE, HlomemError
 from hlomem.sizes import parse_size
 from hlomem.source import visible, visible_lines
+
+with collector_off():  # which would look through what an import makes, and find no garbage
+    import click
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -50,7 +50,8 @@ def command(
         pages = [build_page(memory, size) for memory in memories]
         difference = build_waterfall(build_diff(*memories)) if other is not None else None
         text = format_page(pages, difference)
-    write_files(output.parent, {output.name: text.encode()}, force=force)
+    click.get_current_context().find_root().obj = memories, pages  # freed with the process
+    write_files(output.parent, {output.name: [text.encode()]}, force=force)
     click.echo(f"{output}", err=True)
     if opens and click.launch(str(output.resolve())) != 0:
         raise CommandError(f"no browser to open {output} with")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ from hlomem.planning import plan
 from hlomem.source import visible
 
 if TYPE_CHECKING:
-    from hlomem.dump.dump import Dump
     from hlomem.planning import Plan
 
 
@@ -79,7 +77,12 @@ def command(
     if verify and not is_right(made):
         return EXIT_FINDING
     verified = time.process_time()
-    write_dump(made.dump, output, force=force, as_json=as_json)
+    if as_json:
+        from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
+
+        sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
+    else:
+        write_plan(made, output, force=force)
     for note in made.notes:
         click.echo(f"note: {visible(note)}", err=True)
     if timings:
@@ -94,34 +97,14 @@ def is_right(made: Plan) -> bool:
     return not say_wrong(made.dump, made.stages.module, made.stages.options.backend)
 
 
-def write_dump(dump: Dump, output: Path | None, *, force: bool, as_json: bool) -> None:
-    """Write a planned dump where the options say."""
-    if as_json:
-        from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
-
-        sys.stdout.buffer.write(encode_dump(dump) + b"\n")
-    elif output is None:
-        for part in dump.parts:  # one text at a time: they are the largest things in memory
-            write_text(dump.part_text(part))
+def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
+    """Write XLA's files about a plan where the options say; all of them or, on an error, none."""
+    if output is None:
+        for text in [made.text(name) for name in made.files]:
+            write_text(text)
     else:
-        write_files(output, _Files(dump), force=force)
-
-
-class _Files(Mapping[str, bytes]):
-    """The files of a dump, each made when asked for: they are the largest things in memory."""
-
-    def __init__(self, dump: Dump) -> None:
-        self._dump = dump
-        self._parts = {part.name: part for part in dump.parts}
-
-    def __getitem__(self, name: str) -> bytes:
-        return encode(self._dump.part_text(self._parts[name]))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
+        pieces = {name: map(encode, made.pieces(name)) for name in made.files}
+        write_files(output, pieces, force=force)
 
 
 def _stem(path: str) -> str:

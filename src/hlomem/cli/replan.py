@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.options import BACKEND, WHICH_DUMP
-from hlomem.cli.plan import is_right, write_dump
+from hlomem.cli.plan import is_right, write_plan
 from hlomem.collector import collector_off
 from hlomem.dump.compare import find_differences
 from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
@@ -72,7 +72,7 @@ def command(
         return EXIT_FINDING
     differences = find_differences(dump, made.dump) if check else []
     if output is not None or not (check or as_json):
-        write_dump(made.dump, output, force=force, as_json=False)
+        write_plan(made, output, force=force)
     if as_json:
         sys.stdout.buffer.write(_encode(made, differences if check else None) + b"\n")
     elif check:

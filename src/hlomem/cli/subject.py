@@ -63,6 +63,7 @@ def about_memory(command: Callable[..., int]) -> Callable[..., int]:
         **others: Any,
     ) -> int:
         memory = open_memory(path, module, hlo, backend, chip, era, schedule)
+        click.get_current_context().find_root().obj = memory  # freed with the process, not before
         return command(memory=memory, space=memory.find_space(space), **others)
 
     return with_options(_OPTIONS)(run)

@@ -65,7 +65,7 @@ def command(
     verdict = verify(dump, module=program, backend=chosen_backend(backend, chip))
     if sarif is not None:
         text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
-        write_files(sarif.parent, {sarif.name: text.encode()}, force=force)
+        write_files(sarif.parent, {sarif.name: [text.encode()]}, force=force)
     if as_json:
         # Unlike msgspec's own encoder, `json` writes integers of any size.
         content = {"schema": SCHEMA, "kind": "verdict", **msgspec.to_builtins(verdict)}

@@ -27,6 +27,7 @@ from hlomem.source import Span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hlomem.dump.records import ShapeIndex
     from hlomem.source import Source
 
 TITLE = "BufferAssignment:\n"
@@ -193,7 +194,7 @@ def _parse_values(source: Source, start: int, end: int) -> tuple[AssignedValue, 
             AssignedValue(
                 id=int(id_),
                 name=name,
-                index=parse_index(index),
+                index=parse_index(index) if index else None,
                 is_phi=phi != "",
                 color=int(color) if color else None,
                 size=int(size),
@@ -239,9 +240,9 @@ def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 
     parts = [TITLE]
     for allocation in assignment.allocations:
         attributes = format_attributes(allocation, pages=pages)
-        parts.append(f"allocation {allocation.index}: size {allocation.size}{attributes}:\n")
+        parts.append(format_header(allocation.index, allocation.size, attributes))
         parts += [
-            f" value: {format_value(v)} (size={v.size},offset={v.offset}): {v.shape}\n"
+            format_assigned_value(format_value(v), (v.offset, v.size), v.shape)
             for v in allocation.values
         ]
         if allocation.reused_across_colors is not None:
@@ -253,13 +254,35 @@ def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 
     return "".join(parts)
 
 
+def format_header(index: int, size: int | str, attributes: str) -> str:
+    """The line an allocation begins with; its size is text in a usage report."""
+    return f"allocation {index}: size {size}{attributes}:\n"
+
+
+def format_assigned_value(name: str, place: tuple[int, int], shape: str) -> str:
+    """The line of a value in an allocation; `place` is its offset and size."""
+    offset, size = place
+    return f" value: {name} (size={size},offset={offset}): {shape}\n"
+
+
 def format_value(value: Value) -> str:
+    """The name of a value."""
+    return format_name(value.id, value.name, value.index, value.is_phi, value.color)
+
+
+def format_name(
+    id_: int,
+    name: str,
+    index: ShapeIndex | None,
+    is_phi: bool,
+    color: int | None,
+) -> str:
     """`<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
-    if value.index is None and not value.is_phi and value.color is not None:  # most often
-        return f"<{value.id} {value.name} @{value.color}>"
-    phi = " (phi)" if value.is_phi else ""
-    color = "" if value.color is None else f" @{value.color}"
-    return f"<{value.id} {value.name}{format_index(value.index)}{phi}{color}>"
+    if index is None and not is_phi and color is not None:  # most often
+        return f"<{id_} {name} @{color}>"
+    phi = " (phi)" if is_phi else ""
+    at = "" if color is None else f" @{color}"
+    return f"<{id_} {name}{format_index(index)}{phi}{at}>"
 
 
 def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -> str:

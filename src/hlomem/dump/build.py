@@ -1,9 +1,9 @@
 """A plan → the records of XLA's four files.
 
 In: the stages of a plan and the features of the dump to build. Out: the records that
-`hlomem.dump.parts.format_part` prints. The only bridge from the planner to the dumps. Mirrors the
-`ToString` functions of `service/buffer_assignment.cc`, `service/hlo_value.cc` and
-`hlo/utils/hlo_live_range.cc`.
+`hlomem.dump.parts.format_part` prints. With `hlomem.dump.plan_text`, which has no use for records,
+the only bridge from the planner to the dumps. Mirrors the `ToString` functions of
+`service/buffer_assignment.cc`, `service/hlo_value.cc` and `hlo/utils/hlo_live_range.cc`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from hlomem.hlo.padding import unpadded_size
 from hlomem.hlo.style import TextStyle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from hlomem.analysis.values import HloValue, UseFinder
-    from hlomem.assign.allocation import BufferAllocation
+    from hlomem.assign.allocation import BufferAllocation, BufferAssignment
     from hlomem.assign.colors import ColorOf
     from hlomem.dump.eras import Features
     from hlomem.dump.records import UsageReport
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.pipeline import Stages
 
 
@@ -64,12 +64,11 @@ _by_id = attrgetter("id")
 
 def build_contents(stages: Stages, features: Features) -> Contents:
     """Everything XLA would write about a plan."""
-    assignment = build_assignment(stages)
     return Contents(
-        assignment,
+        build_assignment(stages),
         build_values(stages, features),
         build_live_ranges(stages, features),
-        build_report(stages, assignment, features),
+        build_report(stages, features),
     )
 
 
@@ -80,12 +79,18 @@ def build_assignment(stages: Stages) -> Assignment:
     """The allocations and the values in them."""
     return Assignment(
         allocations=tuple(
-            [_build_allocation(stages, each) for each in stages.assignment.allocations]
+            [
+                build_allocation(stages, each, tuple(_build_assigned_values(each, stages.color_of)))
+                for each in stages.assignment.allocations
+            ]
         )
     )
 
 
-def _build_allocation(stages: Stages, allocation: BufferAllocation) -> Allocation:
+def build_allocation(
+    stages: Stages, allocation: BufferAllocation, values: tuple[AssignedValue, ...] = ()
+) -> Allocation:
+    """What the header of an allocation says, and the values below it."""
     entry = stages.module.entry
     parameter = None
     if allocation.parameter is not None:
@@ -105,17 +110,16 @@ def _build_allocation(stages: Stages, allocation: BufferAllocation) -> Allocatio
         is_thread_local=allocation.is_thread_local,
         maybe_live_out=allocation.maybe_live_out,
         is_preallocated_temp=allocation.is_preallocated_temp,
-        values=tuple(_build_assigned_values(allocation, stages.color_of)),
+        values=values,
     )
 
 
 def _build_assigned_values(
     allocation: BufferAllocation, color_of: ColorOf
 ) -> Iterator[AssignedValue]:
-    slices = allocation.slices
-    for value in slices if len(slices) == 1 else sorted(slices, key=_by_id):
+    for value in values_in(allocation):
         instruction = value.instruction
-        offset, size = slices[value]
+        offset, size = allocation.slices[value]
         yield AssignedValue(
             id=value.id,
             name=instruction.name,
@@ -126,6 +130,12 @@ def _build_assigned_values(
             offset=offset,
             shape=value.shape.text,
         )
+
+
+def values_in(allocation: BufferAllocation) -> Collection[HloValue]:
+    """The values in an allocation, in the order of the dump."""
+    slices = allocation.slices
+    return slices if len(slices) == 1 else sorted(slices, key=_by_id)
 
 
 def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
@@ -142,19 +152,33 @@ def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
 
 def build_values(stages: Stages, features: Features) -> Values:
     """The values that have a place, where they appear and who reads them."""
+    texts = instruction_texts(stages.module, features)
+    finder, color_of = stages.dataflow.use_finder, stages.color_of
+    return Values(
+        total_bytes=stages.assignment.total_bytes,
+        values=tuple(
+            [
+                _build_value(value, color_of[value], texts, finder)
+                for value in placed_values(stages.assignment)
+            ]
+        ),
+    )
+
+
+def instruction_texts(module: HloModule, features: Features) -> InstructionTexts:
+    """The instructions as they are printed beside their values."""
     style = TextStyle(
         operand_shapes=bool(features.operand_shapes),
         async_sugar=True,
         proto_order=features.pages is not False,
     )
-    texts = InstructionTexts(stages.module, style)
-    finder, color_of = stages.dataflow.use_finder, stages.color_of
-    placed = [value for each in stages.assignment.allocations for value in each.slices]
-    placed.sort(key=_by_id)
-    return Values(
-        total_bytes=stages.assignment.total_bytes,
-        values=tuple([_build_value(value, color_of[value], texts, finder) for value in placed]),
-    )
+    return InstructionTexts(module, style)
+
+
+def placed_values(assignment: BufferAssignment) -> list[HloValue]:
+    """The values that have a place, in the order of the dump."""
+    values = [value for each in assignment.allocations for value in each.slices]
+    return sorted(values, key=_by_id)
 
 
 def _build_value(
@@ -201,11 +225,12 @@ def build_live_ranges(stages: Stages, features: Features) -> LiveRanges:
                 for value, (start, end) in live_ranges.range_of.items()
             ]
         ),
-        peak=_build_peak(stages, features),
+        peak=build_peak(stages, features),
     )
 
 
-def _build_peak(stages: Stages, features: Features) -> Peak | None:
+def build_peak(stages: Stages, features: Features) -> Peak | None:
+    """What is alive at the peak; None where that cannot be known."""
     moment = peak_moment(stages.live_ranges)
     if moment is None:
         return None
@@ -254,14 +279,13 @@ _SPACE_NAMES = {0: "default", 1: "vmem", 2: "smem", 3: "hbm", 4: "host", 5: "cme
 """`GetMemorySpaceName` of buffer_assignment.cc, for every backend."""
 
 
-def build_report(stages: Stages, assignment: Assignment, features: Features) -> UsageReport | None:
+def build_report(stages: Stages, features: Features) -> UsageReport | None:
     """The report in the shape a version writes; None where it writes none."""
     shapes = features.report
-    allocations = stages.assignment.allocations
     if shapes is None or "by-space" in shapes:
-        return _build_report_by_space(allocations)
+        return _build_report_by_space(stages.assignment.allocations)
     if "by-allocation" in shapes:
-        return _build_report_by_allocation(allocations, assignment)
+        return _build_report_by_allocation(stages)
     return None
 
 
@@ -284,14 +308,12 @@ def _build_report_by_space(allocations: list[BufferAllocation]) -> SpaceReport:
     return SpaceReport(spaces=tuple(spaces))
 
 
-def _build_report_by_allocation(
-    allocations: list[BufferAllocation], assignment: Assignment
-) -> AllocationReport:
-    ordered = allocations_by_size(allocations)
+def _build_report_by_allocation(stages: Stages) -> AllocationReport:
+    ordered = allocations_by_size(stages.assignment.allocations)
     sizes = [allocation.size for allocation in ordered]
     shown, is_cut = count_shown(sizes)
     total = sum(sizes)
-    reported = [_report_allocation(assignment.allocations[each.index]) for each in ordered]
+    reported = [_report_allocation(build_allocation(stages, each)) for each in ordered]
     rows = []
     cumulative = 0
     for size, allocation in zip(sizes[:shown], reported, strict=False):

@@ -7,9 +7,10 @@ that wrote them did, byte for byte.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import Struct
 
 from hlomem.dump.eras import Era, Features, describe, recognise
 from hlomem.dump.parts import Part, format_part
@@ -50,8 +51,7 @@ class Note(Record, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dump:
+class Dump(Struct, frozen=True, eq=False):
     """The memory plan of one program, as XLA's files tell it."""
 
     name: str
@@ -200,10 +200,11 @@ def _assignment_against_values(assignment: Assignment, values: Values) -> list[s
     if total != values.total_bytes:
         said = values.total_bytes
         texts.append(f"allocations hold {total} bytes, `Total bytes used` says {said}")
-    assigned = Counter([v.id for each in assignment.allocations for v in each.values])
-    used = Counter([value.id for value in values.values])
+    assigned = sorted([v.id for each in assignment.allocations for v in each.values])
+    used = sorted([value.id for value in values.values])
     if assigned != used:
-        odd = sorted({*(assigned - used), *(used - assigned)})
+        more, fewer = Counter(assigned), Counter(used)
+        odd = sorted({*(more - fewer), *(fewer - more)})
         shown = ", ".join(map(str, odd[:5])) + (", …" if len(odd) > 5 else "")
         texts.append(f"allocations and `Used values` list different values: {shown}")
     return texts

@@ -164,7 +164,7 @@ class Release(NamedTuple):
         return f"{self.package}-{'.'.join(map(str, self.version))}"
 
 
-_RELEASE = re.compile(r"(?:(jaxlib|libtpu)-)?([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})$")
+_RELEASE = r"(?:(jaxlib|libtpu)-)?([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})$"
 
 
 def find_release(name: str, package: str = "jaxlib") -> Release:
@@ -175,7 +175,7 @@ def find_release(name: str, package: str = "jaxlib") -> Release:
     for era in ERAS:
         if name.upper() == era.letter:
             return _last_release(era, package)
-    match = _RELEASE.match(name)
+    match = re.match(_RELEASE, name)
     if match is None:
         letters = ", ".join(era.letter for era in ERAS)
         raise CommandError(f"no era `{name}`: give one of {letters}, or a release: jaxlib-0.7.2")

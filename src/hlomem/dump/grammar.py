@@ -57,7 +57,7 @@ INDEX = rf"\{{(?:{_STEP}(?:,{_STEP})*)?\}}"
 """A shape index in its braces."""
 
 _CUT_OFF = "the text is cut off: was the disk full, or the program stopped while writing?"
-_DIGITS = re.compile("-?[0-9]+(?: [0-9]{3})*")
+_DIGITS = "-?[0-9]+(?: [0-9]{3})*"
 
 
 class Form:
@@ -115,7 +115,7 @@ def unexpected(source: Source, place: int, wanted: str) -> ParseError:
     if place >= len(source.text):
         problem = f"the text ends here; expected {wanted}"
         return ParseError(source, Span(place, place), problem, _CUT_OFF)
-    digits = _DIGITS.match(source.text, place)
+    digits = re.compile(_DIGITS).match(source.text, place)
     if digits and "number" in wanted and not _fits_64_bits(digits.group()):
         return ParseError(source, Span(*digits.span()), "number does not fit 64 bits")
     found = re.compile(r"\n|\w+|.").match(source.text, place)

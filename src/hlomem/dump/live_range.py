@@ -26,7 +26,9 @@ from hlomem.source import Span
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Iterable
 
+    from hlomem.dump.records import ShapeIndex
     from hlomem.source import Source
 
 TITLE = "HloLiveRange (max "
@@ -225,15 +227,27 @@ def format(  # noqa: A001 - the opposite of parse
     live: LiveRanges, *, index: bool = True, cumulative: bool = True, stack_trace: bool = True
 ) -> str:
     """XLA's text; the switches say what this XLA prints of the peak."""
-    parts = [f"{TITLE}{live.end}):\n  InstructionSequence:\n"]
-    parts += [f"    {time}:{name}\n" for time, name in enumerate(live.sequence)]
-    parts.append("  BufferLiveRange:\n")
-    parts += [
-        f"    {r.instruction}{format_index(r.index)}:{r.start}-{r.end}\n" for r in live.ranges
-    ]
-    if (peak := live.peak) is None:
-        return "".join([*parts, _UNBOUNDED])
-    parts.append(f"  Live ranges at {peak.moment} (peak):\n")
+    ranges = [format_range(r.instruction, r.index, r.start, r.end) for r in live.ranges]
+    peak = format_peak(live.peak, index=index, cumulative=cumulative, stack_trace=stack_trace)
+    return "".join([format_sequence(live.end, live.sequence), *ranges, peak])
+
+
+def format_sequence(end: int, names: Iterable[str]) -> str:
+    """The flattened schedule, and the title of the live ranges."""
+    steps = "".join([f"    {time}:{name}\n" for time, name in enumerate(names)])
+    return f"{TITLE}{end}):\n  InstructionSequence:\n{steps}  BufferLiveRange:\n"
+
+
+def format_range(name: str, index: ShapeIndex, start: int, end: int) -> str:
+    """The line of a value's live range."""
+    return f"    {name}{format_index(index)}:{start}-{end}\n"
+
+
+def format_peak(peak: Peak | None, *, index: bool, cumulative: bool, stack_trace: bool) -> str:
+    """What is alive at the peak; the switches are those of `format`."""
+    if peak is None:
+        return _UNBOUNDED
+    parts = [f"  Live ranges at {peak.moment} (peak):\n"]
     for buffer in peak.buffers:
         where = format_index(buffer.index) if index else ""
         has_sum = cumulative and buffer.cumulative is not None

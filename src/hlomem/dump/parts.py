@@ -47,7 +47,6 @@ FILE_NAMES: dict[Kind, FileName] = {
 
 _VALUES_START = "\n\nTotal bytes used: "
 _LIVE_RANGE_START = "\n\n" + live_range.TITLE
-# Patterns as text: `re` compiles them when a dump is read, and keeps them.
 _ONE_LINE_OPERANDS = r"%\S+ = \S+ [\w-]+\((?:(%)|\(*[a-z]\w*\[)"
 _LOG_LINE = (
     r"(?m)^(?:[IWEF]\d{4} \d\d:\d\d:\d\d"  # glog, absl
@@ -95,6 +94,13 @@ class Contents(NamedTuple):
     live_ranges: LiveRanges | None = None
     report: UsageReport | None = None
 
+    def of_file(self, kind: Kind) -> Contents:
+        """Those of them that one of XLA's files holds."""
+        if kind == "combined":
+            return self._replace(report=None)
+        field = "live_ranges" if kind == "live-range" else kind
+        return Contents(**{field: getattr(self, field)})
+
 
 class Part(NamedTuple):
     """One of XLA's files, read."""
@@ -123,7 +129,7 @@ def _unwrap(source: Source) -> tuple[Source, Wrapping]:
     if not text:
         where = f"{visible(source.name)}:1:1"
         raise InputError(f"{where}: the file is empty; expected a dump XLA wrote")
-    if text.isascii() and "\r\n" not in text:
+    if text.isascii() and "\r" not in text:
         return source, Wrapping()
     has_bom = text.startswith(_BOM)
     text = text[1:] if has_bom else text

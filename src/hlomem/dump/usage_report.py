@@ -10,7 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.dump.assignment import ROUNDED_SIZE, format_attributes, parse_attributes, parse_number
+from hlomem.dump.assignment import (
+    ROUNDED_SIZE,
+    format_attributes,
+    format_header,
+    parse_attributes,
+    parse_number,
+)
 from hlomem.dump.grammar import INT64, Form, unexpected
 from hlomem.dump.numbers import human_bytes
 from hlomem.dump.records import (
@@ -81,7 +87,7 @@ _SPACE = Form(
     *_TOTAL,
 )
 _BLANK = Form(("\n", "an empty line"))
-_SHAPE_DELIMITER = re.compile(r"[(\[{]|[)\]}]|, ")
+_SHAPE_DELIMITER = r"[(\[{]|[)\]}]|, "
 
 
 def parse(source: Source, start: int = 0, end: int | None = None) -> UsageReport:
@@ -212,7 +218,7 @@ def _percent(text: str) -> int | str:
 def _parse_shapes(text: str) -> tuple[ShapeCount, ...]:
     """`2×f32[8], (s32[], f32[2])`: commas inside a shape do not separate."""
     items, depth, start = [], 0, 0
-    for delimiter in _SHAPE_DELIMITER.finditer(text):
+    for delimiter in re.finditer(_SHAPE_DELIMITER, text):
         if delimiter.group() != ", ":
             depth += 1 if delimiter.group() in "([{" else -1
         elif depth == 0:
@@ -259,8 +265,7 @@ def _format_by_allocation(report: AllocationReport) -> str:
 
 
 def _format_allocation(allocation: ReportedAllocation) -> str:
-    attributes = format_attributes(allocation)
-    return f"allocation {allocation.index}: size {allocation.size}{attributes}:\n"
+    return format_header(allocation.index, allocation.size, format_attributes(allocation))
 
 
 def _format_table(table: UsageTable, prefix: str) -> str:

@@ -19,6 +19,7 @@ from hlomem.source import Span
 if TYPE_CHECKING:
     import re
 
+    from hlomem.dump.records import ShapeIndex
     from hlomem.source import Source
 
 _TOTAL = Form(
@@ -99,7 +100,7 @@ def _parse_value(source: Source, match: re.Match[str], style: Style) -> UsedValu
     return UsedValue(
         id=int(id_),
         name=name,
-        index=parse_index(index or ""),
+        index=parse_index(index) if index else None,
         is_phi=phi is not None,
         color=None if color is None else int(color),
         positions=(Position(name),) if is_at_home else _parse_positions(source, match),
@@ -125,28 +126,64 @@ def _parse_uses(
     found = _USE.findall(text)
     if len(found) != text.count("\n"):
         _USE.find_lines(source, *match.span(7))
-    return tuple([Use(name, int(operand), parse_index(index)) for name, operand, index in found])
+    return tuple(
+        [
+            Use(name, int(operand), parse_index(index) if index else None)
+            for name, operand, index in found
+        ]
+    )
 
 
 def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of parse
     """XLA's text in `style`."""
-    total = values.total_bytes
-    parts = [f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"]
-    before_instruction = " from instruction:" + (" " if style.space_before_instruction else "")
-    newline = "\n" if style.newline_after_instruction else ""
-    no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
+    layout = Layout(style)
+    parts = [format_total(values.total_bytes)]
     for value in values.values:
-        parts.append(f"{format_value(value)}\n positions:\n")
-        for p in value.positions:
-            where = "" if p.index is None else f" {format_index(p.index)}"
-            parts.append(f"  {p.instruction}{where}\n")
-        uses = value.uses
-        if uses:
-            parts.append(" uses:\n")
-            for u in uses:
-                where = "" if u.index is None else f" {format_index(u.index)}"
-                parts.append(f"  {u.instruction}, operand {u.operand}{where}\n")
-        else:
-            parts.append(_NOT_COMPUTED if uses is None else no_uses)
-        parts += (before_instruction, value.instruction, newline)
+        positions = [
+            format_position(each.instruction, format_place(each.index)) for each in value.positions
+        ]
+        uses = [
+            format_use(each.instruction, each.operand, format_place(each.index))
+            for each in value.uses or ()
+        ]
+        used = _NOT_COMPUTED if value.uses is None else layout.format_uses("".join(uses))
+        name = format_value(value)
+        parts.append(layout.format_value(name, "".join(positions), used, value.instruction))
     return "".join(parts)
+
+
+class Layout:
+    """What stands between the lines of a value."""
+
+    def __init__(self, style: Style) -> None:
+        self._no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
+        self._from = " from instruction:" + (" " if style.space_before_instruction else "")
+        self._end = "\n" if style.newline_after_instruction else ""
+
+    def format_value(self, name: str, positions: str, uses: str, instruction: str) -> str:
+        """A value: its name, the lines of its positions, what is said of its uses."""
+        return f"{name}\n positions:\n{positions}{uses}{self._from}{instruction}{self._end}"
+
+    def format_uses(self, uses: str) -> str:
+        """The lines of a value's uses, with their title."""
+        return f" uses:\n{uses}" if uses else self._no_uses
+
+
+def format_total(total: int) -> str:
+    """What stands before the values."""
+    return f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"
+
+
+def format_position(name: str, place: str) -> str:
+    """The line of an instruction a value appears in; `place` is what `format_place` says."""
+    return f"  {name}{place}\n"
+
+
+def format_use(name: str, operand: int, place: str) -> str:
+    """The line of an operand that reads a value; `place` is what `format_place` says."""
+    return f"  {name}, operand {operand}{place}\n"
+
+
+def format_place(index: ShapeIndex | None) -> str:
+    """Where in an instruction's result a value is; nothing where that is no tuple."""
+    return "" if index is None else f" {format_index(index)}"

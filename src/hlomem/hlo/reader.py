@@ -212,8 +212,7 @@ class ModuleReader:
             return body
         if body is None:
             return self._normalized_body(span)
-        equal_signs = self._text.count(" = ", *span.body)
-        if equal_signs > len(body.rows) and scanner.may_hide_instructions(body.rows):
+        if scanner.may_hide_instructions(body.rows):
             normalized = self._normalized_body(span)
             return normalized if len(normalized.rows) > len(body.rows) else body
         return body

@@ -21,7 +21,7 @@ from hlomem.report.lines import op_name
 from hlomem.report.origins import Origins
 
 if TYPE_CHECKING:
-    from hlomem.check.plan import Placed, Plan, Text
+    from hlomem.check.plan import Placed, Plan
     from hlomem.check.structure import Structure
     from hlomem.dump.records import Parameter
     from hlomem.report.lines import Frame, Lines
@@ -64,14 +64,16 @@ class BufferBuilder:
     def __init__(self, plan: Plan, lines: Lines) -> None:
         self._plan = plan
         self._lines = lines
+        self._steps = len(plan.sequence)
 
     def build(self, placed: Placed) -> Buffer:
         """A value in its place."""
-        value, allocation = placed.value, placed.allocation
-        instruction = self._origins.instruction(placed)
+        value, allocation, life = placed.value, placed.allocation, placed.life
+        origin = self._origins.find(placed)
         text = self._plan.text_of.get(value.name)
-        operation = op_name(instruction)
-        life = placed.life if self.has_life(placed) else None
+        opcode = text.opcode if text else None
+        if life is not None and not 0 <= life.start <= life.end <= self._steps:
+            life = None  # the schedule does not say when that is
         return Buffer(
             id=value.id,
             name=display_name(value),
@@ -83,26 +85,18 @@ class BufferBuilder:
             color=allocation.color,
             start=life.start if life else None,
             end=life.end if life else None,
-            role=self._role(placed, text, operation),
-            opcode=text.opcode if text else None,
-            op_name=operation,
-            source=self._lines.line(instruction),
+            role=self.role_of_allocation[allocation.index]
+            or self.loop_roles.get(placed)
+            or roles.role_by_name(value.name, opcode or "", value.shape, origin.op_name),
+            opcode=opcode,
+            op_name=origin.op_name,
+            source=origin.line,
             parameter=self.parameter_names.get(allocation.index),
         )
 
     def frames(self, placed: Placed) -> tuple[Frame, ...]:
         """The calls that led to a value, innermost first."""
-        return self._lines.frames(self._origins.instruction(placed))
-
-    def has_life(self, placed: Placed) -> bool:
-        """Whether the dump says, within its schedule, when a value is alive."""
-        life = placed.life
-        return life is not None and 0 <= life.start <= life.end <= len(self._plan.sequence)
-
-    def _role(self, placed: Placed, text: Text | None, operation: str | None) -> str:
-        role = self.role_of_allocation.get(placed.allocation.index)
-        role = role or self.loop_roles.get(placed)
-        return role or roles.role_of_temporary(placed, text, operation)
+        return self._origins.find(placed).frames
 
     @cached_property
     def role_of_allocation(self) -> dict[int, str | None]:
@@ -121,10 +115,10 @@ class BufferBuilder:
             if each.parameter is not None
         }
         for placed in self._plan.placed:
-            text = self._plan.text_of.get(placed.value.name)
-            if text is None or text.opcode != "parameter" or placed.value.is_phi:
+            if placed.allocation.parameter is None or placed.value.is_phi:
                 continue
-            if placed.allocation.index in names and (name := op_name(text.tail)):
+            text = self._plan.text_of.get(placed.value.name)
+            if text is not None and text.opcode == "parameter" and (name := op_name(text.tail)):
                 names[placed.allocation.index] = name
         return names
 
@@ -147,7 +141,7 @@ class BufferBuilder:
 
     @cached_property
     def _origins(self) -> Origins:
-        return Origins(self._plan, self.families, self.loop_roles)
+        return Origins(self._plan, self._lines, self.families, self.loop_roles)
 
 
 @lru_cache(maxsize=4096)

@@ -56,7 +56,11 @@ def build_copies(memory: Memory, space: Space) -> Copies:
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     size_by_id = {each.buffer.id: each.size for each in alive}
-    copies = [each for each in memory.buffers if each.color == space.color and _is_copy(each)]
+    copies = [
+        each
+        for each in memory.buffers
+        if each.opcode in roles.MAY_COPY and each.color == space.color and _is_copy(each)
+    ]
     rows = [_row(memory, each, each.id in size_by_id) for each in copies]
     rows.sort(key=lambda row: (not row.is_at_peak, -row.size, row.name))
     return Copies(

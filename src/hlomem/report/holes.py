@@ -99,8 +99,11 @@ def _allocation(memory: Memory, allocation: Allocation, step: int) -> HoledAlloc
 
 def _holes(values: list[Buffer], step: int, gaps: list[tuple[int, int]]) -> Iterator[Hole]:
     above = {each.offset: each for each in values if each.is_live_at(step) and each.size}
-    ended = [each for each in values if each.end is not None and each.end < step]
-    to_come = [each for each in values if each.start is not None and each.start > step]
+    places = {(each.offset, each.size) for each in values}
+    beside = {place for place in places if _touched(gaps, *place)}
+    around = [each for each in values if (each.offset, each.size) in beside]
+    ended = [each for each in around if each.end is not None and each.end < step]
+    to_come = [each for each in around if each.start is not None and each.start > step]
     last = _first_in(gaps, sorted(ended, key=lambda each: (-(each.end or 0), -each.size, each.id)))
     following = _first_in(gaps, sorted(to_come, key=lambda each: (each.start, -each.size, each.id)))
     for low, high in gaps:
@@ -123,9 +126,14 @@ def _first_in(gaps: list[tuple[int, int]], buffers: list[Buffer]) -> dict[int, B
     found: dict[int, Buffer] = {}
     left = list(gaps)
     for buffer in buffers:
-        first = bisect_right(left, buffer.offset, key=lambda gap: gap[1])
-        beyond = bisect_left(left, buffer.offset + buffer.size, key=lambda gap: gap[0])
-        for low, _ in left[first:beyond]:
-            found[low] = buffer
-        del left[first:beyond]
+        touched = _touched(left, buffer.offset, buffer.size)
+        for number in touched:
+            found[left[number][0]] = buffer
+        del left[touched.start : touched.stop]
     return found
+
+
+def _touched(gaps: list[tuple[int, int]], offset: int, size: int) -> range:
+    """The numbers of the gaps that have a byte of [offset, offset + size)."""
+    first = bisect_right(gaps, offset, key=lambda gap: gap[1])
+    return range(first, bisect_left(gaps, offset + size, key=lambda gap: gap[0]))

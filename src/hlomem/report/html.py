@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import html
 import zlib
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hlomem.report.page import Page
     from hlomem.report.waterfall import Waterfall
 
-_LEVEL = 6
+_LEVEL = 2
+"""Columns of numbers get hardly smaller by more."""
 _SCRIPTS = (
     "report.js",
     "state.js",
@@ -35,7 +36,7 @@ _SCRIPTS = (
     "comparison.js",
     "page.js",
 )
-_TEMPLATES = files("hlomem.report") / "templates"
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def format_page(pages: Sequence[Page], difference: Waterfall | None = None) -> str:

@@ -7,6 +7,7 @@ that a terminal would obey or hide are written as JSON escapes.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +16,6 @@ from hlomem.report.overview import build_overview
 from hlomem.source import INVISIBLE, visible
 
 if TYPE_CHECKING:
-    import re
-
     from hlomem.dump.dump import Dump
     from hlomem.report.program import Program
 
@@ -62,7 +61,7 @@ def encode(content: dict[str, Any]) -> bytes:
         encoded = json.dumps(msgspec.to_builtins(content)).encode()
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
-    return INVISIBLE.sub(_escape, encoded.decode()).encode()
+    return re.sub(INVISIBLE, _escape, encoded.decode()).encode()
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -1,9 +1,9 @@
 """From an instruction's metadata to the line of the program its author wrote.
 
-In: the text of an instruction and, where at hand, the module's stack frame tables. Out: the frames,
-innermost first, and the one to show: XLA names whatever called the primitive, which is often a
-line of flax or optax, so the innermost frame outside the frameworks below is taken, and rather one
-of a program than of an installed library.
+In: the text of an instruction and, where at hand, the module's stack frame tables. Out: its
+operation's name, the frames, innermost first, and the line of the one to show: XLA names whatever
+called the primitive, which is often a line of flax or optax, so the innermost frame outside the
+frameworks below is taken, and rather one of a program than of an installed library.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from hlomem.hlo.attributes import unescape
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
-_METADATA = "metadata={"
-_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
-_SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
+_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"')
+_SOURCE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _PARAMETERS = re.compile(r"\[\w+=.*\]$")
 """As in `conv[window_strides=(1,) …]`."""
-_FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
+_FRAME_ID = re.compile(r"stack_frame_id=(\d+)")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = re.compile(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
@@ -44,43 +43,62 @@ class Frame(NamedTuple):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
+class Origin(NamedTuple):
+    """Where an instruction comes from."""
+
+    op_name: str | None
+    """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
+    frames: tuple[Frame, ...]
+    """The calls that led to it, innermost first; empty where nothing is said."""
+    line: str | None
+    """`file:line` of the code its author wrote; None where nothing is said."""
+
+
 class Lines:
     """Where instructions come from, by their metadata."""
 
     def __init__(self, module: HloModule | None) -> None:
         self._tables = module.stack_frame_tables if module else None
-        self._cache: dict[int, tuple[Frame, ...]] = {}
+        self._frames: dict[int, tuple[Frame, ...]] = {}
+        self._origins: dict[str, Origin] = {}
 
-    def frames(self, instruction: str) -> tuple[Frame, ...]:
-        """The calls that led to an instruction, innermost first; empty where nothing is said."""
-        start = instruction.find(_METADATA)
-        if start < 0:
-            return ()
-        number = _FRAME_ID.search(instruction, start)
+    def origin(self, instruction: str) -> Origin:
+        """Where an instruction comes from; those of the same metadata share it."""
+        metadata = _metadata(instruction)
+        known = self._origins.get(metadata)
+        if known is None:
+            frames = self._find_frames(metadata)
+            frame = users_frame(frames)
+            known = Origin(op_name(metadata), frames, frame.place if frame else None)
+            self._origins[metadata] = known
+        return known
+
+    def _find_frames(self, metadata: str) -> tuple[Frame, ...]:
+        number = _FRAME_ID.search(metadata)
         if number is not None and (frames := self._frames_of_id(int(number[1]))):
             return frames
-        place = _SOURCE.search(instruction, start)
+        place = _SOURCE.search(metadata)
         return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
 
-    def line(self, instruction: str) -> str | None:
-        """`file:line` of the code its author wrote; None where nothing is said."""
-        frame = users_frame(self.frames(instruction))
-        return frame.place if frame else None
-
     def _frames_of_id(self, number: int) -> tuple[Frame, ...]:
-        if self._tables is not None and number not in self._cache:
-            self._cache[number] = tuple(
+        if self._tables is not None and number not in self._frames:
+            self._frames[number] = tuple(
                 Frame(each.file_name, each.line, each.function_name)
                 for each in self._tables.frames(number)
             )
-        return self._cache.get(number, ())
+        return self._frames.get(number, ())
+
+
+def _metadata(instruction: str) -> str:
+    """An instruction's text from its metadata on."""
+    start = instruction.find("metadata={")
+    return instruction[start:] if start >= 0 else ""
 
 
 def op_name(instruction: str) -> str | None:
     """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
-    start = instruction.find(_METADATA)
-    found = _OP_NAME.search(instruction, start) if start >= 0 else None
-    return unescape(found[1]) if found and found[1] else None
+    found = _OP_NAME.search(_metadata(instruction))
+    return unescape(found[1]) or None if found else None
 
 
 def bare_op_name(name: str) -> str:

@@ -10,6 +10,7 @@ among buffers of equal keys the order of the schedule decides.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,15 +74,31 @@ def traits_of(memory: Memory, buffer: Buffer) -> Traits:
     """What a buffer is recognised by."""
     parameter = memory.placed_by_id[buffer.id].allocation.parameter
     is_argument = buffer.opcode == "parameter" and parameter is not None
-    file, _, line = (buffer.source or "").rpartition(":")
     return Traits(
         argument=buffer.parameter if is_argument else None,
         number=f"{parameter.number} {parameter.index}" if parameter and is_argument else None,
-        operation=_WRAPPERS.sub("", bare_op_name(buffer.op_name)) if buffer.op_name else None,
-        line=f"{PurePath(file).name}:{line}" if file else None,
-        elements=_LAYOUT.sub("", buffer.shape),
+        operation=_operation(buffer.op_name) if buffer.op_name else None,
+        line=_line(buffer.source) if buffer.source else None,
+        elements=_elements(buffer.shape),
         opcode=buffer.opcode,
     )
+
+
+# Many buffers are of one operation, line or shape.
+@lru_cache(maxsize=1 << 14)
+def _operation(op_name: str) -> str:
+    return _WRAPPERS.sub("", bare_op_name(op_name))
+
+
+@lru_cache(maxsize=1 << 14)
+def _line(source: str) -> str | None:
+    file, _, line = source.rpartition(":")
+    return f"{PurePath(file).name}:{line}" if file else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _elements(shape: str) -> str:
+    return _LAYOUT.sub("", shape)
 
 
 class _Side:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlomem.check.plan import build_plan
@@ -20,7 +21,8 @@ from hlomem.report.buffers import Buffer, BufferBuilder
 from hlomem.report.lines import Lines
 from hlomem.report.occupancy import Owned, alignment_gaps, share_out
 from hlomem.report.overview import DEFAULT_SPACE
-from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time, use_changes
+from hlomem.report.timeline import Timeline, build_timeline, bytes_over_time
+from hlomem.report.uses import iter_uses
 from hlomem.source import visible
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.report.lines import Frame
     from hlomem.report.occupancy import ByteRange
+    from hlomem.report.uses import InUse
 
 __all__ = ["Buffer", "Memory", "Owned", "RoleShare", "Space", "build_memory"]
 
@@ -189,9 +192,7 @@ class Memory:
     def timeline(self, color: int) -> Timeline | None:
         """The bytes alive at each step; None where the dump has no live ranges."""
         if color not in self._timelines:
-            sizes = self._bytes_over_time(
-                each.index for each in self.plan.allocations if each.color == color
-            )
+            sizes = self._bytes_over_time(self.uses(color))
             made = build_timeline(color, sizes, self.plan.sequence) if sizes else None
             self._timelines[color] = made
         return self._timelines[color]
@@ -205,8 +206,12 @@ class Memory:
 
     def fullest_step_of(self, allocations: Iterable[int]) -> int | None:
         """The first step at which most of these allocations is in use."""
-        sizes = self._bytes_over_time(allocations)
+        sizes = self._bytes_over_time(self._uses_of(allocations))
         return sizes.index(max(sizes)) if sizes else None
+
+    def _bytes_over_time(self, uses: Iterable[InUse]) -> list[int]:
+        """The bytes in use at each step; none where the dump has no live ranges."""
+        return [] if self.dump.live_ranges is None else bytes_over_time(uses, self.steps + 1)
 
     def alive(self, color: int, step: int) -> list[Owned]:
         """Who is alive at a step, largest first; the sizes add up to the bytes alive then."""
@@ -269,20 +274,18 @@ class Memory:
             each for each in self.buffers_in(allocation.index) if each.is_live_at(step)
         )
 
-    def _bytes_over_time(self, indices: Iterable[int]) -> list[int]:
-        if self.dump.live_ranges is None:
-            return []
-        changes = [change for index in indices for change in self._use_changes.get(index, ())]
-        return bytes_over_time(changes, self.steps + 1)
+    def uses(self, color: int) -> Iterator[InUse]:
+        """What the bytes of a space are in use for, and when."""
+        return self._uses_of(each.index for each in self.plan.allocations if each.color == color)
+
+    def _uses_of(self, allocations: Iterable[int]) -> Iterator[InUse]:
+        return chain.from_iterable(self._uses.get(index, ()) for index in allocations)
 
     @cached_property
-    def _use_changes(self) -> dict[int, list[tuple[int, int]]]:
-        """How the use of each allocation changes over time."""
-        values: dict[int, list[Placed]] = {}
-        for placed in self.plan.placed:
-            if self._builder.has_life(placed):
-                values.setdefault(placed.allocation.index, []).append(placed)
-        return {index: use_changes(all_) for index, all_ in values.items()}
+    def _uses(self) -> dict[int, list[InUse]]:
+        """What each allocation is in use for over time."""
+        buffers = self._buffers_by_allocation
+        return {index: list(iter_uses(here)) for index, here in buffers.items()}
 
     def temporary_allocations(self, color: int) -> list[Allocation]:
         """The allocations of a space whose bytes different values use one after another."""

@@ -146,7 +146,7 @@ def _describe(buffer: NamedBuffer) -> BufferGroup:
         shape=buffer.shape,
         padding=padding,
         op_name=op_name(buffer.metadata),
-        source=lines.line(buffer.metadata),
+        source=lines.origin(buffer.metadata).line,
         label=buffer.label,
     )
 
@@ -191,8 +191,9 @@ def _findings(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) ->
 def _about_kernel(failure: Failure) -> Iterator[str]:
     if failure.space in _SCRATCH and failure.subject:
         name, _ = _name_and_opcode(failure.subject)
-        origin = (Lines(None).line(failure.subject), op_name(failure.subject))
-        yield "it was for " + ", ".join(filter(None, (name or failure.subject, *origin)))
+        origin = Lines(None).origin(failure.subject)
+        words = (name or failure.subject, origin.line, origin.op_name)
+        yield "it was for " + ", ".join(filter(None, words))
 
 
 def _about_large(failure: Failure, groups: tuple[BufferGroup, ...]) -> Iterator[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.check.plan import Placed, Plan
+    from hlomem.report.lines import Lines, Origin
 
 _UPDATE = "dynamic_update_slice"
 _SAME_VALUE = frozenset({"copy", "copy-start", "convert", "bitcast", "transpose", "reshape"})
@@ -26,34 +27,44 @@ _HOPS = 4
 
 
 class Origins:
-    """The instruction that speaks for each value."""
+    """What the instruction that speaks for each value says."""
 
     def __init__(
         self,
         plan: Plan,
+        lines: Lines,
         families: Mapping[Placed, Sequence[Placed]],
         loop_roles: Mapping[Placed, str],
     ) -> None:
         self._plan = plan
+        self._lines = lines
         self._families = families
         self._loop_roles = loop_roles
 
-    def instruction(self, placed: Placed) -> str:
-        """The text of the instruction; empty where the dump has none."""
-        if self._loop_roles.get(placed) == roles.STACKED and (text := self._written(placed)):
-            return text
+    def find(self, placed: Placed) -> Origin:
+        """What that instruction says; nothing where the dump has none."""
+        if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
+            return found
         return self._computed(placed)
 
-    def _computed(self, placed: Placed, hops: int = _HOPS) -> str:
+    def _computed(self, placed: Placed, hops: int = _HOPS) -> Origin:
         """Who computes a value: the first with a name, where loops and copies hand it on."""
-        family = self._families.get(placed, (placed,)) if placed.value.is_phi else (placed,)
-        makers = [each for each in family if each.used and not each.value.is_phi] or [placed]
-        texts = [each.used.instruction for each in makers if each.used]
-        named = [text for text in texts if op_name(text)]
-        if not named and hops:
-            followed = (self._computed(each, hops - 1) for each in self._handed_on(makers))
-            named = [text for text in followed if op_name(text)]
-        return (named or texts or [""])[0]
+        if not placed.value.is_phi and (found := self._said(placed)).op_name:
+            return found
+        makers = self._makers(placed) if placed.value.is_phi else [placed]
+        said = [self._said(each) for each in makers]
+        if hops and not any(each.op_name for each in said):
+            said += [self._computed(each, hops - 1) for each in self._handed_on(makers)]
+        return next((each for each in said if each.op_name), said[0])
+
+    def _said(self, placed: Placed) -> Origin:
+        """What a value's own instruction says."""
+        return self._lines.origin(placed.used.instruction if placed.used else "")
+
+    def _makers(self, phi: Placed) -> list[Placed]:
+        """The values that meet in one that is made where they meet."""
+        family = self._families.get(phi, ())
+        return [each for each in family if each.used and not each.value.is_phi] or [phi]
 
     def _handed_on(self, makers: Iterable[Placed]) -> Iterator[Placed]:
         """What instructions without a name, that only copy or convert, read."""
@@ -62,8 +73,8 @@ class Origins:
             if text is not None and text.opcode in _SAME_VALUE:
                 yield from (read for _, read in self._plan.read_by.get((each.value.name, 0), ()))
 
-    def _written(self, placed: Placed) -> str:
-        """What computes the slices of a stacked value; empty where the update tells itself."""
+    def _written(self, placed: Placed) -> Origin | None:
+        """What computes the slices of a stacked value; None where the update tells itself."""
         family = self._families.get(placed, (placed,))
         for writer in family:
             text = self._plan.text_of.get(writer.value.name)
@@ -76,6 +87,6 @@ class Origins:
                 if value not in family and 1 < value.value.size < writer.value.size
             ]
             for value in sorted(read, key=lambda each: (-each.value.size, each.id)):
-                if op_name(found := self._computed(value)):
+                if (found := self._computed(value)).op_name:
                     return found
-        return ""
+        return None

@@ -6,6 +6,7 @@ reports, the verdict is the checker's; the page only draws them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from hlomem.check.verify import verify_plan
@@ -20,7 +21,7 @@ from hlomem.report.skyline import Layer, build_skyline
 from hlomem.report.summary import Hint, build_hints, build_savings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from hlomem.check.findings import Verdict
     from hlomem.dump.records import Allocation
@@ -204,48 +205,59 @@ def _allocation(
     )
 
 
-class _Texts:
-    """Each text once, by number."""
+class _Texts(dict[str | None, int]):
+    """The number of each text, which is its place among them; -1 for none."""
 
     def __init__(self) -> None:
-        self._number_of: dict[str | None, int] = {None: -1}
+        self[None] = -1
+
+    def __missing__(self, text: str | None) -> int:
+        number = self[text] = len(self) - 1
+        return number
 
     @property
     def all(self) -> list[str]:
-        return [text for text in self._number_of if text is not None]
-
-    def numbers(self, texts: Iterable[str | None]) -> list[int]:
-        known = self._number_of
-        return [known.setdefault(text, len(known) - 1) for text in texts]
+        return [text for text in self if text is not None]
 
 
-def _columns(memory: Memory, texts: _Texts) -> Columns:
+def _columns(memory: Memory, number_of: _Texts) -> Columns:
     buffers = memory.buffers
-    ranks = {each.id: rank for rank, each in enumerate(sorted(buffers, key=claim))}
     number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
     return Columns(
         id=[each.id for each in buffers],
-        name=texts.numbers(each.name for each in buffers),
-        shape=texts.numbers(each.shape for each in buffers),
-        op_name=texts.numbers(each.op_name for each in buffers),
-        source=texts.numbers(each.source for each in buffers),
-        opcode=texts.numbers(each.opcode for each in buffers),
-        parameter=texts.numbers(each.parameter for each in buffers),
+        name=[number_of[each.name] for each in buffers],
+        shape=[number_of[each.shape] for each in buffers],
+        op_name=[number_of[each.op_name] for each in buffers],
+        source=[number_of[each.source] for each in buffers],
+        opcode=[number_of[each.opcode] for each in buffers],
+        parameter=[number_of[each.parameter] for each in buffers],
         role=[number_of_role[each.role] for each in buffers],
-        rank=[ranks[each.id] for each in buffers],
+        rank=_ranks(buffers),
         allocation=[each.allocation for each in buffers],
         offset=[each.offset for each in buffers],
         size=[each.size for each in buffers],
         padding=[each.padding for each in buffers],
         start=[-1 if each.start is None else each.start for each in buffers],
         end=[-1 if each.end is None else each.end for each in buffers],
-        last_use=texts.numbers(_last_use(memory, each) for each in buffers),
+        last_use=[number_of[name] for name in _last_uses(memory)],
     )
 
 
-def _last_use(memory: Memory, buffer: Buffer) -> str | None:
-    """The instruction that reads a buffer last; None where nothing reads it, or nobody says."""
-    used = memory.placed_by_id[buffer.id].used
-    time_of = memory.plan.time_of
-    readers = [use.instruction for use in (used.uses if used else None) or ()]
-    return max(readers, key=lambda name: time_of.get(name, -1), default=None)
+def _ranks(buffers: Sequence[Buffer]) -> list[int]:
+    """The places of the buffers when sorted by who is said to hold shared bytes."""
+    claims = [claim(each) for each in buffers]
+    ranks = [0] * len(claims)
+    for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
+        ranks[number] = rank
+    return ranks
+
+
+def _last_uses(memory: Memory) -> list[str | None]:
+    """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
+    time_of = defaultdict(lambda: -1, memory.plan.time_of).__getitem__
+    return [
+        max([use.instruction for use in used.uses], key=time_of)
+        if (used := placed.used) and used.uses
+        else None
+        for placed in memory.plan.placed
+    ]

@@ -9,6 +9,7 @@ tells most counts.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.report.lines import op_name
@@ -71,7 +72,9 @@ _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
     r"(?:-start|-done|-update)?$"
 )
-_COPY = re.compile(r"(?:copy(?:-start|-done)?|transpose)$")
+_COPYING = frozenset({"copy", "copy-start", "copy-done", "transpose"})
+MAY_COPY = _COPYING | {"fusion"}
+"""The opcodes of instructions that copy; fusions do other things, too."""
 _COPY_FUSION = re.compile(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
@@ -106,7 +109,7 @@ def loop_roles(plan: Plan, families: Mapping[Placed, Sequence[Placed]]) -> dict[
     """
     loops = {name for name, text in plan.text_of.items() if text.opcode == "while"}
     found: dict[Placed, str] = {}
-    for placed in plan.placed:
+    for placed in plan.placed if loops else ():
         if placed not in found and _is_carried(placed, loops):
             family = families.get(placed, (placed,))
             role = STACKED if _is_stacked(plan, family) else CARRIED
@@ -138,13 +141,21 @@ def role_of_temporary(placed: Placed, text: Text | None, operation: str | None) 
 
 def role_by_name(name: str, opcode: str, shape: str, operation: str | None) -> str:
     """The role of a temporary of which no more is known than what it is called."""
+    if opcode == "fusion" and is_copy(name, opcode) and not shape.startswith("("):
+        return COPIES
+    return _role_of_operation(opcode, shape, operation)
+
+
+@lru_cache(maxsize=4096)
+def _role_of_operation(opcode: str, shape: str, operation: str | None) -> str:
+    """The role of what is no fusion that copies; many buffers are of one shape and operation."""
     if shape.startswith("("):
         return TUPLES
     if _COLLECTIVE.match(opcode):
         return TUPLES if _SCALAR.match(shape) else COLLECTIVES
     if opcode.endswith("-start") and _SCALAR.match(shape):
         return TUPLES
-    if is_copy(name, opcode):
+    if opcode in _COPYING:
         return COPIES
     if operation and "transpose(jvp(" in operation and "rematted_computation" not in operation:
         return GRADIENTS
@@ -154,5 +165,5 @@ def role_by_name(name: str, opcode: str, shape: str, operation: str | None) -> s
 def is_copy(name: str, opcode: str) -> bool:
     """Whether an instruction only copies, or transposes."""
     if opcode == "fusion":
-        return _COPY_FUSION.search(name) is not None
-    return _COPY.match(opcode) is not None
+        return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
+    return opcode in _COPYING

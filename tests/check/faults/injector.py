@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from msgspec.structs import replace as changed
@@ -28,7 +27,7 @@ def rebuilt(dump: Dump, **parts: object) -> Dump:
     """`dump` with other records in place of its own, all in one file."""
     contents = Contents(dump.assignment, dump.values, dump.live_ranges, dump.report)
     part = dump.parts[0]._replace(contents=contents._replace(**parts))  # type: ignore[arg-type]
-    return replace(dump, parts=(part,))
+    return changed(dump, parts=(part,))
 
 
 class Fault(NamedTuple):
