@@ -46,7 +46,6 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.11.2/gpu-h200/sharded_sorts",
         "jaxlib-0.11.2/gpu-h200/sm_permute_ring",
         "jaxlib-0.11.2/gpu-h200/sm_psum_scan",
-        "jaxlib-0.11.2/gpu-h200/stable_sorts",
         "jaxlib-0.11.2/gpu-h200/tf_scan_layers",
         "jaxlib-0.11.2/gpu-h200/top_k_steps",
         "jaxlib-0.12.0.1/cpu/cond_in_loop",
