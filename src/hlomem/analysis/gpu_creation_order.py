@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
+_NOT_RENAMED = "fused_computation"
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
 _NEVER = float("inf")
@@ -117,7 +118,8 @@ def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
 
 def _is_sort_with_iota(body: HloComputation, call_graph: CallGraph) -> bool:
     """Whether `SortIotaFusion` made it, before what all other fusions go through."""
-    return bool(call_graph.callees[body]) and body.root.opcode == "sort"
+    is_custom = body.name.startswith(_NOT_RENAMED)
+    return is_custom and bool(call_graph.callees[body]) and body.root.opcode == "sort"
 
 
 # Since fusion.

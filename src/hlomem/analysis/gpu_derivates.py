@@ -221,7 +221,9 @@ def _sort_flattened(
         called = [each for each in calls_with_fusions(caller, call_graph) if each in is_clone]
         return sorted(called, key=lambda each: place_of.get(_original(each), -1))
 
-    called_by = {each: _cloned_with(each, calls) for each in clones}
+    called_by = {
+        each: _cloned_with(each, calls) if call_graph.callees[each] else [] for each in clones
+    }
     inner = set(itertools.chain.from_iterable(called_by.values()))
     outer = [each for each in clones if each not in inner]
     priorities = {
