@@ -78,9 +78,9 @@ files that hold the same lines, but some lists of positions or uses in another o
   through the program by estimated cost (`priority_fusion.cc`), so the order of uses is open there
   even more often. Positions and value ids follow from names: bodies of all passes since fusion
   share one count (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave
-  open: in `pjit_fsdp_train` the partitioner cloned the sum of one collective before that of
-  another, both since combined with others, and the numbers of these two values are exchanged, as
-  are the positions of six values whose bitcasts were made in between.
+  open: what fusion made and merged into others moved its callers and left no trace. Of 30 programs
+  written to be hard in this respect (functions called often, with loops, branches and sorts in
+  them), from which the last rules come, 29 agree, and all of 10 others compiled afterwards.
 - **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
   a hash with a seed of its own. Counted as a difference in order.
 - **TPU: five entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two

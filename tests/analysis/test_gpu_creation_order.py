@@ -89,6 +89,30 @@ def test_parameters_number_all_that_was_made_since_fusion() -> None:
     ]
 
 
+def test_computations_are_fused_in_the_order_that_times_tell() -> None:
+    text = BRANCHES.replace("param_0.4", "param_0.8").replace("%fused_iota", "%fused_ones")
+    text = text.replace(
+        "  ROOT %loop_negate_fusion =",
+        "  %loop_iota_fusion.1 = f32[8]{0} "
+        "fusion(), kind=kLoop, calls=%fused_iota\n  ROOT %loop_negate_fusion =",
+    )
+    body = "%fused_iota () -> f32[8] {\n  ROOT %iota.2 = f32[8]{0} iota(), iota_dimension=0\n}\n\n"
+    text = text.replace("%region_0.1 (", body + "%region_0.1 (")
+    assert _created(text)[4:8] == ["fused_sine", "fused_ones", "fused_negate", "fused_iota"]
+
+
+def test_names_tell_when_computations_were_fused_where_no_time_does() -> None:
+    begin, end = BRANCHES.index("%fused_sine ("), BRANCHES.index("%gemm_fusion_dot_computation (")
+    text = BRANCHES[:begin] + BRANCHES[end:]
+    call = text.index("  ROOT %loop_sine_fusion =")
+    text = text[:call] + "  ROOT %abs.1 = f32[8]{0} abs(%y.1)" + text[text.index("\n", call) :]
+    assert _created(text)[4:6] == ["fused_negate", "fused_iota"]
+    renamed = text.replace("%fused_negate ", "%fused_iota.1 ").replace(
+        "calls=%fused_negate\n", "calls=%fused_iota.1\n"
+    )
+    assert _created(renamed)[4:6] == ["fused_iota", "fused_iota.1"]
+
+
 def test_a_rematerialized_body_without_parameters_comes_last() -> None:
     assert _created(BRANCHES.replace("loop_iota_fusion", "loop_iota_fusion.remat"))[-1] == (
         "fused_iota"
@@ -124,46 +148,6 @@ def test_a_body_that_took_another_in_is_as_old_as_its_neighbours() -> None:
     assert order.index("wrapped_cosine_computation") < order.index("fused_sine")
 
 
-def _sums(names: str) -> str:
-    """A module in which every name is that of a reduction's computation."""
-    text = "HloModule sums, is_scheduled=true\n"
-    for number, name in enumerate(names.split()):
-        text += f"""
-%{name} (l_{number}: f32[], r_{number}: f32[]) -> f32[] {{
-  %l_{number} = f32[] parameter(0)
-  %r_{number} = f32[] parameter(1)
-  ROOT %add.{number} = f32[] add(%l_{number}, %r_{number})
-}}
-"""
-    text += "\nENTRY %main.9 (a.1: f32[8]) -> f32[8] {\n  %a.1 = f32[8]{0} parameter(0)\n"
-    text += "  %zero = f32[] constant(0)\n"
-    for number, name in enumerate(names.split()):
-        text += f"  %sum.{number} = f32[] reduce(%a.1, %zero), dimensions={{0}}, to_apply=%{name}\n"
-    return text + "  ROOT %n = f32[8]{0} negate(%a.1)\n}\n"
-
-
-def test_what_is_called_twice_is_cloned_computation_by_computation() -> None:
-    names = "region_0.1 region_1.2 region_0.1.clone region_0.1.clone.1 region_1.2.clone"
-    assert _created(_sums(names)) == [
-        "region_0.1",
-        "region_1.2",
-        "main.9",
-        "region_0.1.clone",
-        "region_0.1.clone.1",
-        "region_1.2.clone",
-    ]
-
-
-def test_what_a_pass_made_is_cloned_after_what_the_program_came_with() -> None:
-    names = "region_0.1_rw_wrapper region_1.2 region_0.1_rw_wrapper.clone region_1.2.clone"
-    assert _created(_sums(names))[-2:] == ["region_1.2.clone", "region_0.1_rw_wrapper.clone"]
-
-
-def test_sums_of_split_products_are_younger_than_clones() -> None:
-    names = "dot.reduce_sub_computation region_0.1 region_0.1.clone"
-    assert _created(_sums(names))[-2:] == ["region_0.1.clone", "dot.reduce_sub_computation"]
-
-
 def test_transfers_to_the_host_are_older_than_fusions() -> None:
     text = BRANCHES.replace("param_0.12", "param_0.1")
     assert _created(text)[-6:] == [
@@ -176,18 +160,62 @@ def test_transfers_to_the_host_are_older_than_fusions() -> None:
     ]
 
 
-def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening() -> None:
-    text = _sums("region_0.1 region_0.1_rw_wrapper region_0.1.clone")
-    comparator = """
-%region_5.6.clone (x: f32[], y: f32[]) -> pred[] {
+def _comparator(name: str) -> str:
+    return f"""
+%{name} (x: f32[], y: f32[]) -> pred[] {{
   %x = f32[] parameter(0)
   %y = f32[] parameter(1)
   ROOT %less = pred[] compare(%x, %y), direction=LT
+}}
+"""
+
+
+def test_a_body_cloned_for_an_asynchronous_computation_is_not_as_old_as_those_around_it() -> None:
+    text = BRANCHES.replace("%fused_negate.clone", "%wrapped_negate_computation.clone")
+    text = text.replace("%fused_iota", "%wrapped_iota_computation")
+    begin = text.index("  %wrapped_cosine =")
+    text = f"""{text[:begin]}\
+  %fusion-start = ((f32[8]{{0}}), f32[8]{{0}}) async-start(%cond.1), calls=%async_computation
+  %fusion-done = f32[8]{{0}} async-done(%fusion-start)
+  ROOT %wrapped_cosine = f32[8]{{0}} fusion(%fusion-done), kind=kLoop, \
+calls=%wrapped_cosine_computation
+}}
+"""
+    assert _created(text)[-4:] == [
+        "wrapped_iota_computation",
+        "wrapped_cosine_computation",
+        "wrapped_negate_computation.clone",
+        "async_computation",
+    ]
+
+
+def test_sorts_are_fused_with_indices_before_all_else_is_fused() -> None:
+    sorts = (
+        _comparator("region_4.5")
+        + """
+%fused_computation (param_0: f32[8]) -> (f32[8], f32[8]) {
+  %param_0 = f32[8]{0} parameter(0)
+  %iota.2 = f32[8]{0} iota(), iota_dimension=0
+  ROOT %sort.1 = (f32[8]{0}, f32[8]{0}) sort(%param_0, %iota.2), dimensions={0}, \
+to_apply=%region_4.5
 }
 
-ENTRY"""
-    text = text.replace("\nENTRY", comparator).replace(
-        "  ROOT %n",
-        "  %s = f32[8]{0} sort(%a.1), dimensions={0}, to_apply=%region_5.6.clone\n  ROOT %n",
+%fused_constant () -> f32[8] {
+  ROOT %iota.3 = f32[8]{0} iota(), iota_dimension=0
+}
+"""
     )
-    assert _created(text)[-3:] == ["region_0.1_rw_wrapper", "region_5.6.clone", "region_0.1.clone"]
+    text = BRANCHES.replace("\nENTRY", sorts + "\nENTRY").replace(
+        "  %wrapped_cosine = ",
+        "  %fusion.1 = (f32[8]{0}, f32[8]{0}) fusion(%a.1), kind=kCustom, "
+        "calls=%fused_computation\n"
+        "  %loop_constant_fusion = f32[8]{0} fusion(), kind=kLoop, calls=%fused_constant\n"
+        "  %wrapped_cosine = ",
+    )
+    assert _created(text)[5:-3] == [
+        "fused_computation",
+        "fused_negate",
+        "fused_sine",
+        "fused_iota",
+        "fused_constant",  # of the caller that is gone through last
+    ]

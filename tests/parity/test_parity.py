@@ -38,14 +38,18 @@ KNOWN_LINE_ORDER = frozenset(
     {
         "jaxlib-0.11.0/cpu/sorted_twice",
         "jaxlib-0.11.1/cpu/sorted_twice",
+        "jaxlib-0.11.2/gpu-h200/collectives_in_branches",
+        "jaxlib-0.11.2/gpu-h200/collectives_in_loop",
         "jaxlib-0.11.2/gpu-h200/conjugate_gradient",
         "jaxlib-0.11.2/gpu-h200/host_scan",
         "jaxlib-0.11.2/gpu-h200/lookup_loop",
+        "jaxlib-0.11.2/gpu-h200/loops_in_functions",
         "jaxlib-0.11.2/gpu-h200/narrow_floats",
         "jaxlib-0.11.2/gpu-h200/sharded_sorts",
         "jaxlib-0.11.2/gpu-h200/sm_permute_ring",
         "jaxlib-0.11.2/gpu-h200/sm_psum_scan",
         "jaxlib-0.11.2/gpu-h200/tf_scan_layers",
+        "jaxlib-0.11.2/gpu-h200/top_k_steps",
         "jaxlib-0.12.0.1/cpu/cond_in_loop",
         "jaxlib-0.12.0.1/cpu/dynamic",
         "jaxlib-0.12.0.1/cpu/forty_params",
@@ -105,6 +109,8 @@ KNOWN_LINE_ORDER = frozenset(
 
 KNOWN_POSITIONS = frozenset(
     {
+        "jaxlib-0.11.2/gpu-h200/collectives_in_branches",
+        "jaxlib-0.11.2/gpu-h200/collectives_in_loop",
         "jaxlib-0.11.2/gpu-h200/sharded_sorts",
         "jaxlib-0.12.0.1/cpu/dynamic",
         "jaxlib-0.12.0.1/cpu/partitioned_argmax",

@@ -6,15 +6,27 @@ callees before callers, as the incremental sort left it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.topological_sort import OnlineTopologicalSort
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation
+
+
+class Passing(NamedTuple):
+    """Computations that are gone, all made after one another."""
+
+    older_count: int
+    """How many of the others had been made before."""
+    callers: Sequence[HloComputation]
+    """Who called each."""
+
+
+NONE_PASSING = Passing(0, ())
 
 
 def sorted_incrementally(
@@ -22,21 +34,27 @@ def sorted_incrementally(
     call_graph: CallGraph,
     count: int | None = None,
     delta: int = 0,
+    passing: Passing = NONE_PASSING,
 ) -> list[HloComputation]:
     """Replay how computations were made and called (`HloModule::AddComputationInternal`).
 
     With a `count`, how they lay when the first so many had been made. `delta` is how far searches
-    went already, because of computations that are gone. A computation that calls only older ones
+    went already, because of computations that are gone; those that are `passing` still moved their
+    callers. A computation that calls only older ones
     was cut out of its caller, which called them before.
     """
-    callees = _ranks_of_callees(created, call_graph)
+    rank_of = {computation: rank for rank, computation in enumerate(created)}
+    callees = _ranks_of_callees(created, rank_of, call_graph)
     callers: list[list[int]] = [[] for _ in created]
     for rank, called in enumerate(callees):
         for callee in called:
             callers[callee].append(rank)
     older_callers = _older_callers(callers)
     order: OnlineTopologicalSort[int] = OnlineTopologicalSort(delta)
+    gone = [rank_of[caller] for caller in passing.callers]
     for rank in range(len(created))[:count]:
+        if rank == passing.older_count:
+            _add_passing(order, gone)
         order.add_node(rank)
         for caller in older_callers[rank]:
             order.add_edge(caller, rank)
@@ -46,12 +64,21 @@ def sorted_incrementally(
                 for caller in callers[rank]:
                     if caller < rank and caller not in callers[callee]:
                         order.remove_edge(caller, callee)
-    return [created[rank] for rank in order.reverse_order()]
+    if passing.older_count == len(created):
+        _add_passing(order, gone)
+    return [created[rank] for rank in order.reverse_order() if rank >= 0]
 
 
-def _ranks_of_callees(created: Sequence[HloComputation], call_graph: CallGraph) -> list[list[int]]:
+def _add_passing(order: OnlineTopologicalSort[int], callers: list[int]) -> None:
+    for number, caller in enumerate(callers, 1):
+        order.add_node(-number)
+        order.add_edge(caller, -number)
+
+
+def _ranks_of_callees(
+    created: Sequence[HloComputation], rank_of: Mapping[HloComputation, int], call_graph: CallGraph
+) -> list[list[int]]:
     """What each computation calls, the oldest first; a rank is a place in the order of age."""
-    rank_of = {computation: rank for rank, computation in enumerate(created)}
     callees = [call_graph.callees[computation] for computation in created]
     return [sorted([rank_of[callee] for callee in called]) if called else [] for called in callees]
 

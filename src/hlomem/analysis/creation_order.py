@@ -104,6 +104,11 @@ def first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
     return computation.parameters[0].name if computation.parameters else ""
 
 
+def parameter_number(computation: HloComputation, call_graph: CallGraph) -> int:
+    """The number of the first parameter; -1 where it has none."""
+    return split_number(first_parameter(computation, call_graph))[1]
+
+
 def is_derived(computation: HloComputation, call_graph: CallGraph) -> bool:
     """Whether a pass made it: by its name, or for the top-k that became a custom call.
 
@@ -231,13 +236,13 @@ def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:
                 encounter.setdefault(callee, len(encounter))
         elif item not in visited:
             visited.add(item)
-            calls = _calls_with_fusions(item, call_graph)
+            calls = calls_with_fusions(item, call_graph)
             pending.append(calls)
             pending += [callee for callee in reversed(calls) if call_graph.callees[callee]]
     return encounter
 
 
-def _calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
+def calls_with_fusions(computation: HloComputation, call_graph: CallGraph) -> list[HloComputation]:
     """What a computation calls, and what was cut out of it calls."""
     calls: list[HloComputation] = []
     for instruction in call_graph.post_order(computation):

@@ -2,16 +2,12 @@
 
 As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 
-1. those the program came with, numbered as they came; those the partitioner made of them,
-2. clones for the collectives of the partitioner, as a walk through the program meets them,
-3. what expanders and rewriters made: comparators, windows, loops with other bodies; then
-   comparators of stable sorts,
-4. clones of what is called twice (`FlattenCallGraph`), by what they are clones of,
-5. sums of products that were split (`SplitkRewriter`),
-6. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
+1. all that is older than fusion (`gpu_derivates.py`),
+2. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
    parameters,
-7. clones that convert (`FloatNormalization`), by what the program came with,
-8. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
+3. clones that convert (`FloatNormalization`), by what the program came with,
+4. bodies around sorts and the indices they take along (`SortIotaFusion`),
+5. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
    rematerialized bodies. All their parameters are called `param_0`, and `NameUniquer` numbers them
    as they are made, whichever pass does it. `RenameFusions` leaves no other trace.
 """
@@ -19,35 +15,27 @@ As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
 from __future__ import annotations
 
 import itertools
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.computation_replay import sorted_incrementally
-from hlomem.analysis.creation_order import (
-    first_calls,
-    first_parameter,
-    in_order_of_parameters,
-    is_derived,
-    place_in_program,
-    wrapped_bodies,
+from hlomem.analysis.creation_order import first_parameter, parameter_number, wrapped_bodies
+from hlomem.analysis.gpu_derivates import (
+    is_stable_comparator,
+    made_before_fusion,
+    region_numbers,
 )
-from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
-from hlomem.hlo.shape import ElementType
+from hlomem.analysis.names import CLONE, split_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.analysis.creation_order import Priority
     from hlomem.hlo.ir import HloComputation
 
-_SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
+_NOT_RENAMED = "fused_computation"
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
-_COLLECTIVES = frozenset({"all-reduce", "reduce-scatter"})
-_MADE_BY_PASS = 1 << 62
-_REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
 _NEVER = float("inf")
 
 Stamped = list[tuple[float, "HloComputation"]]
@@ -59,8 +47,11 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
     early: list[HloComputation] = []
     converted: list[HloComputation] = []
     products: list[HloComputation] = []
+    sorts: list[HloComputation] = []
     fused: list[HloComputation] = []
-    numbered = dict.fromkeys([*wrapped_bodies(call_graph), *_asynchronous(call_graph)])
+    asynchronous = dict.fromkeys(_asynchronous(call_graph))
+    wrapped = [each for each in wrapped_bodies(call_graph) if each not in asynchronous]
+    numbered = dict.fromkeys([*wrapped, *asynchronous])
     for computation in call_graph.module.computations:
         if computation in numbered:
             continue
@@ -70,21 +61,22 @@ def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
             computation, call_graph
         ):
             products.append(computation)
+        elif _is_sort_with_iota(computation, call_graph):
+            sorts.append(computation)
         else:
             fused.append(computation)
-    products.sort(key=lambda each: _age(each, call_graph))
-    converted.sort(key=lambda each: (*_region(each.name), _age(each, call_graph)))
-    before_fusion = [*_made_early(early, call_graph), *products, *converted]
+    for each_kind in (products, sorts):
+        each_kind.sort(key=lambda each: parameter_number(each, call_graph))
+    converted.sort(
+        key=lambda each: (*region_numbers(each.name), parameter_number(each, call_graph))
+    )
+    before_fusion = [*made_before_fusion(early, call_graph), *products, *converted, *sorts]
     late = _stamp_numbered(list(numbered), call_graph)
     roughly = [*before_fusion, *fused, *numbered]
     order = sorted_incrementally(roughly, call_graph, len(before_fusion))
     stamped = [*_stamp_fused(fused, order, late, call_graph), *late]
     stamped.sort(key=lambda entry: entry[0])
     return [*before_fusion, *(computation for _, computation in stamped)]
-
-
-def _age(computation: HloComputation, call_graph: CallGraph) -> int:
-    return split_number(first_parameter(computation, call_graph))[1]
 
 
 def _time(body: HloComputation, call_graph: CallGraph) -> int | None:
@@ -108,7 +100,7 @@ def _asynchronous(call_graph: CallGraph) -> list[HloComputation]:
                 if call_graph.is_fused(callee) and CLONE in callee.name
             ]
             found.append(computation)
-    found.sort(key=lambda each: _age(each, call_graph))
+    found.sort(key=lambda each: parameter_number(each, call_graph))
     return found
 
 
@@ -119,72 +111,15 @@ def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
     return (
         CLONE in computation.name
         and not call_graph.is_in_flow(computation)
-        and not _is_stable_comparator(computation, call_graph)
+        and not is_stable_comparator(computation, call_graph)
         and any(each.opcode == "convert" for each in computation.instructions)
     )
 
 
-def _is_stable_comparator(clone: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether `StableSortExpander` made a comparator anew and dropped the old one."""
-    original = clone.name.partition(CLONE)[0]
-    is_comparator = clone.root.shape.element_type is ElementType.PRED
-    return is_comparator and original not in call_graph.module.computation_by_name
-
-
-def _made_early(computations: list[HloComputation], call_graph: CallGraph) -> list[HloComputation]:
-    own: list[HloComputation] = []
-    partitioned: list[HloComputation] = []
-    derived: list[HloComputation] = []
-    for computation in computations:
-        name = computation.name
-        if is_derived(computation, call_graph) or name.startswith(TOP_K_COMPARATOR):
-            derived.append(computation)
-        elif name.endswith(PARTITIONED):
-            partitioned.append(computation)
-        else:
-            own.append(computation)
-    own.sort(key=place_in_program)
-    encounter = first_calls(call_graph)
-    place_of = {each.name: place for place, each in enumerate(derived)}
-    priorities = {
-        each: _derivation_priority(each, encounter, place_of, call_graph) for each in derived
-    }
-    return [
-        *own,
-        *in_order_of_parameters(partitioned, call_graph),
-        *in_order_of_parameters(derived, call_graph, priorities),
-    ]
-
-
-def _derivation_priority(
-    computation: HloComputation,
-    encounter: Mapping[HloComputation, int],
-    place_of: Mapping[str, int],
-    call_graph: CallGraph,
-) -> Priority:
-    """By pass, then by what the pass goes through."""
-    original, clone, number = computation.name.partition(CLONE)
-    if _SPLIT_SUM.match(computation.name):
-        return 3, _age(computation, call_graph)
-    if not clone:
-        return 1, 0, _age(computation, call_graph)
-    is_branch = any(site.opcode == "conditional" for site in call_graph.callsites[computation])
-    if call_graph.is_in_flow(computation) and (not is_branch or CLONE in number):
-        return 1, 1, _age(computation, call_graph)
-    if any(site.opcode in _COLLECTIVES for site in call_graph.callsites[computation]):
-        return 0, encounter.get(computation, 0)
-    if _is_stable_comparator(computation, call_graph):
-        return 1, 2, encounter.get(computation, 0)
-    original_place = _region(original)
-    if split_number(original)[1] < 0:  # a pass made it
-        original_place = _MADE_BY_PASS, place_of.get(original, -1)
-    return 2, *original_place, split_number(number)[1]
-
-
-def _region(name: str) -> Priority:
-    """The numbers of the program's own computation that a name begins with."""
-    match = _REGION.match(name)
-    return (int(match[2]), int(match[1] or -1)) if match else (_MADE_BY_PASS,)
+def _is_sort_with_iota(body: HloComputation, call_graph: CallGraph) -> bool:
+    """Whether `SortIotaFusion` made it, before what all other fusions go through."""
+    is_custom = body.name.startswith(_NOT_RENAMED)
+    return is_custom and bool(call_graph.callees[body]) and body.root.opcode == "sort"
 
 
 # Since fusion.
@@ -210,35 +145,88 @@ def _stamp_fused(
 ) -> Stamped:
     """By their parameters; what has none was made when its caller was gone through.
 
-    Fusion goes through one computation after the other, in `order`. A number from the time of a
-    later one belongs to a body that a later pass made. So do those from the time of what is `late`,
-    of which only transfers to the host are older than all fusions.
+    Fusion goes through one computation after the other, about in `order`. A number from the time of
+    a later one belongs to a body that a later pass made. So do those from the time of what is
+    `late`, of which only transfers to the host are older than all fusions.
     """
     place_of = {computation: place for place, computation in enumerate(order)}
-    time_of = {body: _time(body, call_graph) for body in fused}
 
     def caller(body: HloComputation) -> int:
         sites = call_graph.callsites[body]
         return place_of.get(sites[0].parent, -1) if sites else -1
 
     groups = [list(group) for _, group in itertools.groupby(sorted(fused, key=caller), key=caller)]
-    times = [[each for body in group if (each := time_of[body]) is not None] for group in groups]
-    begin = min(itertools.chain.from_iterable(times), default=0)
-    ends = [min((each for each, _ in late if each > begin), default=_NEVER)]
-    for later in reversed(times):
-        ends.append(min([ends[-1], *later]))
+    visits = [[(_time(body, call_graph), body) for body in group] for group in groups]
+    begin = min(itertools.chain.from_iterable(map(_times, visits)), default=0)
+    end = min((each for each, _ in late if each > begin), default=_NEVER)
+    visits = _in_order_of_times(visits, end)
     stamped: Stamped = []
     latest = -1.0
-    for group, own_times, end in zip(groups, times, reversed(ends[:-1]), strict=True):
-        latest = max([latest, *(each for each in own_times if each < end)])
-        for body in group:
-            time: float | None = time_of[body]
+    for visit, visit_end in zip(visits, _ends(visits, end), strict=True):
+        latest = max([latest, *(each for each in _times(visit) if each < visit_end)])
+        for time, body in visit:
             if _is_rematerialized(body, call_graph):
-                time = _NEVER if time is None else time
-            elif time is None or (time >= end and _took_other_in(body)):
-                time = latest + 0.5
-            stamped.append((time, body))
+                stamped.append((_NEVER if time is None else time, body))
+            elif time is None or _is_renewed(time, body, visit_end):
+                stamped.append((latest + 0.5, body))
+            else:
+                stamped.append((time, body))
     return stamped
+
+
+_Visit = list[tuple[int | None, "HloComputation"]]
+"""The bodies in one computation that fusion went through, with the time they were made at."""
+
+
+def _times(visit: _Visit) -> list[int]:
+    return [time for time, _ in visit if time is not None]
+
+
+def _ends(visits: list[_Visit], end: float) -> list[float]:
+    """When each visit was over: before the first time of any later one."""
+    ends: list[float] = []
+    for visit in reversed(visits):
+        ends.append(end)
+        end = min([end, *_times(visit)])
+    return ends[::-1]
+
+
+def _in_order_of_times(visits: list[_Visit], end: float) -> list[_Visit]:
+    """Sorted by their first times; what has none by its names, or else after the one before it.
+
+    `RenameFusions` goes through the same computations: of bodies that are called the same, the one
+    with the smaller number belongs to an earlier visit.
+    """
+    ends = _ends(visits, end)
+    starts = [_start(visit, visit_end) for visit, visit_end in zip(visits, ends, strict=True)]
+    timed = [
+        (start, *split_number(body.name))
+        for start, visit in zip(starts, visits, strict=True)
+        for _, body in visit
+        if start < _NEVER
+    ]
+    previous = -1.0
+    for place, visit in enumerate(visits):
+        if starts[place] == _NEVER:
+            names = dict(split_number(body.name) for _, body in visit)
+            later = [
+                start - 0.5 for start, base, number in timed if number > names.get(base, number)
+            ]
+            starts[place] = min([previous, *later])
+        previous = starts[place]
+    return [visits[place] for place in sorted(range(len(visits)), key=starts.__getitem__)]
+
+
+def _start(visit: _Visit, visit_end: float) -> float:
+    """The first time of a visit, as far as it tells."""
+    kept = (
+        time for time, body in visit if time is not None and not _is_renewed(time, body, visit_end)
+    )
+    return min(kept, default=_NEVER)
+
+
+def _is_renewed(time: float, body: HloComputation, visit_end: float) -> bool:
+    return time >= visit_end and _took_other_in(body)
 
 
 def _took_other_in(body: HloComputation) -> bool:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import is_derived
 from hlomem.analysis.names import split_number
+from hlomem.hlo.opcodes import COLLECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +130,7 @@ def _step_of_copy(_instruction: HloInstruction, _: CallGraph) -> int:
 
 def _step_of_async(instruction: HloInstruction, _: CallGraph) -> int:
     computation = instruction.async_wrapped_computation
-    if computation is not None and computation.root.opcode in _COLLECTIVE_OPCODES:
+    if computation is not None and computation.root.opcode in COLLECTIVES:
         return _COLLECTIVES
     return _ASYNC if instruction.name.startswith(_MADE_LATE) else _TRANSFERS
 
@@ -137,11 +138,6 @@ def _step_of_async(instruction: HloInstruction, _: CallGraph) -> int:
 _NUMBERED = frozenset({_BITCASTS, _COLLECTIVES, _ASYNC})
 _OF_PROGRAM = frozenset({"parameter", "conditional"})
 _MADE_LATE = ("copy-", "fusion-")
-_COLLECTIVES_TEXT = """
-    all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all
-    reduce-scatter
-"""
-_COLLECTIVE_OPCODES = frozenset(_COLLECTIVES_TEXT.split())
 _STEP_OF: dict[str, Callable[[HloInstruction, CallGraph], int]] = {
     "async-done": _step_of_async,
     "async-start": _step_of_async,

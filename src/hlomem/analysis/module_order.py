@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.analysis.computation_replay import sorted_incrementally
+from hlomem.analysis.computation_replay import NONE_PASSING, sorted_incrementally
 from hlomem.analysis.cpu_derivates import sort_derivates
 from hlomem.analysis.creation_order import creation_order
 from hlomem.analysis.instruction_order import instructions_by_age, reordered_users
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
+    from hlomem.analysis.computation_replay import Passing
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.options import Options
 
@@ -43,7 +44,10 @@ def infer_order(call_graph: CallGraph, options: Options) -> ModuleOrder:
     created = passes.creation_order(call_graph)
     computations: Sequence[HloComputation] = call_graph.module.computations
     if options.sorts_computations_incrementally:
-        computations = sorted_incrementally(created, call_graph, delta=passes.delta)
+        passing = passes.find_passing(created, call_graph)
+        computations = sorted_incrementally(
+            created, call_graph, delta=passes.delta, passing=passing
+        )
     elif options.sorts_computations_by_content:
         from hlomem.analysis.content_order import sorted_by_content  # noqa: PLC0415 - start-up
 
@@ -69,6 +73,10 @@ def _read_anew(
     return sorted(computations, key=is_late)
 
 
+def _none_passing(_created: list[HloComputation], _call_graph: CallGraph) -> Passing:
+    return NONE_PASSING
+
+
 class _Passes(NamedTuple):
     """How the passes of a compiler leave the lists of a module and of its computations."""
 
@@ -79,6 +87,8 @@ class _Passes(NamedTuple):
     ]
     delta: int = 0
     """How far searches for an order go already, because of computations that are gone."""
+    find_passing: Callable[[list[HloComputation], CallGraph], Passing] = _none_passing
+    """Which computations are gone that others called for a while."""
 
 
 def _passes_of(options: Options) -> _Passes:
@@ -96,11 +106,18 @@ def _passes_of(options: Options) -> _Passes:
 
 
 def _gpu_passes() -> _Passes:
+    from hlomem.analysis.gpu_async_collectives import synchronized_collectives  # noqa: PLC0415
     from hlomem.analysis.gpu_creation_order import gpu_creation_order  # noqa: PLC0415
     from hlomem.analysis.gpu_instruction_order import gpu_instructions_by_age  # noqa: PLC0415
     from hlomem.analysis.gpu_user_order import gpu_reordered_users  # noqa: PLC0415
 
-    return _Passes(gpu_creation_order, gpu_instructions_by_age, gpu_reordered_users)
+    return _Passes(
+        gpu_creation_order,
+        gpu_instructions_by_age,
+        gpu_reordered_users,
+        _GPU_DELTA,
+        synchronized_collectives,
+    )
 
 
 def _tpu_passes(options: Options) -> _Passes:
@@ -112,6 +129,9 @@ def _tpu_passes(options: Options) -> _Passes:
         by_age = lists.tpu_instructions_read_anew
     return _Passes(tpu_creation_order, by_age, lists.tpu_reordered_users, _TPU_DELTA)
 
+
+_GPU_DELTA = 8
+"""Functions were inlined, and clones of their loops became one again."""
 
 _TPU_DELTA = 16
 """Every loop is cloned several times, so that XLA has seen many more computations than are left."""

@@ -67,6 +67,13 @@ PAYLOAD_OPCODES = frozenset({"constant", "parameter"})
 
 ASYNC_OPCODES = frozenset({"async-start", "async-update", "async-done"})
 
+_COLLECTIVES = """
+    all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all
+    reduce-scatter
+"""
+COLLECTIVES = frozenset(_COLLECTIVES.split())
+"""What devices do together, where it is not asynchronous."""
+
 RUN_IN_PLACE = frozenset({"call", "conditional", "while", "async-start"})
 """What runs what it calls in the flow of the program, in its own place in the schedule."""
 
