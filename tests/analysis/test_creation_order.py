@@ -6,13 +6,10 @@ import re
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.cpu_derivates import sort_derivates
-from hlomem.analysis.creation_order import creation_order, merge_chains
-from hlomem.hlo.ir import HloComputation
+from hlomem.analysis.creation_order import creation_order
 from hlomem.hlo.parser import parse
 from tests.analysis.programs import CONDITIONAL
 
@@ -32,40 +29,6 @@ def test_regions_then_fusions_then_wrapped_instructions_as_the_program_runs() ->
 def _created(text: str, *, rewrites_reductions_last: bool = False) -> list[str]:
     sort = partial(sort_derivates, rewrites_reductions_last=rewrites_reductions_last)
     return [each.name for each in creation_order(CallGraph(parse(text)), sort)]
-
-
-TEN = parse(
-    "HloModule ten\n\n"
-    + "".join(
-        f"%c.{n} (p.{n}: f32[]) -> f32[] {{\n  ROOT %p.{n} = f32[] parameter(0)\n}}\n\n"
-        for n in range(9)
-    )
-    + "ENTRY %main (p: f32[]) -> f32[] {\n  ROOT %p = f32[] parameter(0)\n}\n"
-).computations
-
-members = st.lists(st.sampled_from(TEN), unique=True)
-
-
-@given(st.permutations(TEN), st.lists(st.integers(0, 3), min_size=10, max_size=10), st.data())
-def test_chains_are_kept_and_priorities_where_they_leave_the_choice(
-    truth: list[HloComputation], numbers: list[int], data: st.DataObject
-) -> None:
-    chains = [sorted(each, key=truth.index) for each in data.draw(st.lists(members, max_size=4))]
-    priorities = {each: (number,) for each, number in zip(TEN, numbers, strict=True)}
-    merged = merge_chains(chains, priorities)
-    assert sorted(merged, key=TEN.index) == TEN
-    for chain in chains:
-        assert sorted(chain, key=merged.index) == chain
-    if not chains:
-        assert merged == sorted(TEN, key=priorities.__getitem__)
-
-
-@given(st.lists(members, max_size=4))
-def test_chains_that_contradict_each_other_lose_nothing(
-    chains: list[list[HloComputation]],
-) -> None:
-    merged = merge_chains(chains, dict.fromkeys(TEN, (0,)))
-    assert sorted(merged, key=TEN.index) == TEN
 
 
 WRAPPED = """\

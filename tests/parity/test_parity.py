@@ -59,6 +59,7 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.12.0.1/cpu/m_overlap",
         "jaxlib-0.12.0.1/cpu/made_by_passes",
         "jaxlib-0.12.0.1/cpu/partitioned_argmax",
+        "jaxlib-0.12.0.1/cpu/partitioned_embedding",
         "jaxlib-0.12.0.1/cpu/passthrough_and_dup",
         "jaxlib-0.12.0.1/cpu/qr_loop",
         "jaxlib-0.12.0.1/cpu/twin_users_one",

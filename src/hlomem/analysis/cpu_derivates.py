@@ -2,10 +2,10 @@
 
 `cpu_compiler.cc: RunHloPasses` clones and makes computations in this order:
 
-0. the decomposer of top-k, which makes comparators,
+0. the decomposer of top-k, which makes comparators; after the partitioner, if there is one,
 1. the first flattening of the call graph, which for every further call of a function clones all
    that it calls, as the program goes (`FlattenCallGraph`); where the program is partitioned,
-   `SpmdPartitioner`, as a walk meets what is reduced,
+   `SpmdPartitioner`, for collectives by their channels,
 2. all-reduce promotion,
 3. float normalization, whose clones convert,
 4. passes that make computations anew (`_MAKERS`), the expanders of loops, and those that clone
@@ -26,11 +26,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.analysis.creation_order import (
     CALL_IN_BODY,
     first_calls,
-    first_parameter,
+    in_order_of_parameters,
     is_derived,
     is_text,
-    merge_chains,
-    number_chains,
     place_by_name,
 )
 from hlomem.analysis.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, number_of
@@ -43,7 +41,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _WINDOW = "reduce-window"
-_COLLECTIVES = ("all-reduce", "all-reduce-start", "reduce-scatter")
+_CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
+_CLONED_BY_PARTITIONER = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter", "scatter"})
 _REWRITER_OF = {_WINDOW: 6, "map": 6, "reduce": 7}
 _LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MAKERS = (
@@ -65,17 +64,9 @@ def sort_derivates(
         return []
     derivates = _Derivates(computations, call_graph, rewrites_reductions_last)
     priorities = {each: derivates.priority(each) for each in computations}
-    chains = number_chains({each: first_parameter(each, call_graph) for each in computations})
-    is_partitioned = derivates.is_partitioned
-    if is_partitioned:
-        chains += number_chains({each: _root_of_reducer(each) for each in computations})
-    return merge_chains(chains, priorities, hurries_within_pass=is_partitioned)
-
-
-def _root_of_reducer(computation: HloComputation) -> str:
-    """The name of what reduces the parameters, where that is all there is."""
-    root = computation.root
-    return root.name if list(root.operands) == computation.parameters else ""
+    return in_order_of_parameters(
+        computations, call_graph, priorities, hurries_within_pass=derivates.is_partitioned
+    )
 
 
 class _Derivates:
@@ -102,12 +93,14 @@ class _Derivates:
     def _place(self, computation: HloComputation) -> Priority:
         name = computation.name
         if name.startswith(TOP_K_COMPARATOR):
-            return (5, 0) if CLONE in name else (0,)
+            if CLONE in name:
+                return 5, 0
+            return (2, -1) if self.is_partitioned else (0,)
         if "_promoted" in name:
             return (2,)
         if CLONE not in name:
             return 4, _maker(name)
-        if self.is_partitioned and self._is_called_by(computation, *_COLLECTIVES):
+        if self.is_partitioned and self._is_called_by(computation, *_CLONED_BY_PARTITIONER):
             return 1, *self._place_of_call[computation]
         original = self._original(computation)
         if original is not None:
@@ -122,13 +115,18 @@ class _Derivates:
         is_cloned_again = CLONE in original
         if is_cloned_again and self._is_called_by(clone, "while"):
             return 4, len(_MAKERS) + 1
-        if not is_cloned_again and any(each.opcode == "convert" for each in clone.instructions):
-            return (3,)
+        if not is_cloned_again and self._is_normalized(clone, original):
+            return (3, *place_by_name(original)) if self.is_partitioned else (3,)
         if self.is_partitioned:
             return 1, *self._place_of_call.get(clone, (0, 0))
         own = original.partition(CLONE)[0]
         call = original.count(CLONE), number_of(clone)
         return 1, *self._function_of[own], *call, *place_by_name(own)
+
+    def _is_normalized(self, clone: HloComputation, original: str) -> bool:
+        """Whether it converts, or was cloned to convert: for a collective the original stays."""
+        is_replaced = self.is_partitioned and original not in self._by_name
+        return is_replaced or any(each.opcode == "convert" for each in clone.instructions)
 
     def _age(self, original: HloComputation) -> Priority:
         """When it was made, compared with others that the last flattening cloned."""
@@ -180,23 +178,36 @@ def _functions(names: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def _places_of_calls(call_graph: CallGraph) -> dict[HloComputation, tuple[int, int]]:
-    """Where a walk through the program meets what is reduced, callees first.
+    """When the partitioner met calls: it counts the channels of collectives.
 
-    Collectives may have been combined since, and then come later.
+    Others come before the first channel whose operand is scheduled later: not the collective
+    itself, which may have been combined with others since.
     """
-    places: dict[HloComputation, tuple[int, int]] = {}
+    channel_of: dict[HloComputation, int] = {}
+    time_of_call: dict[HloComputation, tuple[int, int]] = {}
     for number, computation in enumerate(call_graph.module.computations):
-        if call_graph.is_in_flow(computation):
-            time_of = {each: i for i, each in enumerate(call_graph.post_order(computation))}
-            for instruction in reversed(computation.instructions):
-                operands = instruction.operands
-                if instruction.opcode in _COLLECTIVES:
-                    operands = operands[:1]
-                time = max((time_of[each] for each in operands), default=0)
-                for callee in instruction.called_computations:
-                    for applied in (callee, *call_graph.callees[callee]):
-                        places[applied] = number, time
+        if not call_graph.is_in_flow(computation):
+            continue
+        time_of = {each: time for time, each in enumerate(computation.instructions)}
+        for instruction in reversed(computation.instructions):
+            match = _CHANNEL.search(instruction.attribute_text)
+            operands = instruction.operands[:1] if match else instruction.operands
+            time = number, max((time_of[each] for each in operands), default=0)
+            for callee in instruction.called_computations:
+                if match:
+                    channel_of[callee] = int(match[1])
+                for applied in (callee, *call_graph.callees[callee]):
+                    time_of_call[applied] = time
+    channels = sorted(channel_of.items(), key=lambda entry: entry[1])
+    places = {callee: (channel, 1) for callee, channel in channels}
+    for callee, time in time_of_call.items():
+        if callee not in places:
+            later = (channel for each, channel in channels if time_of_call[each] > time)
+            places[callee] = next(later, _NO_CHANNEL), 0
     return places
+
+
+_NO_CHANNEL = 1 << 62
 
 
 class _Caller(NamedTuple):

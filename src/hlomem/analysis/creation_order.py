@@ -269,68 +269,39 @@ def in_order_of_parameters(
     computations: list[HloComputation],
     call_graph: CallGraph,
     priorities: Mapping[HloComputation, Priority] | None = None,
-) -> list[HloComputation]:
-    """Sorted so that numbers in the names of first parameters grow, otherwise by priority.
-
-    Without priorities, what numbers leave open stays in the order given.
-    """
-    names = {each: first_parameter(each, call_graph) for each in computations}
-    return merge_chains(number_chains(names), priorities or dict.fromkeys(computations, ()))
-
-
-Chain = list["HloComputation"]
-"""Computations of which one is known to be older than the next."""
-
-
-def number_chains(names: Mapping[HloComputation, str]) -> list[Chain]:
-    """Computations by the numbers in names that belong to them, those of the same base together."""
-    numbered: dict[str, list[tuple[int, HloComputation]]] = {}
-    for computation, name in names.items():
-        if name:
-            base, number = split_number(name)
-            numbered.setdefault(base, []).append((number, computation))
-    return [
-        [computation for _, computation in sorted(chain, key=lambda entry: entry[0])]
-        for chain in numbered.values()
-    ]
-
-
-def merge_chains(
-    chains: list[Chain],
-    priorities: Mapping[HloComputation, Priority],
     *,
     hurries_within_pass: bool = True,
 ) -> list[HloComputation]:
-    """All that have a priority, in the order of the chains, otherwise by priority.
+    """Sorted so that numbers in the names of first parameters grow, otherwise by priority.
 
-    Who is older than another comes no later than at its priority, or at least in its pass. Chains
-    that contradict each other are broken where priorities are lowest.
+    Without priorities, what numbers leave open stays in the order given. Who is older than another
+    comes no later than at its priority, or at least in its pass.
     """
-    priority = dict(priorities)
-    waits_for = dict.fromkeys(priority, 0)
-    followers: dict[HloComputation, list[HloComputation]] = {}
-    for chain in chains:
-        for older, younger in reversed(list(itertools.pairwise(chain))):
-            followers.setdefault(older, []).append(younger)
-            waits_for[younger] += 1
+    priority = dict(priorities or dict.fromkeys(computations, ()))
+    chains: dict[str, list[tuple[int, HloComputation]]] = {}
+    for computation in computations:
+        name = first_parameter(computation, call_graph)
+        if name:
+            base, number = split_number(name)
+            chains.setdefault(base, []).append((number, computation))
+    next_of: dict[HloComputation, HloComputation] = {}
+    for chain in chains.values():
+        chain.sort(key=lambda entry: entry[0])
+        for (_, older), (_, younger) in reversed(list(itertools.pairwise(chain))):
+            next_of[older] = younger
             if hurries_within_pass:
                 priority[older] = min(priority[older], priority[younger])
             elif priority[younger][0] < priority[older][0]:
                 priority[older] = priority[younger][0], *priority[older][1:]
-    place = {computation: i for i, computation in enumerate(priority)}
-    entries = {each: (priority[each], place[each], each) for each in priority}
-    ready = [entry for each, entry in entries.items() if not waits_for[each]]
+    later = set(next_of.values())
+    place = {computation: i for i, computation in enumerate(computations)}
+    ready = [(priority[each], place[each], each) for each in computations if each not in later]
     heapify(ready)
-    order: dict[HloComputation, None] = {}
-    while len(order) < len(priority):
-        if not ready:
-            ready.append(min(entry for each, entry in entries.items() if each not in order))
+    order: list[HloComputation] = []
+    while ready:
         computation = heappop(ready)[-1]
-        if computation in order:
-            continue
-        order[computation] = None
-        for younger in followers.get(computation, ()):
-            waits_for[younger] -= 1
-            if not waits_for[younger]:
-                heappush(ready, entries[younger])
-    return list(order)
+        order.append(computation)
+        younger_one = next_of.get(computation)
+        if younger_one is not None:
+            heappush(ready, (priority[younger_one], place[younger_one], younger_one))
+    return order
