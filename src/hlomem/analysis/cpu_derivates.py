@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.creation_order import (
     CALL_IN_BODY,
+    channel_of,
     first_calls,
     in_order_of_parameters,
     is_derived,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _WINDOW = "reduce-window"
-_CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
 _CLONED_BY_PARTITIONER = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter", "scatter"})
 _REWRITER_OF = {_WINDOW: 6, "map": 6, "reduce": 7}
 _LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
@@ -183,27 +183,27 @@ def _places_of_calls(call_graph: CallGraph) -> dict[HloComputation, tuple[int, i
     Others come before the first channel whose operand is scheduled later: not the collective
     itself, which may have been combined with others since.
     """
-    channel_of: dict[HloComputation, int] = {}
+    channels: dict[HloComputation, int] = {}
     time_of_call: dict[HloComputation, tuple[int, int]] = {}
     for number, computation in enumerate(call_graph.module.computations):
         if not call_graph.is_in_flow(computation):
             continue
         time_of = {each: time for time, each in enumerate(computation.instructions)}
         for instruction in reversed(computation.instructions):
-            match = _CHANNEL.search(instruction.attribute_text)
-            operands = instruction.operands[:1] if match else instruction.operands
+            channel = channel_of(instruction)
+            operands = instruction.operands if channel is None else instruction.operands[:1]
             time = number, max((time_of[each] for each in operands), default=0)
             for callee in instruction.called_computations:
-                if match:
-                    channel_of[callee] = int(match[1])
+                if channel is not None:
+                    channels[callee] = channel
                 for applied in (callee, *call_graph.callees[callee]):
                     time_of_call[applied] = time
-    channels = sorted(channel_of.items(), key=lambda entry: entry[1])
-    places = {callee: (channel, 1) for callee, channel in channels}
-    for callee, time in time_of_call.items():
-        if callee not in places:
-            later = (channel for each, channel in channels if time_of_call[each] > time)
-            places[callee] = next(later, _NO_CHANNEL), 0
+    places: dict[HloComputation, tuple[int, int]] = {}
+    next_channel = _NO_CHANNEL
+    for callee in sorted(time_of_call, key=time_of_call.__getitem__, reverse=True):
+        channel = channels.get(callee)
+        places[callee] = (next_channel, 0) if channel is None else (channel, 1)
+        next_channel = min(next_channel, channel or _NO_CHANNEL)
     return places
 
 

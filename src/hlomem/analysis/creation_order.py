@@ -44,6 +44,7 @@ CALL_IN_BODY = re.compile(
     r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=\{op_name=)?", re.ASCII
 )
 """A call in a body that is still text: opcode, callee, whether the name of an operation follows."""
+_CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
 _FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
@@ -214,6 +215,12 @@ def derivation_priorities(
         return 1 if is_first_clone and (converts or was_cloned) else 2
 
     return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
+
+
+def channel_of(collective: HloInstruction) -> int | None:
+    """The channel of a collective; the partitioner counts them."""
+    match = _CHANNEL.search(collective.attribute_text)
+    return int(match[1]) if match else None
 
 
 def is_text(computation: HloComputation, call_graph: CallGraph) -> bool:

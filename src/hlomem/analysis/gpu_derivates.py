@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.computation_replay import sorted_incrementally
 from hlomem.analysis.creation_order import (
     calls_with_fusions,
+    channel_of,
     first_calls,
     in_order_of_parameters,
     is_derived,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _PRODUCT_SUM = "scalar_add_computation"
-_CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
 _LARGEST_MADE_ONE = 128
 _MADE_BY_PASS = 1 << 62
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
@@ -92,11 +92,11 @@ def _places_in_program(
     """
     places = {each: place_in_program(each) for each in own}
     leaves = [each for each in own if not call_graph.is_in_flow(each)]
-    for leaf in leaves:
+    before = 0
+    for leaf in sorted(leaves, key=lambda each: places[each][1]):
         number, region = places[leaf]
-        if number == 0:
-            before = (places[each][0] for each in leaves if places[each][1] < region)
-            places[leaf] = max(before, default=0), region
+        places[leaf] = number or before, region
+        before = max(before, number)
     return places
 
 
@@ -141,8 +141,8 @@ def _channels(
     channels: dict[HloComputation, int] = {}
     for computation in computations:
         for site in call_graph.callsites[computation]:
-            if site.opcode == "all-reduce" and (match := _CHANNEL.search(site.attribute_text)):
-                channels[computation] = int(match[1])
+            if site.opcode == "all-reduce" and (channel := channel_of(site)) is not None:
+                channels[computation] = channel
     return channels
 
 
