@@ -240,3 +240,45 @@ true_computation=%region_6.8, false_computation=%region_8.11
 """
     order = _created(text)
     assert order.index("region_9.9.clone") < order.index("region_5.6.clone")
+
+
+SHARED = """\
+HloModule shared, is_scheduled=true
+
+%region_0.1.clone (l: f32[], r: f32[]) -> f32[] {
+  %l = f32[] parameter(0)
+  %r = f32[] parameter(1)
+  ROOT %sum = f32[] add(%l, %r)
+}
+
+%region_1.2.clone (p: (f32[8])) -> f32[] {
+  %p = (f32[8]{0}) parameter(0)
+  %x = f32[8]{0} get-tuple-element(%p), index=0
+  %z = f32[] constant(0)
+  ROOT %one = f32[] reduce(%x, %z), dimensions={0}, to_apply=%region_0.1.clone
+}
+
+%region_2.3.clone (q: (f32[8])) -> f32[] {
+  %q = (f32[8]{0}) parameter(0)
+  %y = f32[8]{0} get-tuple-element(%q), index=0
+  %o = f32[] constant(0)
+  ROOT %two = f32[] reduce(%y, %o), dimensions={0}, to_apply=%region_0.1.clone
+}
+
+ENTRY %main.4 (a: f32[8], b: pred[]) -> f32[] {
+  %a = f32[8]{0} parameter(0)
+  %b = pred[] parameter(1)
+  %t = (f32[8]{0}) tuple(%a)
+  ROOT %c = f32[] conditional(%b, %t, %t), true_computation=%region_1.2.clone, \
+false_computation=%region_2.3.clone
+}
+"""
+
+
+def test_what_two_clones_call_is_listed_once() -> None:
+    assert sorted(_created(SHARED)) == [
+        "main.4",
+        "region_0.1.clone",
+        "region_1.2.clone",
+        "region_2.3.clone",
+    ]

@@ -104,7 +104,7 @@ def _sort_derived(
     computations: list[HloComputation], flow: list[HloComputation], call_graph: CallGraph
 ) -> list[HloComputation]:
     encounter = first_calls(call_graph)
-    comparators = [each for each in computations if is_stable_comparator(each, call_graph)]
+    comparators = {each for each in computations if is_stable_comparator(each, call_graph)}
     if len(comparators) > 1:
         encounter |= _comparators_met(comparators, flow, call_graph)
     channels = _channels(computations, call_graph)
@@ -118,7 +118,7 @@ def _sort_derived(
 
 
 def _comparators_met(
-    comparators: list[HloComputation], flow: list[HloComputation], call_graph: CallGraph
+    comparators: set[HloComputation], flow: list[HloComputation], call_graph: CallGraph
 ) -> dict[HloComputation, int]:
     """Comparators numbered as `StableSortExpander` meets them, in the order of computations.
 
@@ -234,10 +234,10 @@ def _sort_flattened(
         )
         for each in outer
     }
-    order: list[HloComputation] = []
+    order: dict[HloComputation, None] = {}
     for clone in in_order_of_parameters(outer, call_graph, priorities):
-        order += [clone, *called_by[clone]]
-    return order
+        order |= dict.fromkeys([clone, *called_by[clone]])
+    return list(order)
 
 
 def _cloned_with(
