@@ -38,7 +38,6 @@ _DERIVED = re.compile(
     r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation"
     rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
-_FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
 CALL_IN_BODY = re.compile(
     r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=\{op_name=)?", re.ASCII
@@ -187,34 +186,6 @@ def _numbered_by_parameters(
 
 
 Priority = tuple[int, ...]
-
-
-def derivation_priorities(
-    computations: list[HloComputation], call_graph: CallGraph
-) -> dict[HloComputation, Priority]:
-    """When passes made computations as far as names do not tell: by pass, then by first call.
-
-    Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
-    convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
-    reductions, and others that clone; expanders, which make loops; the rewriter of top-k, whose
-    clones custom calls call.
-    """
-    by_name = call_graph.module.computation_by_name
-    encounter = first_calls(call_graph)
-
-    def pass_number(computation: HloComputation) -> int:
-        if "_promoted" in computation.name:
-            return 0
-        if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
-            return 4
-        if CLONE not in computation.name:
-            return 3
-        is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
-        converts = any(each.opcode == "convert" for each in computation.instructions)
-        was_cloned = computation.name + CLONE in by_name
-        return 1 if is_first_clone and (converts or was_cloned) else 2
-
-    return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
 
 
 def channel_of(collective: HloInstruction) -> int | None:

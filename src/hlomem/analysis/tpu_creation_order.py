@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.creation_order import (
-    derivation_priorities,
+    first_calls,
     first_parameter,
     in_order_of_parameters,
     is_derived,
@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hlomem.analysis.call_graph import CallGraph
+    from hlomem.analysis.creation_order import Priority
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
+_FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
 _SORT_COMPARATOR = "compare-value-and-index"  # merges the parts of a partitioned top-k
 _MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
@@ -145,7 +147,7 @@ def _in_order_of_derivation(
     derived: list[HloComputation], call_graph: CallGraph
 ) -> list[HloComputation]:
     """Comparators of top-k, what expanders made, then what the rewriters did."""
-    priorities = derivation_priorities(derived, call_graph)
+    priorities = _derivation_priorities(derived, call_graph)
     for each in derived:
         stage = (
             _is_flattened_early(each, call_graph),
@@ -156,6 +158,34 @@ def _in_order_of_derivation(
         priorities[each] = (*stage, *priorities[each])
     derived = in_order_of_parameters(derived, call_graph, priorities)
     return sorted(derived, key=lambda each: not each.name.startswith(TOP_K_COMPARATOR))
+
+
+def _derivation_priorities(
+    computations: list[HloComputation], call_graph: CallGraph
+) -> dict[HloComputation, Priority]:
+    """When passes made computations as far as names do not tell: by pass, then by first call.
+
+    Passes in the order of the pipeline: all-reduce promotion; float normalization, whose clones
+    convert, and flattening of the call graph, whose clones are cloned again; the rewriters of
+    reductions, and others that clone; expanders, which make loops; the rewriter of top-k, whose
+    clones custom calls call.
+    """
+    by_name = call_graph.module.computation_by_name
+    encounter = first_calls(call_graph)
+
+    def pass_number(computation: HloComputation) -> int:
+        if "_promoted" in computation.name:
+            return 0
+        if any(site.opcode == "custom-call" for site in call_graph.callsites[computation]):
+            return 4
+        if CLONE not in computation.name:
+            return 3
+        is_first_clone = _FIRST_CLONE.fullmatch(computation.name) is not None
+        converts = any(each.opcode == "convert" for each in computation.instructions)
+        was_cloned = computation.name + CLONE in by_name
+        return 1 if is_first_clone and (converts or was_cloned) else 2
+
+    return {each: (pass_number(each), encounter.get(each, 0)) for each in computations}
 
 
 def _checks_indices(computation: HloComputation) -> bool:
