@@ -82,7 +82,7 @@ class _Derivates:
         self._encounter = first_calls(call_graph)
         originals = {self._original(each) for each in computations}
         self._caller_of = _callers({*computations, *originals}, call_graph)
-        self._function_of = _functions(self._by_name)
+        self._function_of = _functions(each.name for each in computations)
         self.is_partitioned = call_graph.module.entry.name.endswith(PARTITIONED)
         self._place_of_call = _places_of_calls(call_graph) if self.is_partitioned else {}
 
