@@ -65,3 +65,73 @@ def test_passes_made_them_in_the_order_of_the_pipeline(reducers: list[str]) -> N
 
 def test_nothing_was_derived() -> None:
     assert sort_derivates([], CallGraph(parse(_module([])))) == []
+
+
+def _chain_of_clones(length: int) -> str:
+    """A partitioned program of reductions with two results, each cloned from the one before."""
+    names = ["region_0.1" + ".clone.1" * count for count in range(length)]
+    lines = ["HloModule chain, is_scheduled=true", ""]
+    for n, name in enumerate(names):
+        lines += [
+            f"%{name} (a{n}: f32[], b{n}: f32[], c{n}: f32[], d{n}: f32[]) -> (f32[], f32[]) {{",
+            *(f"  %{each}{n} = f32[] parameter({i})" for i, each in enumerate("abcd")),
+            f"  ROOT %t{n} = (f32[], f32[]) tuple(%a{n}, %b{n})",
+            "}",
+            "",
+        ]
+    lines += [
+        "ENTRY %main.9_spmd (x: f32[8], z: f32[]) -> f32[8] {",
+        "  %x = f32[8]{0} parameter(0)",
+        "  %z = f32[] parameter(1)",
+    ]
+    lines += [
+        f"  %r.{n} = (f32[], f32[]) reduce(%x, %x, %z, %z), dimensions={{0}}, to_apply=%{name}"
+        for n, name in enumerate(names)
+    ]
+    return "\n".join([*lines, "  ROOT %n = f32[8]{0} negate(%x)", "}", ""])
+
+
+def test_a_long_chain_of_clones_is_sorted() -> None:
+    graph = CallGraph(parse(_chain_of_clones(600)))
+    derived = [each for each in graph.module.computations if ".clone" in each.name]
+    assert set(sort_derivates(derived[::-1], graph)) == set(derived)
+
+
+SCATTER_IN_FUSIONS = """\
+HloModule nested, is_scheduled=true
+
+%region_0.1.clone (l: f32[], r: f32[]) -> f32[] {
+  %l = f32[] parameter(0)
+  %r = f32[] parameter(1)
+  ROOT %sum = f32[] add(%l, %r)
+}
+
+%inner (p.1: f32[8], i.1: s32[1,1], u.1: f32[1]) -> f32[8] {
+  %p.1 = f32[8]{0} parameter(0)
+  %i.1 = s32[1,1]{1,0} parameter(1)
+  %u.1 = f32[1]{0} parameter(2)
+  ROOT %scatter = f32[8]{0} scatter(%p.1, %i.1, %u.1), update_window_dims={}, \
+inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, \
+to_apply=%region_0.1.clone
+}
+
+%outer (p.2: f32[8], i.2: s32[1,1], u.2: f32[1]) -> f32[8] {
+  %p.2 = f32[8]{0} parameter(0)
+  %i.2 = s32[1,1]{1,0} parameter(1)
+  %u.2 = f32[1]{0} parameter(2)
+  ROOT %in = f32[8]{0} fusion(%p.2, %i.2, %u.2), kind=kLoop, calls=%inner
+}
+
+ENTRY %main.9_spmd (p: f32[8], i: s32[1,1], u: f32[1]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %i = s32[1,1]{1,0} parameter(1)
+  %u = f32[1]{0} parameter(2)
+  ROOT %out = f32[8]{0} fusion(%p, %i, %u), kind=kLoop, calls=%outer
+}
+"""
+
+
+def test_a_call_deep_in_fusions_has_a_place() -> None:
+    graph = CallGraph(parse(SCATTER_IN_FUSIONS))
+    clone = graph.module.computation_by_name["region_0.1.clone"]
+    assert sort_derivates([clone], graph) == [clone]

@@ -63,6 +63,8 @@ def sort_derivates(
     if not computations:
         return []
     derivates = _Derivates(computations, call_graph, rewrites_reductions_last)
+    for original_first in sorted(computations, key=lambda each: len(each.name)):
+        derivates.priority(original_first)  # so that no long chain of clones is followed at once
     priorities = {each: derivates.priority(each) for each in computations}
     return in_order_of_parameters(
         computations, call_graph, priorities, hurries_within_pass=derivates.is_partitioned
@@ -76,6 +78,7 @@ class _Derivates:
         call_graph: CallGraph,
         rewrites_reductions_last: bool,
     ) -> None:
+        self._priorities: dict[HloComputation, Priority] = {}
         self._call_graph = call_graph
         self._rewrites_reductions_last = rewrites_reductions_last
         self._by_name = call_graph.module.computation_by_name
@@ -88,7 +91,11 @@ class _Derivates:
 
     def priority(self, computation: HloComputation) -> Priority:
         """The number of the pass, what it goes by, and when a walk meets the computation."""
-        return *self._place(computation), self._encounter.get(computation, 0)
+        known = self._priorities.get(computation)
+        if known is None:
+            known = *self._place(computation), self._encounter.get(computation, 0)
+            self._priorities[computation] = known
+        return known
 
     def _place(self, computation: HloComputation) -> Priority:
         name = computation.name
@@ -101,7 +108,7 @@ class _Derivates:
         if CLONE not in name:
             return 4, _maker(name)
         if self.is_partitioned and self._is_called_by(computation, *_CLONED_BY_PARTITIONER):
-            return 1, *self._place_of_call[computation]
+            return self._place_in_partitioner(computation)
         original = self._original(computation)
         if original is not None:
             if self._is_rewritten(original, computation) and self._rewrites_reductions_last:
@@ -118,10 +125,13 @@ class _Derivates:
         if not is_cloned_again and self._is_normalized(clone, original):
             return (3, *place_by_name(original)) if self.is_partitioned else (3,)
         if self.is_partitioned:
-            return 1, *self._place_of_call.get(clone, (0, 0))
+            return self._place_in_partitioner(clone)
         own = original.partition(CLONE)[0]
         call = original.count(CLONE), number_of(clone)
         return 1, *self._function_of[own], *call, *place_by_name(own)
+
+    def _place_in_partitioner(self, clone: HloComputation) -> Priority:
+        return 1, *self._place_of_call.get(clone, (0, 0))
 
     def _is_normalized(self, clone: HloComputation, original: str) -> bool:
         """Whether it converts, or was cloned to convert: for a collective the original stays."""
