@@ -76,3 +76,14 @@ branch_computations={%region_0.1, %region_1.2}
 }
 """
 """The dump is that of the same program with f32[128,128] and a dot in place of the division."""
+
+
+def comparator(name: str) -> str:
+    """A computation that a sort calls."""
+    return f"""
+%{name} (x: f32[], y: f32[]) -> pred[] {{
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %less = pred[] compare(%x, %y), direction=LT
+}}
+"""

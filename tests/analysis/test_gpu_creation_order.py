@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.gpu_creation_order import gpu_creation_order
 from hlomem.hlo.parser import parse
+from tests.analysis.programs import comparator
 
 
 def _created(text: str) -> list[str]:
@@ -160,16 +161,6 @@ def test_transfers_to_the_host_are_older_than_fusions() -> None:
     ]
 
 
-def _comparator(name: str) -> str:
-    return f"""
-%{name} (x: f32[], y: f32[]) -> pred[] {{
-  %x = f32[] parameter(0)
-  %y = f32[] parameter(1)
-  ROOT %less = pred[] compare(%x, %y), direction=LT
-}}
-"""
-
-
 def test_a_body_cloned_for_an_asynchronous_computation_is_not_as_old_as_those_around_it() -> None:
     text = BRANCHES.replace("%fused_negate.clone", "%wrapped_negate_computation.clone")
     text = text.replace("%fused_iota", "%wrapped_iota_computation")
@@ -191,7 +182,7 @@ calls=%wrapped_cosine_computation
 
 def test_sorts_are_fused_with_indices_before_all_else_is_fused() -> None:
     sorts = (
-        _comparator("region_4.5")
+        comparator("region_4.5")
         + """
 %fused_computation (param_0: f32[8]) -> (f32[8], f32[8]) {
   %param_0 = f32[8]{0} parameter(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.gpu_derivates import made_before_fusion
 from hlomem.hlo.parser import parse
+from tests.analysis.programs import comparator
 
 
 def _created(text: str) -> list[str]:
@@ -28,16 +29,6 @@ def _sums(names: str) -> str:
     for number, name in enumerate(names.split()):
         text += f"  %sum.{number} = f32[] reduce(%a.1, %zero), dimensions={{0}}, to_apply=%{name}\n"
     return text + "  ROOT %n = f32[8]{0} negate(%a.1)\n}\n"
-
-
-def _comparator(name: str) -> str:
-    return f"""
-%{name} (x: f32[], y: f32[]) -> pred[] {{
-  %x = f32[] parameter(0)
-  %y = f32[] parameter(1)
-  ROOT %less = pred[] compare(%x, %y), direction=LT
-}}
-"""
 
 
 def test_what_is_called_twice_is_cloned_computation_by_computation() -> None:
@@ -189,7 +180,7 @@ def test_the_partitioner_made_clones_in_the_order_of_their_channels() -> None:
 def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening() -> None:
     text = _sums("region_0.1 region_0.1_rw_wrapper region_0.1.clone")
     comparators = ["region_5.6.clone", "region_5.6.clone.clone"]
-    text = text.replace("\nENTRY", "".join(map(_comparator, comparators)) + "\nENTRY")
+    text = text.replace("\nENTRY", "".join(map(comparator, comparators)) + "\nENTRY")
     for name in comparators:
         sort = f"  %s.{name} = f32[8]{{0}} sort(%a.1), dimensions={{0}}, to_apply=%{name}\n"
         text = text.replace("  ROOT %n =", sort + "  ROOT %n =")
@@ -204,7 +195,7 @@ def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening()
 def test_sorts_are_met_in_the_order_of_computations_after_loops_were_cloned() -> None:
     text = "HloModule sorts, is_scheduled=true\n"
     for number, name in enumerate(["region_5.6.clone", "region_9.9.clone"]):
-        text += _comparator(name).replace("x", f"x_{number}").replace("y", f"y_{number}")
+        text += comparator(name).replace("x", f"x_{number}").replace("y", f"y_{number}")
     text = text.replace("%less", "%less.0", 1)
     for number, name in enumerate(["region_1.3", "region_1.3.clone.1"]):
         text += f"""

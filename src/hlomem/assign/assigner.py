@@ -14,7 +14,6 @@ In: the analyses and the options. Out: every allocation with the slices of its v
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -56,10 +55,20 @@ def assign_buffers(
     (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, but for the
     place of what was given in the list.
     """
-    assign = partial(_assign, dataflow, aliasing, live_ranges, color_of, pack=pack, preset=preset)
+
+    def assign(options: Options) -> BufferAssignment:
+        assigner = _Assigner(dataflow, aliasing, live_ranges, color_of, options)
+        assigner.assign_preset_buffers(preset)
+        assigner.assign_private_stacks()
+        waiting = assigner.assign_global_buffers()
+        assigner.assign_heaps(waiting, pack)
+        assigner.assign_thread_local_buffers()
+        assigner.combine_temporaries()
+        return BufferAssignment(assigner.allocations)
+
     fast = assign(options)
     capacity = options.backend.capacity
-    if not options.merges_fast or capacity is None or _needed(fast) <= capacity - _MARGIN:
+    if not options.merges_fast or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
         return fast
     careful = assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
     if _needed(careful) < _needed(fast):
@@ -70,31 +79,12 @@ def assign_buffers(
     return BufferAssignment(given_first)
 
 
+_KEPT_FREE = 5 << 29  # bytes of memory that a plan merged fast must leave
+
+
 def _needed(assignment: BufferAssignment) -> int:
     """Bytes of main memory."""
     return sum(each.size for each in assignment.allocations if each.color == 0)
-
-
-_MARGIN = 5 << 29
-
-
-def _assign(
-    dataflow: Dataflow,
-    aliasing: Aliasing,
-    live_ranges: LiveRanges,
-    color_of: ColorOf,
-    options: Options,
-    pack: Pack | None,
-    preset: Preset,
-) -> BufferAssignment:
-    assigner = _Assigner(dataflow, aliasing, live_ranges, color_of, options)
-    assigner.assign_preset_buffers(preset)
-    assigner.assign_private_stacks()
-    waiting = assigner.assign_global_buffers()
-    assigner.assign_heaps(waiting, pack)
-    assigner.assign_thread_local_buffers()
-    assigner.combine_temporaries()
-    return BufferAssignment(assigner.allocations)
 
 
 class _Assigner:
