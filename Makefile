@@ -13,6 +13,7 @@ BENCH_VENV   := .venv-bench
 BENCH_READY  := $(BENCH_VENV)/.ready
 
 CORPUS ?= ../shared
+BASE   ?= HEAD
 
 # `make fuzz`: how many mutants of modules and of dumps, and which.
 N    ?= 10000
@@ -20,7 +21,7 @@ SEED ?= 1
 
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types browser pytest bench parity fuzz faults clean
+.PHONY: demo test lint format types browser pytest bench parity replay fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -63,6 +64,10 @@ pytest: $(READY) browser
 parity: $(READY)
 	$(BIN)/python -m tools.write_parity --corpus $(CORPUS)
 
+# Plans and prints by revision BASE and by the working tree, compared.
+replay: $(READY)
+	$(BIN)/python -m tools.replay $(BASE) --corpus $(CORPUS)
+
 # Damaged and hostile inputs through every command, each with 5 s and 512 MB; findings go to .fuzz.
 fuzz: $(READY)
 	$(BIN)/python -m tools.fuzz --count $(N) --seed $(SEED)
@@ -82,4 +87,4 @@ bench: $(BENCH_READY)
 	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz
+	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay
