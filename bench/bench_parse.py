@@ -88,7 +88,7 @@ def peak_memory(which: str, path: Path) -> float:
 def print_peak(which: str, path: Path) -> None:
     """Run in the fresh process, before anything is imported that `which` does not need."""
     if which == "hlomem":
-        from hlomem.hlo.parser import parse as parse_lazily  # noqa: PLC0415
+        from hlomem.hlo.text.parser import parse as parse_lazily  # noqa: PLC0415
 
         module = parse_lazily(path.read_text(encoding="utf-8"))
     elif which == "xla":

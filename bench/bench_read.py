@@ -17,7 +17,7 @@ RUNS = 5
 
 READ = """
 import sys, time
-from hlomem.inputs import read_source
+from hlomem.api.load import read_source
 from hlomem.dump.parts import parse_part
 start = time.process_time()
 part = parse_part(read_source(sys.argv[1]))

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hlomem.source import INVISIBLE
+from hlomem.base.source import INVISIBLE
+from tests.places import PACKAGE
 
-PACKAGE = Path(__file__).parent.parent / "src" / "hlomem"
 CONTROLS = Path(__file__).parent / "fuzz" / "cases" / "terminal_controls.txt"
 PROGRAM = "xla/jaxlib-0.12.0.1/cpu/nested_while"
 RUNS_OR_CONNECTS = {

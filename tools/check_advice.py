@@ -18,9 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem.advising import advise
-from hlomem.inputs import find_program, load
-from hlomem.report.text import format_bytes, percent
+from hlomem.advice.advising import advise
+from hlomem.api.load import find_program, load
+from hlomem.report.screens.text import format_bytes, percent
 from tools.record_oom import ENVIRONMENT
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hlomem.api.load import read_source
+from hlomem.base.errors import HlomemError
 from hlomem.dump.dump import join
 from hlomem.dump.parts import parse_part
-from hlomem.errors import HlomemError
-from hlomem.inputs import read_source
 from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hlomem.errors import ParseError
+from hlomem.base.errors import ParseError
 from hlomem.hlo import format_module, parse
 from tools.corpus import check_all, parse_arguments, write_counts
 

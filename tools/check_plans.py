@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import hlomem
-from hlomem.errors import HlomemError
+from hlomem.base.errors import HlomemError
 from tools.corpus import check_all, entries_in, parse_arguments, write_counts
 
 if TYPE_CHECKING:

@@ -15,30 +15,30 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import hlomem
-from hlomem.inputs import find_program
-from hlomem.report.copies import build_copies
-from hlomem.report.copies_text import draw_copies
-from hlomem.report.donation import build_donation
-from hlomem.report.donation_text import draw_donation
-from hlomem.report.explain import explain
-from hlomem.report.explain_text import draw_explanation
-from hlomem.report.holes import build_holes
-from hlomem.report.holes_text import draw_holes
-from hlomem.report.memory import build_memory
-from hlomem.report.padding import build_padding
-from hlomem.report.padding_text import draw_padding
-from hlomem.report.peak import KEYS, build_alive
-from hlomem.report.peak_text import draw_alive
-from hlomem.report.summary import build_summary
-from hlomem.report.summary_text import draw_summary
+from hlomem.api.load import find_program
+from hlomem.report.data.copies import build_copies
+from hlomem.report.data.donation import build_donation
+from hlomem.report.data.explain import explain
+from hlomem.report.data.holes import build_holes
+from hlomem.report.data.memory import build_memory
+from hlomem.report.data.padding import build_padding
+from hlomem.report.data.peak import KEYS, build_alive
+from hlomem.report.data.summary import build_summary
+from hlomem.report.screens.copies_text import draw_copies
+from hlomem.report.screens.donation_text import draw_donation
+from hlomem.report.screens.explain_text import draw_explanation
+from hlomem.report.screens.holes_text import draw_holes
+from hlomem.report.screens.padding_text import draw_padding
+from hlomem.report.screens.peak_text import draw_alive
+from hlomem.report.screens.summary_text import draw_summary
 from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hlomem.report.memory import Memory, Space
-    from hlomem.report.text import Line
+    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.screens.text import Line
 
 WIDTH = 80
 _EXPLAINED = 20

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hlomem.backends import BACKENDS, Backend, find_backend
-from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.machines.machine import BACKENDS, Backend, find_backend
 from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jaxlib import _hlo  # type: ignore[import-not-found]
 
-from hlomem.errors import ParseError
+from hlomem.base.errors import ParseError
 from hlomem.hlo import format_module, parse
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

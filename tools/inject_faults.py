@@ -21,8 +21,8 @@ from zlib import crc32
 
 import hlomem
 from hlomem import hlo
-from hlomem.backends import find_backend
 from hlomem.check.verify import verify
+from hlomem.machines.machine import find_backend
 from tests.check.faults import KINDS, Injector, judge
 from tools.corpus import BESIDE, check_all, entries_in, write_counts
 

@@ -35,31 +35,31 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from hlomem.advising import advise
+    from hlomem.advice.advising import advise
+    from hlomem.api.explain import explain
+    from hlomem.api.load import load
+    from hlomem.api.plan import Plan, plan
+    from hlomem.api.replan import replan
+    from hlomem.base.errors import HlomemError, ParseError
     from hlomem.check.findings import Verdict
     from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
-    from hlomem.errors import HlomemError, ParseError
-    from hlomem.explaining import explain
-    from hlomem.inputs import load
-    from hlomem.planning import Plan, plan
-    from hlomem.replanning import replan
-    from hlomem.report.diff import diff
-    from hlomem.report.oom_log import read_oom
+    from hlomem.report.data.diff import diff
+    from hlomem.report.oom.log import read_oom
 
 _HOME = {
     "Dump": "hlomem.dump.dump",
-    "HlomemError": "hlomem.errors",
-    "ParseError": "hlomem.errors",
-    "Plan": "hlomem.planning",
+    "HlomemError": "hlomem.base.errors",
+    "ParseError": "hlomem.base.errors",
+    "Plan": "hlomem.api.plan",
     "Verdict": "hlomem.check.findings",
-    "advise": "hlomem.advising",
-    "diff": "hlomem.report.diff",
-    "explain": "hlomem.explaining",
-    "load": "hlomem.inputs",
-    "plan": "hlomem.planning",
-    "read_oom": "hlomem.report.oom_log",
-    "replan": "hlomem.replanning",
+    "advise": "hlomem.advice.advising",
+    "diff": "hlomem.report.data.diff",
+    "explain": "hlomem.api.explain",
+    "load": "hlomem.api.load",
+    "plan": "hlomem.api.plan",
+    "read_oom": "hlomem.report.oom.log",
+    "replan": "hlomem.api.replan",
     "verify": "hlomem.check.verify",
 }
 

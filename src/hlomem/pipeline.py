@@ -8,23 +8,24 @@ XLA's.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
+from hlomem.analysis.list_order import ListOrder, text_order
 from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
-from hlomem.analysis.module_order import ModuleOrder, infer_order
 from hlomem.assign.assigner import assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
 from hlomem.assign.preset import NO_PRESET, Preset
-from hlomem.collector import collector_off
-from hlomem.errors import UnsupportedError
+from hlomem.base.errors import UnsupportedError
+from hlomem.base.gc_pause import collector_off
+from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.hlo.verifier import verify_computations, verify_module
-from hlomem.options import Options
+from hlomem.machines.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloModule
 
+OrderLists: TypeAlias = "Callable[[CallGraph, Options], ListOrder]"
+
 STAGES = (
     "call_graph",
     "order",
     "dataflow",
     "aliasing",
     "live_ranges",
-    "color_of",
+    "colors",
     "assignment",
 )
 """The stages in order, by the names they have in `Stages`."""
@@ -54,6 +57,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     pack: Pack | None = None
     """Instead of XLA's heap algorithm."""
     preset: Preset = NO_PRESET
+    order_lists: OrderLists = infer_order
+    """Puts the module's lists in order; `in_text_order` needs no history and moves no value."""
 
     def compute(self, after_stage: Callable[[str], None] = lambda _: None) -> None:
         """Go through all stages; `after_stage` hears the name of each that is done."""
@@ -72,9 +77,9 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return graph
 
     @cached_property
-    def order(self) -> ModuleOrder:
+    def order(self) -> ListOrder:
         """The order of XLA's lists, which the text does not show."""
-        return infer_order(self.call_graph, self.options)
+        return self.order_lists(self.call_graph, self.options)
 
     @cached_property
     def dataflow(self) -> Dataflow:
@@ -92,7 +97,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return analyze_live_ranges(self.dataflow, self.aliasing, self.schedule, self.options)
 
     @cached_property
-    def color_of(self) -> ColorOf:
+    def colors(self) -> ColorOf:
         """The memory space of each value."""
         return color_values(self.aliasing)
 
@@ -103,11 +108,16 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
             self.dataflow,
             self.aliasing,
             self.live_ranges,
-            self.color_of,
+            self.colors,
             self.options,
             self.pack,
             self.preset,
         )
+
+
+def in_text_order(call_graph: CallGraph, _options: Options) -> ListOrder:
+    """The text's order of lists: the same places as XLA's, other ids, and less work."""
+    return text_order(call_graph)
 
 
 def start_stages(
@@ -116,11 +126,12 @@ def start_stages(
     schedule: Schedule | None = None,
     pack: Pack | None = None,
     preset: Preset = NO_PRESET,
+    order_lists: OrderLists = infer_order,
 ) -> Stages:
     """The stages of a plan, none computed yet; `schedule` is for a text that carries none."""
     verify_module(module)
     schedule = schedule or schedule_of(module) or _refuse_unscheduled(module)
-    return Stages(module, schedule, options or Options(), pack, preset)
+    return Stages(module, schedule, options or Options(), pack, preset, order_lists)
 
 
 def run_stages(
@@ -130,14 +141,15 @@ def run_stages(
     pack: Pack | None = None,
     preset: Preset = NO_PRESET,
     after_stage: Callable[[str], None] = lambda _: None,
+    order_lists: OrderLists = infer_order,
 ) -> Stages:
     """Assign buffers to a module as XLA does; `after_stage` is as for `Stages.compute`."""
-    stages = start_stages(module, options, schedule, pack, preset)
+    stages = start_stages(module, options, schedule, pack, preset, order_lists)
     stages.compute(after_stage)
     return stages
 
 
 def _refuse_unscheduled(module: HloModule) -> Schedule:
-    problem = "the module is not scheduled, so nobody knows what is alive when"
+    problem = "the module has no schedule, so live ranges cannot be computed"
     hint = "take the order from a dump (--schedule)"
     raise UnsupportedError(module.source, module.source.first_line, problem, hint)

@@ -11,8 +11,8 @@ from hlomem.analysis.alias_rules import (
     row_feeds_only_elementwise,
 )
 from hlomem.analysis.fused_bodies import FusedBodies
-from hlomem.hlo.parser import parse
 from hlomem.hlo.shape import ROOT_INDEX
+from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import run_stages
 
 UPDATE = """\

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.errors import UnsupportedError
-from hlomem.hlo.parser import parse
+from hlomem.base.errors import UnsupportedError
+from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import run_stages
 from tests.analysis.programs import CONDITIONAL, DONATE_SWAP
 
@@ -147,7 +147,7 @@ def test_an_update_may_bring_the_operands() -> None:
 
 
 def test_a_module_without_a_schedule_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="not scheduled"):
+    with pytest.raises(UnsupportedError, match="has no schedule"):
         run_stages(parse(LOOP.replace(", is_scheduled=true", "")))
 
 

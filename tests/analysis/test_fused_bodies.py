@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hlomem.analysis.definitions import count_defined
+from hlomem.analysis.defined_parts import count_defined
 from hlomem.analysis.fused_bodies import FusedBodies
-from hlomem.hlo.parser import parse
+from hlomem.hlo.text.parser import parse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hlomem.assign.stats import peak_moment
-from hlomem.hlo.parser import parse
+from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import run_stages
+from hlomem.write.peak_moment import peak_moment
 from tests.analysis.programs import DONATE_SWAP
 from tests.analysis.test_dataflow import ASYNC_SLICE, LATE_OPERAND, LOOP
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hlomem.dump.build import build_contents
 from hlomem.dump.eras import NEWEST
 from hlomem.dump.parts import Kind, format_part
-from hlomem.hlo.parser import parse
+from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import run_stages
+from hlomem.write.build import build_contents
 from tests.analysis.programs import CONDITIONAL, DONATE_SWAP
 
 if TYPE_CHECKING:

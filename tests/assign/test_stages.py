@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.assign.packing import BufferInterval, Packing
-from hlomem.hlo.parser import parse
+from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import STAGES, run_stages, start_stages
 from tests.analysis.programs import DONATE_SWAP
 

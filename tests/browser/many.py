@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 import hlomem
-from hlomem.report.memory import build_memory
-from hlomem.report.page import Columns, Page, build_page
+from hlomem.report.data.memory import build_memory
+from hlomem.report.page.page import Columns, Page, build_page
 
 ONE = """\
 HloModule one, is_scheduled=true

@@ -14,12 +14,12 @@ from playwright.sync_api import Browser
 
 import hlomem
 from hlomem.cli import main
-from hlomem.report.html import format_page
+from hlomem.report.page.html import format_page
 from tests.browser.conftest import Shown
 from tests.browser.many import ONE, many_buffers
+from tests.places import GOLDENS
 
 Show = Callable[..., Shown]
-GOLDENS = Path(__file__).parent.parent / "goldens"
 LOOPS = GOLDENS / "xla/jaxlib-0.12.0.1/cpu/nested_while"
 TPU = min((GOLDENS / "xla").glob("libtpu-*/tpu-*/*"))
 SEED = next((GOLDENS / "seeds").glob("003*"))

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from hlomem import hlo
-from hlomem.backends import CPU
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation, Position, Use, UsedValue
+from hlomem.machines.machine import CPU
 from tests.check.faults import rebuilt
 from tests.check.small import V, moved, planned, shortened, small_dump
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 import hlomem
 from hlomem import hlo
-from hlomem.backends import CPU
 from hlomem.check.findings import Verdict
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation, Parameter
+from hlomem.machines.machine import CPU
 from tests.check.faults import rebuilt
 from tests.check.small import V, moved, planned, shortened, small_dump
 

@@ -9,8 +9,8 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.backends import CPU, Backend, find_backend
 from hlomem.check.verify import verify
+from hlomem.machines.machine import CPU, Backend, find_backend
 from tests.check.faults import KINDS, Injector, Label, judge
 from tests.check.small import planned
 from tests.conftest import GOLDENS

@@ -10,9 +10,9 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.check.aliases import Families, find_families, join_fusions
-from hlomem.check.needs import TracedNeeds
-from hlomem.check.plan import Placed, Plan, build_plan
 from hlomem.check.program import Program, build_program
+from hlomem.check.required_times import TracedNeeds
+from hlomem.view.joined import Placed, Plan, build_plan
 from tests.conftest import GOLDENS
 
 Range = tuple[int, int]

@@ -17,8 +17,8 @@ from hlomem.analysis.live_range import LiveRange
 from hlomem.analysis.phi import PhiGraph
 from hlomem.assign import assigner, packing, reuse, simulator
 from hlomem.assign.allocation import OffsetSize
-from hlomem.backends import CPU
 from hlomem.check.verify import verify
+from hlomem.machines.machine import CPU
 from tests.conftest import GOLDENS
 
 FOLDER = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu"

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 import hlomem
 from hlomem import hlo
-from hlomem.backends import CPU, find_backend
 from hlomem.check import findings
 from hlomem.check.findings import Finding, Involved, Verdict
 from hlomem.check.rules import RULES
@@ -30,6 +29,7 @@ from hlomem.dump.records import (
     UsageRow,
     UsageTable,
 )
+from hlomem.machines.machine import CPU, find_backend
 from tests.check.faults import rebuilt
 from tests.check.small import V, small_dump
 from tests.conftest import GOLDENS

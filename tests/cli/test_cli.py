@@ -13,8 +13,8 @@ import click
 import pytest
 
 from hlomem import __version__
+from hlomem.base.source import INVISIBLE
 from hlomem.cli import COMMANDS, main
-from hlomem.source import INVISIBLE
 from tests.cli.conftest import Run
 
 

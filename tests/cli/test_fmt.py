@@ -6,8 +6,9 @@ import gzip
 from pathlib import Path
 
 from tests.cli.conftest import Run
+from tests.places import GOLDENS
 
-SEEDS = sorted((Path(__file__).parent.parent / "goldens" / "seeds").glob("*.txt"))
+SEEDS = sorted((GOLDENS / "seeds").glob("*.txt"))
 
 
 def test_prints_every_seed_back_byte_for_byte(run: Run) -> None:

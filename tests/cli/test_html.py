@@ -8,8 +8,8 @@ import click
 import pytest
 
 from hlomem.cli import main
+from tests.places import GOLDENS
 
-GOLDENS = Path(__file__).parent.parent / "goldens"
 SEED = GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hlomem.analysis import stack_trace
 from hlomem.assign import packing
+from hlomem.write import stack_trace
 from tests.cli.conftest import Run
 
 SCALAR = "xla/jaxlib-0.12.0.1/cpu/scalar_only"
@@ -107,7 +107,7 @@ ENTRY %main (x: f32[4]) -> f32[4] {
 def test_a_module_without_a_schedule_says_what_to_do(run: Run) -> None:
     result = run("plan", "-", stdin=UNSCHEDULED.encode())
     assert result.code == 3
-    assert "<stdin>:1:1: the module is not scheduled" in result.err
+    assert "<stdin>:1:1: the module has no schedule" in result.err
     assert "--schedule" in result.err
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.places import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 SEED = "seeds/003_e0d5fae9bf2de249.txt"
 SPLIT = "xla/jaxlib-0.12.0.1/cpu/nested_while"
 COMMANDS = {

@@ -82,9 +82,10 @@ def test_every_exported_name_is_listed() -> None:
 def test_every_module_that_mirrors_xla_is_listed() -> None:
     text = (ROOT / "docs" / "upstream.md").read_text()
     modules = list((ROOT / "src" / "hlomem").rglob("*.py"))
-    named = set(re.findall(r"[/`](\w+\.py)`", text))
-    for folder in re.findall(r"`(\w+)/\*`", text):
-        named |= {path.name for path in modules if path.parent.name == folder}
-    mirroring = {path.name for path in modules if "Mirrors" in path.read_text()}
+    home_of = {path: str(path.relative_to(ROOT / "src" / "hlomem")) for path in modules}
+    named = set(re.findall(r"`([\w/]+\.py)`", text))
+    for folder in re.findall(r"`([\w/]+)/\*`", text):
+        named |= {home for home in home_of.values() if home.rpartition("/")[0] == folder}
+    mirroring = {home_of[path] for path in modules if "Mirrors" in path.read_text()}
     assert mirroring - named == set()
-    assert named - {path.name for path in modules} == set()
+    assert named - set(home_of.values()) == set()

@@ -8,10 +8,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlomem.base.errors import HlomemError, ParseError
+from hlomem.base.source import Source
 from hlomem.dump.dump import join
 from hlomem.dump.parts import parse_part
-from hlomem.errors import HlomemError, ParseError
-from hlomem.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hlomem.base.source import Source
 from hlomem.dump.assignment import format as format_assignment
 from hlomem.dump.assignment import parse
 from hlomem.dump.records import (
@@ -16,7 +17,6 @@ from hlomem.dump.records import (
     UnknownAttribute,
     Value,
 )
-from hlomem.source import Source
 
 from .editing import Path, changed_lines, field_at, fields_in, parse_error, with_field
 

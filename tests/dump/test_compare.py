@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
@@ -17,8 +15,8 @@ from hlomem.dump.records import (
     UsageRow,
     UsageTable,
 )
+from tests.places import GOLDENS
 
-GOLDENS = Path(__file__).parent.parent / "goldens"
 SEED = GOLDENS / "seeds" / "002_c2e226da3172e77e.txt"
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hlomem.api.load import encode, load, read_source
+from hlomem.base.errors import HlomemError, ParseError
+from hlomem.base.source import Source
 from hlomem.dump.dump import Dump, Note, join
 from hlomem.dump.parts import parse_part
-from hlomem.errors import HlomemError, ParseError
-from hlomem.inputs import encode, load, read_source
-from hlomem.source import Source
 
 from ..conftest import GOLDENS
 from .editing import kept_notes, line_starts, read, result_of

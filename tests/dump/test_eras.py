@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import asdict
 
+from hlomem.base.errors import CommandError
 from hlomem.dump.eras import (
     ERAS,
     NEWEST,
@@ -20,7 +21,6 @@ from hlomem.dump.eras import (
     releases_of,
 )
 from hlomem.dump.values import Style
-from hlomem.errors import CommandError
 
 
 def letters(eras: tuple[Era, ...]) -> str:

@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Source
 from hlomem.dump.grammar import (
     INDEX,
     INT64,
@@ -17,8 +19,6 @@ from hlomem.dump.grammar import (
     unexpected,
 )
 from hlomem.dump.numbers import spaced
-from hlomem.errors import ParseError
-from hlomem.source import Source
 
 EDGES = [0, 1, 9, 10, 10**18 - 1, 10**18, 9 * 10**18, 2**63 - 2, 2**63 - 1]
 

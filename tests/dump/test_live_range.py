@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from hlomem.base.source import Source
 from hlomem.dump.live_range import format as format_live_ranges
 from hlomem.dump.live_range import parse
 from hlomem.dump.records import LiveRange, LiveRanges, Peak, PeakBuffer, StackTrace, TraceNode
-from hlomem.source import Source
 
 from .editing import (
     Path,

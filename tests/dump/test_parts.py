@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hlomem.api.load import decode, encode
+from hlomem.base.errors import HlomemError, InputError, ParseError
+from hlomem.base.source import Source
 from hlomem.dump.dump import Dump, join
 from hlomem.dump.eras import Features
 from hlomem.dump.parts import ForeignLine, Part, Wrapping, parse_part
-from hlomem.errors import HlomemError, InputError, ParseError
-from hlomem.inputs import decode, encode
-from hlomem.source import Source
 
 from .editing import kept_notes, parse_error, read, result_of
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from hlomem.base.errors import HlomemError, ParseError
+from hlomem.base.source import Source
 from hlomem.dump.records import (
     AllocationDetail,
     AllocationReport,
@@ -22,8 +24,6 @@ from hlomem.dump.records import (
 )
 from hlomem.dump.usage_report import format as format_report
 from hlomem.dump.usage_report import parse
-from hlomem.errors import HlomemError, ParseError
-from hlomem.source import Source
 
 from .editing import (
     Path,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from hlomem.base.source import Source
 from hlomem.dump.records import Position, Use, UsedValue, Values
 from hlomem.dump.values import Style, parse
 from hlomem.dump.values import format as format_values
-from hlomem.source import Source
 
 from .editing import Path, changed_lines, field_at, fields_in, parse_error, with_field
 

@@ -12,8 +12,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, EXIT_UNREADABLE
 from hlomem.cli import main
-from hlomem.errors import EXIT_FINDING, EXIT_OK, EXIT_UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hlomem.errors import ParseError
+from hlomem.base.errors import ParseError
 from hlomem.hlo import HloModule, format_module, parse
 from tests.fuzz import mutants
 from tests.fuzz.mutants import KINDS

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from tests.fuzz import dump_mutants, hostile, mutants
 from tests.fuzz.limits import Trial
+from tests.places import GOLDENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GOLDENS = Path(__file__).parent.parent / "goldens" / "xla"
+XLA_GOLDENS = GOLDENS / "xla"
 _LARGEST_SEED = 20_000
 _DUMP_FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
 
@@ -24,7 +25,7 @@ _REPORTS = ("copies", "donate", "explain", "holes", "padding", "peak", "summary"
 @cache
 def _seeds(name: str) -> list[Path]:
     """The goldens' files of some name that are small enough to be damaged by the thousand."""
-    paths = sorted(GOLDENS.glob(f"*/*/*/{name}"))
+    paths = sorted(XLA_GOLDENS.glob(f"*/*/*/{name}"))
     return [path for path in paths if path.stat().st_size < _LARGEST_SEED]
 
 

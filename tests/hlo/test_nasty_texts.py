@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.errors import ParseError
+from hlomem.base.errors import ParseError
 from hlomem.hlo import format_module, parse
 
 DEEP = 100_000

@@ -15,7 +15,7 @@ from hlomem.hlo.padding import (
     unpadded_size,
 )
 from hlomem.hlo.shape import ElementType, Layout, Shape
-from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.hlo.text.shape_parser import parse_shape_text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.errors import ParseError
+from hlomem.base.errors import ParseError
 from hlomem.hlo import parse
 
 PARAMETER = "%p = f32[] parameter(0)"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hlomem.errors import ParseError
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Source
 from hlomem.hlo.shape import (
     COMBINE,
     ELEMENT_TYPE_BY_TEXT,
@@ -22,13 +23,12 @@ from hlomem.hlo.shape import (
     default_layout,
     tuple_shape,
 )
-from hlomem.hlo.shape_parser import (
+from hlomem.hlo.text.shape_parser import (
     MAX_DEPTH,
     ShapeTable,
     parse_shape,
     parse_shape_text,
 )
-from hlomem.source import Source
 
 # All were printed by XLA: by jaxlib 0.12.0.1 (from text to a module and back) or in dumps of
 # libtpu 0.0.51.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.errors import ParseError, UnsupportedError
+from hlomem.base.errors import ParseError, UnsupportedError
 from hlomem.hlo import parse
 from hlomem.hlo.verifier import MAX_TUPLE_DEPTH, verify_module
 

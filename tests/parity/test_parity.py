@@ -4,7 +4,7 @@ Two things the text of a module does not say, and no rule can:
 
 * In which order an instruction lists its users. The goldens `twin_users_one` and
   `twin_users_other` prove it: XLA compiled two programs to the same module, and printed the uses of
-  one value in two orders. `hlomem.analysis.instruction_order` says what the text does imply.
+  one value in two orders. `hlomem.history.instructions.cpu` says what the text does imply.
 * How a hash map was iterated. Until jaxlib 0.8.0 the usage report listed rows of equal size and the
   shapes of a row in the order of one; the change "Make sure to produce a deterministic Memory usage
   report" of October 2025 gave them an order.
@@ -30,9 +30,10 @@ from tests.parity.dumps import (
     with_sorted_rows,
     without_uses,
 )
+from tests.places import GOLDENS
 
-GOLDENS = Path(__file__).parent.parent / "goldens" / "xla"
-HOMES = sorted(path.parent for path in GOLDENS.glob("*/*/*/origin.json"))
+XLA_GOLDENS = GOLDENS / "xla"
+HOMES = sorted(path.parent for path in XLA_GOLDENS.glob("*/*/*/origin.json"))
 
 KNOWN_LINE_ORDER = frozenset(
     {
@@ -205,7 +206,7 @@ def test_order_of_positions(home: Path) -> None:
 
 
 def test_the_text_does_not_imply_the_order_of_uses() -> None:
-    one, other = (GOLDENS / "jaxlib-0.12.0.1/cpu" / f"twin_users_{n}" for n in ("one", "other"))
+    one, other = (XLA_GOLDENS / "jaxlib-0.12.0.1/cpu" / f"twin_users_{n}" for n in ("one", "other"))
     assert (one / "module.hlo").read_text() == (other / "module.hlo").read_text()
     first, second = read_golden(one), read_golden(other)
     assert first["values"] != second["values"]

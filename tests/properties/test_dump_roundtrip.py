@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hlomem.base.source import Source
 from hlomem.dump import assignment, live_range, usage_report, values
 from hlomem.dump.dump import join
 from hlomem.dump.eras import ERAS, Era
@@ -19,7 +20,6 @@ from hlomem.dump.records import (
     Values,
 )
 from hlomem.dump.values import Style
-from hlomem.source import Source
 
 from . import strategies as some
 

@@ -8,7 +8,7 @@ from hlomem import hlo
 from hlomem.analysis.alias_rules import can_share_operand_buffer, in_place_pairs
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.pipeline import Stages, start_stages
 from hlomem.rebuild.fusions import Sharing, write_body
 

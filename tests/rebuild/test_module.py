@@ -8,14 +8,14 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.backends import CPU
 from hlomem.dump.eras import find_release
 from hlomem.hlo.ir import HloInstruction, HloModule
-from hlomem.options import options_for
-from hlomem.rebuild.facts import read_facts
+from hlomem.machines.machine import CPU
+from hlomem.machines.options import options_for
 from hlomem.rebuild.module import rebuild
+from hlomem.view.facts import read_facts
+from tests.places import GOLDENS
 
-GOLDENS = Path(__file__).parent.parent / "goldens"
 ENTRIES = sorted(
     path.parent
     for path in (GOLDENS / "xla").glob("*/*/*/module.hlo")

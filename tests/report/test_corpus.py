@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import ROOT
 from tools.check_reports import check_dump
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.parametrize("name", ["train_step", "oom/before", "oom/after"])

@@ -8,17 +8,17 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.report.copies import build_copies
-from hlomem.report.copies_text import draw_copies
-from hlomem.report.donation import build_donation
-from hlomem.report.donation_text import draw_donation
-from hlomem.report.holes import build_holes
-from hlomem.report.holes_text import draw_holes
-from hlomem.report.memory import Memory, build_memory
-from hlomem.report.padding import build_padding
-from hlomem.report.padding_text import draw_padding
+from hlomem.report.data.copies import build_copies
+from hlomem.report.data.donation import build_donation
+from hlomem.report.data.holes import build_holes
+from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.padding import build_padding
+from hlomem.report.screens.copies_text import draw_copies
+from hlomem.report.screens.donation_text import draw_donation
+from hlomem.report.screens.holes_text import draw_holes
+from hlomem.report.screens.padding_text import draw_padding
+from tests.places import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 GOLDENS = ROOT / "tests" / "goldens"
 DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]
 SEED_003 = GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.analysis.definitions import is_in_place_permute
+from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex

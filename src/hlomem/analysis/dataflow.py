@@ -23,11 +23,11 @@ from hlomem.analysis.async_chain import (
     is_modelled,
     wrapped_computation,
 )
-from hlomem.analysis.definitions import NOTHING, SPECIAL_OPCODES, defined_parts
+from hlomem.analysis.defined_parts import NOTHING, SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
 from hlomem.analysis.phi import PhiGraph
 from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, part_number
-from hlomem.errors import UnsupportedError
+from hlomem.base.errors import UnsupportedError
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 from hlomem.hlo.shape import ROOT_INDEX
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.analysis.module_order import ModuleOrder
+    from hlomem.analysis.list_order import ListOrder
     from hlomem.analysis.values import InstructionValueSet, ValueSet
     from hlomem.hlo.ir import HloComputation, HloModule
     from hlomem.hlo.shape import ShapeIndex
@@ -47,7 +47,7 @@ class Dataflow(Struct, frozen=True, eq=False):
 
     module: HloModule
     call_graph: CallGraph
-    order: ModuleOrder
+    order: ListOrder
     values: list[HloValue]
     """Every value that is left, by id."""
     value_sets: dict[HloInstruction, InstructionValueSet]
@@ -60,7 +60,7 @@ class Dataflow(Struct, frozen=True, eq=False):
         return self.value_sets[instruction][part_number(instruction.shape, index)]
 
 
-def analyze_dataflow(module: HloModule, call_graph: CallGraph, order: ModuleOrder) -> Dataflow:
+def analyze_dataflow(module: HloModule, call_graph: CallGraph, order: ListOrder) -> Dataflow:
     """Find the values of a module."""
     analysis = _Analysis(module, call_graph, order)
     analysis.define()
@@ -71,7 +71,7 @@ def analyze_dataflow(module: HloModule, call_graph: CallGraph, order: ModuleOrde
 
 
 class _Analysis:
-    def __init__(self, module: HloModule, call_graph: CallGraph, order: ModuleOrder) -> None:
+    def __init__(self, module: HloModule, call_graph: CallGraph, order: ListOrder) -> None:
         self.module = module
         self.call_graph = call_graph
         self.order = order

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
-from hlomem.analysis.definitions import is_in_place_permute
+from hlomem.analysis.defined_parts import is_in_place_permute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

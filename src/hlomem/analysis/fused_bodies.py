@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.analysis.definitions import NOTHING, count_defined
+from hlomem.analysis.defined_parts import NOTHING, count_defined
 from hlomem.hlo.opcodes import CALL_ATTRIBUTES, KNOWN_OPCODES
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloPosition, HloValue
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.schedule import Schedule
-    from hlomem.options import Options
+    from hlomem.machines.options import Options
 
 
 class LiveRange(NamedTuple):

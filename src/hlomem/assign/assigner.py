@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
-from hlomem.analysis.platforms import alias_rules_of
 from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
 from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 from hlomem.assign.simulator import HeapSimulator
+from hlomem.machines.alias import alias_rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
-    from hlomem.options import Options
+    from hlomem.machines.options import Options
 
 
 def assign_buffers(

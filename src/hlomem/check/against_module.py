@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import about, involve
 from hlomem.check.findings import Finding
-from hlomem.check.plan import about, involve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.flow import Position
-    from hlomem.check.plan import Placed, Plan
     from hlomem.check.program import Program
-    from hlomem.hlo.attributes import InputOutputAlias
+    from hlomem.hlo.text.attributes import InputOutputAlias
+    from hlomem.view.joined import Placed, Plan
 
 
 def check_against_module(plan: Plan, program: Program) -> Iterator[Finding]:

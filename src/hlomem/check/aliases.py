@@ -12,16 +12,16 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import involve
 from hlomem.check.findings import Finding
 from hlomem.check.fusions import UPDATES, updated_operands
-from hlomem.check.plan import involve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hlomem.check.plan import Placed, Plan
     from hlomem.check.program import Program
-    from hlomem.check.structure import Loop, Structure
+    from hlomem.view.control_flow import Loop, Structure
+    from hlomem.view.joined import Placed, Plan
 
 
 class Families:

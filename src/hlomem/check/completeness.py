@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import about, involve
 from hlomem.check.findings import Finding, Involved
-from hlomem.check.plan import about, display_name, involve
-from hlomem.check.platform import parse_shape_or_none
+from hlomem.view.guess_machine import parse_shape_or_none
+from hlomem.view.joined import display_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from hlomem.check.plan import Placed, Plan, Text
     from hlomem.dump.records import ShapeIndex, UsedValue, Value
+    from hlomem.view.joined import Placed, Plan, Text
 
 
 def check_completeness(plan: Plan) -> Iterator[Finding]:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import about
 from hlomem.check.findings import Finding
-from hlomem.check.plan import about
-from hlomem.check.platform import parse_shape_or_none, size_on
+from hlomem.view.guess_machine import parse_shape_or_none, size_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.plan import Placed, Plan
-    from hlomem.check.platform import Platform
+    from hlomem.view.guess_machine import Platform
+    from hlomem.view.joined import Placed, Plan
 
 
 def check_geometry(plan: Plan, platform: Platform) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hlomem.check.plan import Placed, Text
+    from hlomem.view.joined import Placed, Text
 
 _OPCODES = """
     all-gather all-gather-start all-to-all batch-norm-grad batch-norm-inference batch-norm-training

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import involve
 from hlomem.check.findings import Finding
 from hlomem.check.fusions import find_stray_read
 from hlomem.check.in_place import why_not_in_place
-from hlomem.check.plan import involve
-from hlomem.check.sweep import Stay, iter_sharing
+from hlomem.view.sweep import Stay, iter_sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.aliases import Families
-    from hlomem.check.plan import Placed, Plan
     from hlomem.check.program import Program
-    from hlomem.check.structure import Structure
+    from hlomem.view.control_flow import Structure
+    from hlomem.view.joined import Placed, Plan
 
 CONCAT = "ConcatBitcast"
 _CONTEXT = (2,)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import about, involve
 from hlomem.check.findings import Finding
-from hlomem.check.plan import about, involve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.aliases import Families
-    from hlomem.check.needs import Needs
-    from hlomem.check.plan import Placed, Plan
-    from hlomem.check.structure import Structure
+    from hlomem.check.required_times import Needs
+    from hlomem.view.control_flow import Structure
+    from hlomem.view.joined import Placed, Plan
 
 _RUNS_OTHERS = frozenset({"tuple", "while", "call", "conditional"})
 _ASYNCHRONOUS = ("-start", "-update", "-done")

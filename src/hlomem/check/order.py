@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import involve
 from hlomem.check.findings import Finding
 from hlomem.check.flow import iter_running
-from hlomem.check.plan import involve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.plan import Plan
     from hlomem.check.program import Program
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.view.joined import Plan
 
 
 def check_order(plan: Plan, program: Program) -> Iterator[Finding]:

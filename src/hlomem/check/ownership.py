@@ -11,15 +11,15 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hlomem.check.evidence import about, involve
 from hlomem.check.findings import Finding
-from hlomem.check.plan import about, involve
-from hlomem.check.platform import parse_shape_or_none
+from hlomem.view.guess_machine import parse_shape_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.plan import Placed, Plan
     from hlomem.dump.records import Allocation
+    from hlomem.view.joined import Placed, Plan
 
 _NUMBER = re.compile(r" parameter\((\d+)\)")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.check.platform import unpadded_size_of
 from hlomem.check.totals import wrong_sum
+from hlomem.view.guess_machine import unpadded_size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.plan import Plan
     from hlomem.dump.records import LiveRanges, Peak, StackTrace
+    from hlomem.view.joined import Plan
 
 _ROUNDING = 0.06
 """Percentages have one digit behind the point."""

@@ -1,7 +1,7 @@
 """The module a dump plans, as the checker needs it: instructions by name, and its control flow.
 
 In: an `HloModule` and the plan. Out: a `Program`, with the loops and conditionals the module spells
-out, in the terms of `hlomem.check.structure`.
+out, in the terms of `hlomem.view.control_flow`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.flow import is_update, trace
 from hlomem.check.fusions import may_have
-from hlomem.check.structure import Branch, Conditional, Loop, Structure
+from hlomem.view.control_flow import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hlomem.check.flow import Flow, Position
-    from hlomem.check.plan import Plan
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.view.joined import Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)

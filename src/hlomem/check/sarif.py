@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from hlomem.base.source import visible
 from hlomem.check.rules import RULES
-from hlomem.source import visible
 
 if TYPE_CHECKING:
     from hlomem.check.findings import Finding, Involved, Verdict

@@ -17,8 +17,8 @@ from hlomem.dump.records import AllocationReport, SpaceReport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.plan import Plan
     from hlomem.dump.records import UsageTable
+    from hlomem.view.joined import Plan
 
 _ROUNDED = re.compile(r"(-?\d+(?:\.(\d+))?)([KMGTPE]iB|B)")
 _POWERS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}

@@ -16,27 +16,27 @@ from hlomem.check.findings import NotChecked, Verdict
 from hlomem.check.geometry import check_geometry
 from hlomem.check.interference import Interference
 from hlomem.check.liveness import Liveness
-from hlomem.check.needs import ListedNeeds, TracedNeeds
 from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
 from hlomem.check.peak import check_peak
-from hlomem.check.plan import build_plan
-from hlomem.check.platform import choose_platform
 from hlomem.check.program import build_program
-from hlomem.check.structure import find_structure
+from hlomem.check.required_times import ListedNeeds, TracedNeeds
 from hlomem.check.totals import check_totals
+from hlomem.view.control_flow import find_structure
+from hlomem.view.guess_machine import choose_platform
+from hlomem.view.joined import build_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.backends import Backend
     from hlomem.check.findings import Finding
-    from hlomem.check.plan import Plan
-    from hlomem.check.platform import Platform
     from hlomem.check.program import Program
-    from hlomem.check.structure import Structure
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
+    from hlomem.machines.machine import Backend
+    from hlomem.view.control_flow import Structure
+    from hlomem.view.guess_machine import Platform
+    from hlomem.view.joined import Plan
 
 MOST_FINDINGS = 1000
 """Of one family; a plan that is all wrong is not listed pair by pair."""

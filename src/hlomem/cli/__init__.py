@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hlomem import __version__
-from hlomem.collector import collector_off
-from hlomem.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE, HlomemError
-from hlomem.sizes import parse_size
-from hlomem.source import visible, visible_lines
+from hlomem.base.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE, HlomemError
+from hlomem.base.gc_pause import collector_off
+from hlomem.base.sizes import parse_size
+from hlomem.base.source import visible, visible_lines
 
 with collector_off():  # which would look through what an import makes, and find no garbage
     import click
@@ -59,7 +59,7 @@ def _limit_input(context: click.Context, _: click.Parameter, size: str | None) -
     limit = parse_size(size)
     if limit is None:
         raise click.BadParameter(f"`{size}` is not a size such as 4GiB or 500M")
-    from hlomem.inputs import limited_to  # noqa: PLC0415 - help does not need it
+    from hlomem.api.load import limited_to  # noqa: PLC0415 - help does not need it
 
     context.with_resource(limited_to(limit))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from hlomem.advising import advise
-from hlomem.backends import CHIPS
+from hlomem.advice.advising import advise
+from hlomem.api.load import find_program, load_any, load_program
 from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
-from hlomem.inputs import find_program, load_any, load_program
-from hlomem.report.advice_text import draw_advice
+from hlomem.machines.machine import CHIPS
+from hlomem.report.screens.advice_text import draw_advice
 
 
 @click.command("advise")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.copies import build_copies
-from hlomem.report.copies_text import draw_copies
+from hlomem.report.data.copies import build_copies
+from hlomem.report.screens.copies_text import draw_copies
 
 if TYPE_CHECKING:
-    from hlomem.report.memory import Memory, Space
+    from hlomem.report.data.memory import Memory, Space
 
 
 @click.command("copies")

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.base.source import visible
 from hlomem.cli.options import AS_JSON, SPACE
 from hlomem.cli.subject import open_memory, write
-from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
-from hlomem.report.capacity import parse_capacity
-from hlomem.report.diff import GROUPINGS, build_diff
-from hlomem.report.diff_text import draw_diff
-from hlomem.source import visible
+from hlomem.machines.capacity import parse_capacity
+from hlomem.report.data.diff import GROUPINGS, build_diff
+from hlomem.report.screens.diff_text import draw_diff
 
 if TYPE_CHECKING:
-    from hlomem.report.diff import Diff, Grouping
+    from hlomem.report.data.diff import Diff, Grouping
 
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.donation import build_donation
-from hlomem.report.donation_text import draw_donation
+from hlomem.report.data.donation import build_donation
+from hlomem.report.screens.donation_text import draw_donation
 
 if TYPE_CHECKING:
-    from hlomem.report.memory import Memory, Space
+    from hlomem.report.data.memory import Memory, Space
 
 
 @click.command("donate")

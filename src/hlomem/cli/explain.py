@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.explain import explain
-from hlomem.report.explain_text import draw_explanation
+from hlomem.report.data.explain import explain
+from hlomem.report.screens.explain_text import draw_explanation
 
 if TYPE_CHECKING:
-    from hlomem.report.memory import Memory, Space
+    from hlomem.report.data.memory import Memory, Space
 
 
 @click.command("explain")

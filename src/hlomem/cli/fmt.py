@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
+from hlomem.api.load import files_of, is_module_text, read_source
+from hlomem.base.atomic_files import write_text
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, HlomemError
+from hlomem.base.source import Source, visible
 from hlomem.cli import say
 from hlomem.dump.compare import first_difference
 from hlomem.dump.dump import Dump, join
 from hlomem.dump.parts import parse_part
-from hlomem.errors import EXIT_FINDING, EXIT_OK, HlomemError
 from hlomem.hlo import format_module, parse
-from hlomem.inputs import files_of, is_module_text, read_source
-from hlomem.outputs import write_text
-from hlomem.source import Source, visible
 
 
 @click.command("fmt")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.holes import build_holes
-from hlomem.report.holes_text import draw_holes
+from hlomem.report.data.holes import build_holes
+from hlomem.report.screens.holes_text import draw_holes
 
 if TYPE_CHECKING:
-    from hlomem.report.memory import Memory, Space
+    from hlomem.report.data.memory import Memory, Space
 
 
 @click.command("holes")

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import EXIT_OK, CommandError
+from hlomem.base.gc_pause import collector_off
 from hlomem.cli.subject import SUBJECT, open_memory, with_options
-from hlomem.collector import collector_off
-from hlomem.errors import EXIT_OK, CommandError
-from hlomem.outputs import write_files
-from hlomem.report.capacity import parse_capacity
-from hlomem.report.diff import build_diff
-from hlomem.report.html import format_page
-from hlomem.report.page import build_page
-from hlomem.report.waterfall import build_waterfall
+from hlomem.machines.capacity import parse_capacity
+from hlomem.report.data.diff import build_diff
+from hlomem.report.page.html import format_page
+from hlomem.report.page.page import build_page
+from hlomem.report.page.waterfall import build_waterfall
 
 _NAME = Path("report.html")
 

@@ -7,14 +7,14 @@ import sys
 import click
 import msgspec
 
-from hlomem.errors import EXIT_OK, InputError
-from hlomem.inputs import read_source
+from hlomem.api.load import read_source
+from hlomem.base.errors import EXIT_OK, InputError
+from hlomem.base.source import visible
 from hlomem.report.json import encode
-from hlomem.report.oom import build_oom
-from hlomem.report.oom_log import read_oom
-from hlomem.report.oom_text import draw_oom
-from hlomem.report.text import width, write_lines
-from hlomem.source import visible
+from hlomem.report.oom.explanation import build_oom
+from hlomem.report.oom.log import read_oom
+from hlomem.report.screens.oom_text import draw_oom
+from hlomem.report.screens.text import width, write_lines
 
 
 @click.command("oom")

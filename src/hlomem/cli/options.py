@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hlomem.backends import PLATFORMS
+from hlomem.machines.machine import PLATFORMS
 
 WHICH_DUMP = click.option(
     "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.padding import build_padding
-from hlomem.report.padding_text import draw_padding
+from hlomem.report.data.padding import build_padding
+from hlomem.report.screens.padding_text import draw_padding
 
 if TYPE_CHECKING:
-    from hlomem.report.memory import Memory, Space
+    from hlomem.report.data.memory import Memory, Space
 
 
 @click.command("padding")

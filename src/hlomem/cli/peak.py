@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.peak import KEYS, build_alive
-from hlomem.report.peak_text import draw_alive
+from hlomem.report.data.peak import KEYS, build_alive
+from hlomem.report.screens.peak_text import draw_alive
 
 if TYPE_CHECKING:
-    from hlomem.report.memory import Memory, Space
-    from hlomem.report.peak import Key
+    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.peak import Key
 
 
 _ROWS = 10

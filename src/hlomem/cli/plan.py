@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.backends import PLATFORMS
-from hlomem.collector import collector_off
-from hlomem.errors import EXIT_FINDING, EXIT_OK, InputError
+from hlomem.api.load import encode, load, load_any
+from hlomem.api.plan import ORDERS, plan
+from hlomem.base.atomic_files import write_files, write_text
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
+from hlomem.base.gc_pause import collector_off
+from hlomem.base.source import visible
 from hlomem.hlo.ir import HloModule
-from hlomem.inputs import encode, load, load_any
-from hlomem.outputs import write_files, write_text
-from hlomem.planning import plan
-from hlomem.source import visible
+from hlomem.machines.machine import PLATFORMS
 
 if TYPE_CHECKING:
-    from hlomem.planning import Plan
+    from hlomem.api.plan import Plan
 
 
 @click.command("plan")
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
 @click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
 @click.option("--preset", metavar="DUMP", help="Take what was placed beforehand from DUMP (TPU).")
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default=ORDERS[0],
+    show_default=True,
+    help="Number values as XLA does, or in the order of the text (faster; the same places).",
+)
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
@@ -44,6 +51,7 @@ def command(
     like: str | None,
     schedule: str | None,
     preset: str | None,
+    order: str,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -70,6 +78,7 @@ def command(
         like=load(like) if like else None,
         schedule=load(schedule) if schedule else None,
         preset=load(preset) if preset else None,
+        order=order,
         name=_stem(path),
     )
     click.get_current_context().find_root().obj = made  # freed with the process, not before

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.api.load import load
+from hlomem.api.replan import replan
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.base.gc_pause import collector_off
+from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, WHICH_DUMP
 from hlomem.cli.plan import is_right, write_plan
-from hlomem.collector import collector_off
 from hlomem.dump.compare import find_differences
-from hlomem.errors import EXIT_FINDING, EXIT_OK, CommandError
-from hlomem.inputs import load
-from hlomem.replanning import replan
-from hlomem.report.text import format_bytes, shorten, width, write_lines
-from hlomem.source import visible
+from hlomem.report.screens.text import format_bytes, shorten, width, write_lines
 
 if TYPE_CHECKING:
+    from hlomem.api.plan import Plan
     from hlomem.dump.compare import Difference
     from hlomem.dump.dump import Dump
-    from hlomem.planning import Plan
-    from hlomem.report.text import Line
+    from hlomem.report.screens.text import Line
 
 
 @click.command("replan")

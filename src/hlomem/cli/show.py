@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
+from hlomem.api.load import Module, list_modules, load_any, load_module
+from hlomem.base.errors import EXIT_OK, HlomemError
+from hlomem.base.source import visible
 from hlomem.cli.options import WHICH_DUMP
-from hlomem.errors import EXIT_OK, HlomemError
 from hlomem.hlo.ir import HloModule
-from hlomem.inputs import Module, list_modules, load_any, load_module
+from hlomem.report.data.overview import build_overview
+from hlomem.report.data.program import build_program
 from hlomem.report.json import encode_dump, encode_program
-from hlomem.report.overview import build_overview
-from hlomem.report.overview_text import draw_overview
-from hlomem.report.program import build_program
-from hlomem.report.program_text import draw_program
-from hlomem.report.text import Line, format_bytes, shorten, width, write_lines
-from hlomem.source import visible
+from hlomem.report.screens.overview_text import draw_overview
+from hlomem.report.screens.program_text import draw_program
+from hlomem.report.screens.text import Line, format_bytes, shorten, width, write_lines
 
 
 @click.command("show")

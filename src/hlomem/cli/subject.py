@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.backends import find_backend
+from hlomem.api.load import find_program, load, load_any, load_program
+from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
-from hlomem.errors import EXIT_OK, CommandError
 from hlomem.hlo.ir import HloModule
-from hlomem.inputs import find_program, load, load_any, load_program
+from hlomem.machines.machine import find_backend
+from hlomem.report.data.memory import Memory, build_memory
 from hlomem.report.json import encode
-from hlomem.report.memory import Memory, build_memory
-from hlomem.report.text import width, write_lines
+from hlomem.report.screens.text import width, write_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hlomem.backends import Backend
     from hlomem.dump.records import Record
-    from hlomem.report.text import Line
+    from hlomem.machines.machine import Backend
+    from hlomem.report.screens.text import Line
 
     _Option = Callable[[Callable[..., int]], Callable[..., int]]
 
@@ -103,7 +103,7 @@ def open_memory(
 def _planned(
     program: HloModule, path: str, backend: str, chip: str, era: str, schedule: str | None
 ) -> Memory:
-    from hlomem.planning import plan  # noqa: PLC0415 - dumps are read without the planner
+    from hlomem.api.plan import plan  # noqa: PLC0415 - dumps are read without the planner
 
     planned = plan(
         program,

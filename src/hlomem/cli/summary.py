@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.capacity import parse_capacity
-from hlomem.report.summary import build_summary
-from hlomem.report.summary_text import draw_summary
+from hlomem.machines.capacity import parse_capacity
+from hlomem.report.data.summary import build_summary
+from hlomem.report.screens.summary_text import draw_summary
 
 if TYPE_CHECKING:
-    from hlomem.report.memory import Memory, Space
+    from hlomem.report.data.memory import Memory, Space
 
 
 @click.command("summary")

@@ -11,24 +11,24 @@ import click
 import msgspec
 
 from hlomem import __version__
-from hlomem.backends import CHIPS
+from hlomem.api.load import choose_module, find_program, load, load_program
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK
+from hlomem.base.gc_pause import collector_off
+from hlomem.base.source import visible
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
 from hlomem.cli.options import BACKEND
 from hlomem.cli.subject import chosen_backend
-from hlomem.collector import collector_off
-from hlomem.errors import EXIT_FINDING, EXIT_OK
-from hlomem.inputs import choose_module, find_program, load, load_program
-from hlomem.outputs import write_files
+from hlomem.machines.machine import CHIPS
 from hlomem.report.json import SCHEMA
-from hlomem.report.text import Line, shorten, width, wrap, write_lines
-from hlomem.source import visible
+from hlomem.report.screens.text import Line, shorten, width, wrap, write_lines
 
 if TYPE_CHECKING:
-    from hlomem.backends import Backend
     from hlomem.check.findings import Finding, Involved, Verdict
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
+    from hlomem.machines.machine import Backend
 
 _MOST_SHOWN = 5
 

@@ -11,6 +11,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Span
 from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index, unexpected
 from hlomem.dump.records import (
     Allocation,
@@ -21,14 +23,12 @@ from hlomem.dump.records import (
     UnknownAttribute,
     Value,
 )
-from hlomem.errors import ParseError
-from hlomem.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
-    from hlomem.source import Source
 
 TITLE = "BufferAssignment:\n"
 

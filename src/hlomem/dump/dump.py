@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct
 
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Source, Span, visible
 from hlomem.dump.eras import Era, Features, describe, recognise
 from hlomem.dump.parts import Part, format_part
 from hlomem.dump.records import AllocationReport, Record
-from hlomem.errors import ParseError
-from hlomem.source import Source, Span, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -108,7 +108,7 @@ class Dump(Struct, frozen=True, eq=False):
 
     def _repr_html_(self) -> str:
         """The report, for notebooks; found by name, as a dump knows nothing of reports."""
-        return str(import_module("hlomem.report.notebook").format_frame(self))
+        return str(import_module("hlomem.report.page.notebook").format_frame(self))
 
 
 def _first(found: Iterable[T | None]) -> T | None:

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import asdict, replace
 
+from hlomem.base.errors import CommandError
 from hlomem.dump.records import Record
 from hlomem.dump.values import Style
-from hlomem.errors import CommandError
 
 ReportShape = Literal["none", "by-allocation", "by-space"]
 

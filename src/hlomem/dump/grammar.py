@@ -12,15 +12,15 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Span, visible
 from hlomem.dump.numbers import spaced
-from hlomem.errors import ParseError
-from hlomem.source import Span, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
-    from hlomem.source import Source
 
 _INT64_MAX = 2**63 - 1
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Span
 from hlomem.dump.grammar import (
     INDEX,
     INT64,
@@ -21,15 +23,13 @@ from hlomem.dump.grammar import (
 )
 from hlomem.dump.numbers import spaced
 from hlomem.dump.records import LiveRange, LiveRanges, Peak, PeakBuffer, StackTrace, TraceNode
-from hlomem.errors import ParseError
-from hlomem.source import Span
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
+    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
-    from hlomem.source import Source
 
 TITLE = "HloLiveRange (max "
 _UNBOUNDED = "  Peak memory could not be determined due to unbounded dynamic shape.\n"

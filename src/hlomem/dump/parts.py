@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from hlomem.base.errors import InputError, ParseError
+from hlomem.base.source import Source, Span, visible
 from hlomem.dump import assignment, live_range, usage_report, values
 from hlomem.dump.eras import Era, Features
 from hlomem.dump.grammar import unexpected
 from hlomem.dump.records import Record, SpaceReport
-from hlomem.errors import InputError, ParseError
-from hlomem.source import Source, Span, visible
 
 if TYPE_CHECKING:
     from hlomem.dump.records import Assignment, LiveRanges, UsageReport, Values

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Span
 from hlomem.dump.assignment import (
     ROUNDED_SIZE,
     format_attributes,
@@ -31,11 +33,9 @@ from hlomem.dump.records import (
     UsageRow,
     UsageTable,
 )
-from hlomem.errors import ParseError
-from hlomem.source import Span
 
 if TYPE_CHECKING:
-    from hlomem.source import Source
+    from hlomem.base.source import Source
 
 BY_SPACE = "Memory Space: "
 BY_ALLOCATION = "\n\nAllocations sorted by size:\n"

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Span
 from hlomem.dump.assignment import VALUE_PIECES, format_value
 from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index
 from hlomem.dump.numbers import human_bytes
 from hlomem.dump.records import Position, Record, Use, UsedValue, Values
-from hlomem.errors import ParseError
-from hlomem.source import Span
 
 if TYPE_CHECKING:
     import re
 
+    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
-    from hlomem.source import Source
 
 _TOTAL = Form(
     ("\n", "an empty line"),

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import CallRole
-    from hlomem.hlo.parser import parse
-    from hlomem.hlo.printer import format_computation, format_instruction, format_module
-    from hlomem.hlo.style import TextStyle
+    from hlomem.hlo.text.parser import parse
+    from hlomem.hlo.text.printer import format_computation, format_instruction, format_module
+    from hlomem.hlo.text.style import TextStyle
 
 __all__ = [
     "CallRole",
@@ -39,11 +39,11 @@ _HOME = {
     "HloComputation": "ir",
     "HloInstruction": "ir",
     "HloModule": "ir",
-    "TextStyle": "style",
-    "format_computation": "printer",
-    "format_instruction": "printer",
-    "format_module": "printer",
-    "parse": "parser",
+    "TextStyle": "text.style",
+    "format_computation": "text.printer",
+    "format_instruction": "text.printer",
+    "format_module": "text.printer",
+    "parse": "text.parser",
 }
 
 

@@ -1,6 +1,6 @@
 """The program: a module of computations, each a list of instructions with identity.
 
-In: what `hlomem.hlo.parser` read. Out: objects linked to each other (operands, users, called
+In: what `hlomem.hlo.text.parser` read. Out: objects linked to each other (operands, users, called
 computations), read-only by custom. A computation that only fusions reach stays text until somebody
 asks for its instructions; an attribute stays text until somebody asks for its value. Either may
 therefore raise `ParseError` when first read; `HloModule.validate` reads everything at once.
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
-from hlomem.errors import ParseError
-from hlomem.hlo import attributes as attr
+from hlomem.base.errors import ParseError
 from hlomem.hlo.opcodes import ASYNC_OPCODES, CallRole, call_role
+from hlomem.hlo.text import attributes as attr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hlomem.base.source import Source, Span
     from hlomem.hlo.shape import Shape
-    from hlomem.hlo.stack_frames import StackFrame, StackFrameTables
-    from hlomem.hlo.style import TextStyle
-    from hlomem.source import Source, Span
+    from hlomem.hlo.text.stack_frames import StackFrame, StackFrameTables
+    from hlomem.hlo.text.style import TextStyle
 
 T = TypeVar("T")
 

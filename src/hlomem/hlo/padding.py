@@ -2,7 +2,7 @@
 
 Mirrors `ByteSizeOf`, `ByteSizeOfElements` and `ArraySize` of `xla/shape_util.cc` and
 `LayoutUtil::MaxSplitSize`. What differs from backend to backend (tuple tables, untiled arrays
-on TPU) is in `hlomem.backends`, which builds on this.
+on TPU) is in `hlomem.machines.machine`, which builds on this.
 
     f32[513,128]{1,0:T(8,128)}     513 rows lie in tiles of 8: 513 → 520, 3584 bytes lost
 """
@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.errors import HlomemError
+from hlomem.base.errors import HlomemError
 from hlomem.hlo.shape import COMBINE, UNBOUNDED, default_layout
 
 if TYPE_CHECKING:

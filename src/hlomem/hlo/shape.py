@@ -1,8 +1,8 @@
 """Shapes as values: element types, layouts, tuples, and the indices that name their parts.
 
-Text goes in through `hlomem.hlo.shape_parser`; `Shape.text` brings it back, byte for byte as XLA
-prints it. Mirrors `xla/shape.h`, `xla/layout.h` and the printing half of `xla/shape_util.cc`.
-What a shape weighs is not here: `hlo/padding.py` counts bytes, `backends.py` knows the chips.
+Text goes in through `hlomem.hlo.text.shape_parser`; `Shape.text` brings it back, byte for byte as
+XLA prints it. Mirrors `xla/shape.h`, `xla/layout.h` and the printing half of `xla/shape_util.cc`.
+What a shape weighs is not here: `hlo/padding.py` counts bytes, `machines` knows the chips.
 
 Shapes are immutable, compare by value, and carry their hash. Nothing here recurses, so a tuple
 nested thousands deep is as harmless as a flat one.
@@ -255,7 +255,7 @@ class Shape:
 
     def __reduce__(self) -> tuple[object, ...]:
         # As text: hashes differ between processes, and pickle would recurse.
-        from hlomem.hlo.shape_parser import parse_shape_text  # noqa: PLC0415 - it imports this
+        from hlomem.hlo.text.shape_parser import parse_shape_text  # noqa: PLC0415 - it imports this
 
         return parse_shape_text, (self.text,)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.errors import ParseError, UnsupportedError
+from hlomem.base.errors import ParseError, UnsupportedError
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import UNBOUNDED

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.operands import Families
+    from hlomem.view.facts import Facts
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.dataflow import Dataflow
-from hlomem.analysis.module_order import ModuleOrder
+from hlomem.analysis.list_order import ListOrder, listed_instructions
 from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, part_number
 from hlomem.hlo.shape import ShapeIndex
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Instructions = dict[str, "HloInstruction"]
 
 
-def recorded_dataflow(values: Values, call_graph: CallGraph, order: ModuleOrder) -> Dataflow:
+def recorded_dataflow(values: Values, call_graph: CallGraph, order: ListOrder) -> Dataflow:
     """The values of a rebuilt module."""
     by_name = {instruction.name: instruction for instruction in order.instructions}
     sets: dict[HloInstruction, InstructionValueSet] = {
@@ -50,21 +50,16 @@ def _make_value(record: UsedValue, by_name: Instructions) -> HloValue:
     return HloValue(ValueId(record.id), instruction, index, shape, record.is_phi, positions)
 
 
-def recorded_order(values: Values, call_graph: CallGraph) -> ModuleOrder:
+def recorded_order(values: Values, call_graph: CallGraph) -> ListOrder:
     """The order of a rebuilt module's lists, users as the dump has them."""
-    instructions = [
-        instruction
-        for computation in call_graph.module.computations
-        if not call_graph.is_fused(computation)
-        for instruction in computation.instructions
-    ]
+    instructions = listed_instructions(call_graph.module.computations, call_graph)
     by_name = {instruction.name: instruction for instruction in instructions}
     seen: dict[HloInstruction, set[tuple[HloInstruction, ...]]] = {}
     for value in values.values:
         for operand, readers in _users_seen(value, by_name):
             seen.setdefault(operand, set()).add(tuple(readers))
     users = {operand: _merged(lists, operand.users) for operand, lists in seen.items()}
-    return ModuleOrder(call_graph.module.computations, instructions, users)
+    return ListOrder(call_graph.module.computations, instructions, users)
 
 
 def _merged(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft
+    from hlomem.view.facts import Facts
 
 _ONE_FOR_ALL = ("all-reduce", "reduce-scatter")  # adds whatever number of operands
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.records import ShapeIndex, UsedValue
     from hlomem.hlo.shape import Shape
-    from hlomem.rebuild.facts import Facts, Read
+    from hlomem.view.facts import Facts, Read
 
 _IN_PLACE = re.compile(r"dynamic[-_]update[-_]slice|scatter")
 _OPAQUE = 'custom_call_target="opaque"'

@@ -11,14 +11,14 @@ from math import prod
 from typing import TYPE_CHECKING, TypeGuard
 
 from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
-from hlomem.errors import InputError
+from hlomem.base.errors import InputError
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.rebuild.fusions import find_sharing
 
 if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
-    from hlomem.rebuild.facts import Facts, Line, Parts, Read
+    from hlomem.view.facts import Facts, Line, Parts, Read
 
 
 @dataclass(slots=True, eq=False)

@@ -12,16 +12,16 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.names import CLONE
+from hlomem.history.names import CLONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.dump.records import AssignedValue
-    from hlomem.options import Options
+    from hlomem.machines.options import Options
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft
+    from hlomem.view.facts import Facts
 
 
 def lists_by_id(options: Options) -> bool:

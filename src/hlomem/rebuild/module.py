@@ -22,8 +22,8 @@ from hlomem.rebuild.writer import ModuleWriter
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
-    from hlomem.options import Options
-    from hlomem.rebuild.facts import Facts
+    from hlomem.machines.options import Options
+    from hlomem.view.facts import Facts
 
 
 class Rebuilt(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.errors import InputError
+from hlomem.base.errors import InputError
 
 if TYPE_CHECKING:
-    from hlomem.rebuild.facts import Facts, Read
+    from hlomem.view.facts import Facts, Read
 
 
 class Families:

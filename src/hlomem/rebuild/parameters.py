@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.errors import InputError
+from hlomem.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft, Shapes
+    from hlomem.view.facts import Facts
 
 
 def number_parameters(

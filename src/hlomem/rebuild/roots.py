@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.hlo.text.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft, Shapes
+    from hlomem.view.facts import Facts
 
 
 class Roots:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hlomem.dump.records import StackTrace
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts
     from hlomem.rebuild.instructions import Draft
+    from hlomem.view.facts import Facts
 
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 

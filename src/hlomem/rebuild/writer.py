@@ -16,11 +16,11 @@ from hlomem.rebuild.roots import Roots
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.options import Options
+    from hlomem.machines.options import Options
     from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.facts import Facts, Line
     from hlomem.rebuild.fusions import Sharing
     from hlomem.rebuild.instructions import Draft
+    from hlomem.view.facts import Facts, Line
 
 
 _CALLS = re.compile(r", (?:calls|to_apply)=%?[\w.\-]+", re.ASCII)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hlomem.report.overview import build_overview
-from hlomem.source import INVISIBLE, visible
+from hlomem.base.source import INVISIBLE, visible
+from hlomem.report.data.overview import build_overview
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
-    from hlomem.report.program import Program
+    from hlomem.report.data.program import Program
 
 SCHEMA = "hlomem/1"
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as changed
 
-from hlomem.backends import Backend
 from hlomem.dump.dump import Dump
 from hlomem.dump.parts import Contents
 from hlomem.dump.records import (
@@ -21,6 +20,7 @@ from hlomem.dump.records import (
     Values,
 )
 from hlomem.hlo.ir import HloModule
+from hlomem.machines.machine import Backend
 
 
 def rebuilt(dump: Dump, **parts: object) -> Dump:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from hlomem.dump.dump import Dump
 from hlomem.hlo.ir import HloInstruction, HloModule
 from hlomem.hlo.padding import unpadded_size
-from hlomem.hlo.shape_parser import parse_shape_text
+from hlomem.hlo.text.shape_parser import parse_shape_text
 from tests.check.faults.injector import Fault
 
 _LONGER = ("lengthen", "early start")

@@ -1,0 +1,1 @@
+"""The verbs of the Python interface: load, plan, replan, explain."""

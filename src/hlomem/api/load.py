@@ -1,0 +1,281 @@
+"""Dumps as users have them: a file, standard input, gzip, one file of four, a folder of many.
+
+Everything is read as bytes and decoded here: bytes that are not UTF-8 are kept as surrogates, so
+that nothing is lost on the way back. Files of one dump are found by name, XLA's own
+(`X-buffer-assignment.txt`, `X-live-range.txt`, ...) and the short ones (`buffer-assignment.txt`,
+`live-range.txt`, ...), each also with `.gz`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from hlomem import hlo
+from hlomem.base.errors import CommandError, InputError
+from hlomem.base.source import Source, visible
+from hlomem.dump.dump import Dump, join
+from hlomem.dump.parts import FILE_NAMES, parse_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hlomem.hlo.ir import HloModule
+
+_FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
+_GZIP_MAGIC = b"\x1f\x8b"
+_SNIFF_BYTES = 64
+_PIECE = 1 << 20
+_MOST_GROWTH = 100
+"""How much larger than packed a text may be; dumps are 5 to 25 times as large."""
+MOST_BYTES = 4 << 30
+_most_bytes = ContextVar("most_bytes", default=MOST_BYTES)
+"""What every input is held to; the command line sets it once for all that is read."""
+_MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
+
+
+class Module(NamedTuple):
+    """One program's dump in a folder: its name and its files."""
+
+    name: str
+    files: tuple[Path, ...]
+
+
+@contextmanager
+def limited_to(size: int) -> Iterator[None]:
+    """Inputs of more than `size` bytes, unpacked, are refused meanwhile."""
+    before = _most_bytes.set(size)
+    try:
+        yield
+    finally:
+        _most_bytes.reset(before)
+
+
+def read_source(path: str | Path) -> Source:
+    """The text of a file, gzipped or not, or of standard input for `-`."""
+    if str(path) == "-":
+        return decode("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
+    try:
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = _read_limited(str(path), file, piece=max(_PIECE, size + 1))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise InputError(f"{visible(str(path))}: {reason or error}") from error
+    return decode(str(path), data)
+
+
+def decode(name: str, data: bytes) -> Source:
+    """The text in `data`; bytes that are not UTF-8 stay, as surrogates."""
+    if data.startswith(_GZIP_MAGIC):
+        packed = io.BytesIO(data)
+        try:
+            data = _read_limited(name, gzip.GzipFile(fileobj=packed), packed)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{visible(name)}: damaged gzip file: {error}") from error
+    return Source(name, data.decode("utf-8", "surrogateescape"))
+
+
+def _read_limited(
+    name: str,
+    file: BinaryIO | gzip.GzipFile,
+    packed: BinaryIO | None = None,
+    piece: int = _PIECE,
+) -> bytes:
+    """All of a file, in pieces; refused when it is too long, or grows too much by unpacking."""
+    limit, pieces, size = _most_bytes.get(), list[bytes](), 0
+    while data := file.read(min(piece, limit + 1)):
+        pieces.append(data)
+        size += len(data)
+        if size > limit:
+            problem = f"more than {limit} bytes; --max-input allows more"
+            raise InputError(f"{visible(name)}: {problem}")
+        if packed is not None and size > max(_PIECE * 64, _MOST_GROWTH * packed.tell()):
+            problem = (
+                f"unpacks to more than {_MOST_GROWTH} times its size; if that is right, unpack it"
+            )
+            raise InputError(f"{visible(name)}: {problem}")
+    return b"".join(pieces)
+
+
+def encode(text: str) -> bytes:
+    """The bytes a text was decoded from."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
+    """The dump in a file, in a folder, on standard input (`-`) or in a text.
+
+    A string that is empty or has a line end is a text, any other a path. The other files of a
+    dump that XLA wrote in four are found by name. `module` chooses one of a folder's dumps.
+    """
+    loaded = load_any(path_or_text, module=module)
+    if isinstance(loaded, Dump):
+        return loaded
+    where = visible(loaded.source.name)
+    raise InputError(
+        f"{where}: this is an HLO module; the dump is the file *-buffer-assignment.txt beside it"
+    )
+
+
+def load_any(path_or_text: str | Path, *, module: str | None = None) -> Dump | HloModule:
+    """What `load` gives, or the HLO module if the file or text is one."""
+    if isinstance(path_or_text, str) and ("\n" in path_or_text or not path_or_text):
+        return _read_any(Source("<string>", path_or_text))
+    if str(path_or_text) == "-":
+        return _read_any(read_source("-"))
+    path = Path(path_or_text)
+    if _is(path.is_dir):
+        return load_module(choose_module(path, module))
+    if module is not None:
+        raise CommandError(f"{visible(str(path))} is a file: `--module` chooses from a folder")
+    return _read_any(read_source(path), files_of(path))
+
+
+def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
+    """A module, or the dump that `files` make up, one of which is `source`."""
+    if is_module_text(source.text):
+        return hlo.parse(source.text, source.name)
+    sources = [source if str(path) == source.name else read_source(path) for path in files]
+    return join(source.name, [parse_part(each) for each in sources or [source]])
+
+
+def is_module_text(text: str) -> bool:
+    """Whether a text is an HLO module's rather than a dump's."""
+    return _MODULE_START.match(text) is not None
+
+
+def load_module(module: Module) -> Dump:
+    """The dump in the files of one module."""
+    return join(module.name, [parse_part(read_source(path)) for path in module.files])
+
+
+def load_program(path: str | Path) -> HloModule:
+    """The HLO module in a file."""
+    loaded = load_any(path)
+    if isinstance(loaded, Dump):
+        raise InputError(f"{visible(str(path))}: this is a dump; the HLO module is wanted here")
+    return loaded
+
+
+def find_program(path: str, module: str | None = None) -> HloModule | None:
+    """The module beside a dump: XLA's `X.txt` for `X-buffer-assignment.txt`, or `module.hlo`."""
+    if path == "-":
+        return None
+    where = Path(path)
+    first = choose_module(where, module).files[0] if where.is_dir() else where
+    names = ["module.hlo"]
+    plain = first.name.removesuffix(".gz")
+    suffix = FILE_NAMES["assignment"].suffix
+    if plain.endswith(suffix):
+        names.insert(0, plain.removesuffix(suffix) + ".txt")
+    for name in names:
+        for candidate in (first.with_name(name), first.with_name(name + ".gz")):
+            if candidate.is_file():
+                return load_program(candidate)
+    return None
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """A dump's file and the others of the same dump beside it, in XLA's order."""
+    plain = path.name.removesuffix(".gz")
+    for suffix, short in _FILE_NAMES:
+        if plain.endswith(suffix):
+            stem = plain.removesuffix(suffix)
+            return _existing(path, [stem + each.suffix for each in _FILE_NAMES])
+        if plain == short:
+            return _existing(path, [each.short for each in _FILE_NAMES])
+    return (path,)
+
+
+def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
+    """The files of these names beside `path`, plain or gzipped; `path` itself always."""
+    found = []
+    for name in names:
+        candidates = [path.with_name(name), path.with_name(name + ".gz")]
+        if path in candidates:
+            found.append(path)
+        else:
+            found += [each for each in candidates if _is(each.is_file)][:1]
+    return tuple(found)
+
+
+def _is(question: Callable[[], bool]) -> bool:
+    """The answer of the file system; no for a path it refuses (too long, not allowed)."""
+    try:
+        return question()
+    except OSError:
+        return False
+
+
+def list_modules(folder: Path) -> list[Module]:
+    """The dumps in a folder, in the order of their names."""
+    try:
+        names = sorted(each for each in folder.iterdir() if each.is_file())
+    except OSError as error:
+        raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
+    modules, seen = [], set[Path]()
+    for path in names:
+        if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):
+            continue
+        files = files_of(path)
+        seen.update(each.with_name(each.name.removesuffix(".gz")) for each in files)
+        modules.append(Module(_module_name(path), files))
+    return modules
+
+
+def _module_name(path: Path) -> str:
+    plain = path.name.removesuffix(".gz")
+    for suffix, short in _FILE_NAMES:
+        if plain.endswith(suffix):
+            return plain.removesuffix(suffix)
+        if plain == short:
+            return path.resolve().parent.name
+    return plain.removesuffix(".txt")
+
+
+def _is_dump(path: Path) -> bool:
+    """Whether a file has one of XLA's names, or begins as a dump of one file does."""
+    plain = path.name.removesuffix(".gz")
+    if any(plain.endswith(suffix) or plain == short for suffix, short in _FILE_NAMES):
+        return True
+    if not plain.endswith(".txt"):
+        return False
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(_SNIFF_BYTES).lstrip(b"\xef\xbb\xbf").startswith(b"BufferAssignment:")
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def choose_module(folder: Path, wanted: str | None) -> Module:
+    """The one dump in a folder, or the one whose name is, or else alone contains, `wanted`."""
+    modules = list_modules(folder)
+    where = visible(str(folder))
+    if not modules:
+        raise InputError(f"{where}: no XLA memory dump in this folder")
+    if wanted is None:
+        if len(modules) == 1:
+            return modules[0]
+        raise CommandError(f"{where} holds {len(modules)} dumps; choose one:\n{_listed(modules)}")
+    exact = [each for each in modules if each.name == wanted]
+    found = exact or [each for each in modules if wanted in each.name]
+    if len(found) == 1:
+        return found[0]
+    many = f"{len(found)} dumps in {where} match `{visible(wanted)}`"
+    raise CommandError(f"{many}; choose one:\n{_listed(found or modules)}")
+
+
+def _listed(modules: list[Module], most: int = 20) -> str:
+    lines = [f"  --module {visible(each.name)}" for each in modules[:most]]
+    if len(modules) > most:
+        lines.append(f"  and {len(modules) - most} more")
+    return "\n".join(lines)

@@ -1,0 +1,336 @@
+"""`hlomem.plan`: a program in; its memory plan out, stage by stage and as the dump XLA would write.
+
+Ties the pieces together: a text to a module, a release of XLA to the options of the pipeline and
+the era of the dump, the plan to its files.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hlomem import hlo
+from hlomem.analysis.live_range import split_sequence
+from hlomem.assign.allocation import OffsetSize
+from hlomem.assign.preset import NO_PRESET, Preset
+from hlomem.base.errors import CommandError, InputError, ParseError
+from hlomem.base.gc_pause import collector_off
+from hlomem.base.source import Source, Span, visible
+from hlomem.dump.dump import Dump
+from hlomem.dump.eras import (
+    NEWEST,
+    Era,
+    Features,
+    Release,
+    ReportShape,
+    era_of,
+    find_release,
+    nearest_libtpu,
+    recognise,
+    releases_of,
+)
+from hlomem.dump.parts import FILE_NAMES, Contents, Kind, Part, Wrapping, format_part
+from hlomem.history.order import infer_order
+from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
+from hlomem.hlo.shape import ShapeIndex
+from hlomem.machines.machine import PLATFORMS, find_backend
+from hlomem.machines.options import Options, options_for, options_for_libtpu
+from hlomem.pipeline import OrderLists, Stages, in_text_order, run_stages
+from hlomem.rebuild.names_from_dump import expand, unnamed_elements
+from hlomem.write.build import build_contents
+from hlomem.write.plan_text import PlanText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.assign.simulator import Pack
+    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.schedule import Schedule
+    from hlomem.machines.machine import Backend
+
+_FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
+
+
+class Plan(Struct, frozen=True, eq=False, dict=True):
+    """A memory plan: how it was found, and what XLA would write about it."""
+
+    stages: Stages
+    name: str
+    """What its files begin with."""
+    era: Era
+    """The version of the format they are written in."""
+    files: dict[str, Kind]
+    """Which of XLA's files there are, by their names."""
+    seconds: dict[str, float]
+    """CPU time of each step, by its name."""
+    notes: tuple[str, ...] = ()
+    """What the text did not say and the plan had to choose."""
+
+    @cached_property
+    def dump(self) -> Dump:
+        """What XLA would write, as records; made when first asked for."""
+        with collector_off():
+            contents = build_contents(self.stages, self.era.features)
+        parts = [
+            Part(name, kind, contents.of_file(kind), self.era.features, Wrapping())
+            for name, kind in self.files.items()
+        ]
+        return Dump(self.name, tuple(parts), (self.era,))
+
+    def text(self, file: str) -> str:
+        """The text of one of its files, which needs no records."""
+        with collector_off():
+            return "".join(self.pieces(file))
+
+    def pieces(self, file: str) -> Iterator[str]:
+        """The text of one of its files, piece by piece: it may be larger than all else."""
+        return self._text.pieces(self.files[file])
+
+    @cached_property
+    def _text(self) -> PlanText:
+        return PlanText(self.stages, self.era)
+
+    def __str__(self) -> str:
+        return "".join(map(self.text, self.files))
+
+    def _repr_html_(self) -> str:
+        """The report, for notebooks; found by name, as nothing here knows of reports."""
+        notebook = import_module("hlomem.report.page.notebook")
+        return str(notebook.format_frame(self.dump, self.stages.module, is_planned=True))
+
+
+def plan(
+    program: str | HloModule,
+    *,
+    backend: str = "cpu",
+    chip: str = "",
+    era: str = "",
+    like: Dump | None = None,
+    schedule: Dump | None = None,
+    preset: Dump | None = None,
+    pack: Pack | None = None,
+    order: str = "xla",
+    name: str = "module",
+) -> Plan:
+    """What XLA's buffer assignment does with a program.
+
+    `program` is HLO text, or a module. `chip` is that of the backend (`v5e`, `h200`). `era` is a
+    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump,
+    and where releases that write alike plan otherwise, the one whose allocations are the dump's.
+    `schedule` is a dump to take the instruction order from, for text that carries none. `preset` is
+    a dump to take the offsets in a TPU's fast memory from, which a pass before buffer assignment
+    has fixed and the text does not show. `pack` replaces the heap algorithm. `order` is that of
+    XLA's lists: `xla` infers it, so that ids are XLA's, `text` takes the text's, which is faster
+    and puts every value where it lies, too. The files of the plan's dump begin with `name`.
+    """
+    order_lists = find_order(order)
+    releases = _releases(backend, era, like)
+    written_as = like.era if like is not None else era_of(releases[0])
+    watch = Watch()
+    with collector_off():
+        module = hlo.parse(program) if isinstance(program, str) else program
+        module = module if schedule is None else expand(module, schedule)
+        schedule_given = None if schedule is None else _schedule_of(module, schedule)
+    watch.lap("parse")
+    plans: list[Plan] = []
+    for release in releases:
+        options = options_of(backend, chip, release)
+        if any(options == each.stages.options for each in plans):
+            continue
+        with collector_off():
+            placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
+            stages = run_stages(
+                module, options, schedule_given, pack, placed, watch.lap, order_lists
+            )
+        notes = _notes_on_elements(module)
+        if preset is None:
+            notes += _notes_on_preset(stages)
+        else:
+            _check_all_placed(stages, preset)
+        files = files_of(name, written_as, release)
+        plans.append(Plan(stages, name, written_as, files, watch.seconds, tuple(notes)))
+        if like is None or _has_allocations_of(like, plans[-1].dump):
+            return plans[-1]
+    return plans[0]
+
+
+def find_order(name: str) -> OrderLists:
+    """How to put a module's lists in order: `xla` or `text`."""
+    found = _ORDERS.get(name)
+    if found is None:
+        raise CommandError(f"unknown order `{visible(name)}`; known are {', '.join(_ORDERS)}")
+    return found
+
+
+_ORDERS = {"xla": infer_order, "text": in_text_order}
+ORDERS = tuple(_ORDERS)
+"""The orders of lists that `plan` knows, by name."""
+
+
+class Watch:
+    """CPU time between laps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.process_time()
+
+    def lap(self, name: str) -> None:
+        now = time.process_time()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
+        self._last = now
+
+
+def _releases(backend: str, era: str, like: Dump | None) -> list[Release]:
+    """The releases to plan as, the newest first: one, or those that write as a dump is written."""
+    package = package_of(backend)
+    if like is None:
+        return [find_release(era or NEWEST.letter, package)]
+    if era:
+        raise both_given()
+    if like.era.letter == "?":
+        raise unknown_era(like)
+    return releases_of(like.era, package)
+
+
+def _has_allocations_of(dump: Dump, planned: Dump) -> bool:
+    texts = [
+        format_part("assignment", Contents(assignment=each.assignment), dump.era)
+        for each in (dump, planned)
+        if each.assignment is not None
+    ]
+    return texts[0] == texts[-1]
+
+
+def package_of(backend: str) -> str:
+    """What XLA comes in for a backend, by whose versions its releases are counted."""
+    return "libtpu" if backend == "tpu" else "jaxlib"
+
+
+def both_given() -> CommandError:
+    """The error of two answers to the question which XLA plans."""
+    return CommandError("give an era or a dump like which to write, not both")
+
+
+def unknown_era(dump: Dump) -> ParseError:
+    """The error at the first file of a dump that no XLA writes, or not beside those before it."""
+    seen = Features()
+    for part in dump.parts:
+        seen = seen.merged_with(part.seen)
+        if recognise(seen)[0].letter == "?":
+            break
+    source = Source(part.name, dump.part_text(part))
+    problem = "its era is unknown: no XLA writes this file as it is, or not beside the others"
+    return ParseError(source, source.first_line, problem, "give an era with --era")
+
+
+def options_of(backend: str, chip: str, release: Release) -> Options:
+    """How a release plans."""
+    if backend not in PLATFORMS:
+        raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(PLATFORMS)}")
+    version = release.version
+    found = find_backend(backend, chip, jaxlib=version)
+    if backend == "tpu":
+        return options_for_libtpu(found, nearest_libtpu(release).version)
+    return options_for(found, version)
+
+
+def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
+    """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
+    where = visible(dump.name)
+    if dump.assignment is None:
+        raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")
+    if backend.preset_color is None:
+        raise CommandError(f"nothing is placed beforehand on `{backend.name}`: leave --preset out")
+    allocations = [
+        each
+        for each in dump.assignment.allocations
+        if each.color == backend.preset_color and each.is_preallocated_temp
+    ]
+    if not allocations:
+        problem = f"no temporary allocation in memory space {backend.preset_color}"
+        where = visible(dump.name)
+        raise InputError(
+            f"{where}: {problem}, which every dump of `{backend.name}` has: give its own"
+        )
+    shape_of = {each.name: each.shape for each in module.iter_open_instructions()}
+    for value in (value for each in allocations for value in each.values):
+        whole = shape_of.get(value.name)
+        part = None if whole is None else whole.optional_subshape(value.index or ())
+        if part is None or part.text != value.shape:
+            problem = f"it places `{visible(value.name)}` of shape {visible(value.shape)}"
+            raise InputError(f"{where}: {problem}, which `{module.name}` does not have")
+    return Preset(
+        {each.color: each.size for each in allocations},
+        {
+            (value.name, ShapeIndex(value.index or ())): OffsetSize(value.offset, value.size)
+            for each in allocations
+            for value in each.values
+        },
+    )
+
+
+def _check_all_placed(stages: Stages, dump: Dump) -> None:
+    """A dump of the module itself leaves nothing in fast memory to be placed."""
+    color = stages.options.backend.preset_color
+    for allocation in stages.assignment.allocations:
+        names = [(value.instruction.name, value.index) for value in allocation.slices]
+        if allocation.color == color and names and stages.preset.place_of.keys().isdisjoint(names):
+            problem = f"it does not place `{names[0][0]}` of memory space {color}"
+            raise InputError(f"{visible(dump.name)}: {problem}, which `{stages.module.name}` has")
+
+
+def _notes_on_preset(stages: Stages) -> list[str]:
+    color = stages.options.backend.preset_color
+    if all(each.color != color or not each.slices for each in stages.assignment.allocations):
+        return []
+    problem = f"the text does not say where values lie in memory space {color}"
+    return [f"{problem}: packed anew (a dump given as preset has their places)"]
+
+
+def _notes_on_elements(module: HloModule) -> list[str]:
+    count = len(unnamed_elements(module))
+    if not count:
+        return []
+    problem = f"the text does not name its {count} get-tuple-elements"
+    return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
+
+
+def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
+    """The order of a dump's instruction sequence."""
+    if dump.live_ranges is None:
+        where = visible(dump.name)
+        raise InputError(f"{where}: no live ranges, so no instruction sequence, in this dump")
+    sequence = dump.live_ranges.sequence
+    try:
+        check_sequence(module, sequence)
+    except SequenceProblem as problem:
+        raise _at_step(
+            dump, problem, f"its sequence is not one of module `{module.name}`"
+        ) from None
+    return schedule_from_names(module, split_sequence(module, sequence))
+
+
+def _at_step(dump: Dump, problem: SequenceProblem, hint: str) -> ParseError:
+    """The error at a step of a dump's sequence, in the text the dump was read from."""
+    part = next(part for part in dump.parts if part.contents.live_ranges is not None)
+    text = dump.part_text(part)
+    start = text.find("\n", text.index("InstructionSequence:"))
+    for _ in range(problem.step):
+        start = text.find("\n", start + 1)
+    span = Span(start + 1, text.find("\n", start + 1))
+    return ParseError(Source(part.name, text), span, str(problem), hint)
+
+
+def files_of(name: str, era: Era, release: Release) -> dict[str, Kind]:
+    """The files this release writes, named after `name`."""
+    kinds: list[Kind] = ["combined"]
+    if era.features.split:
+        kinds = ["assignment", "values", "live-range"]
+    writes_report = release.package == "libtpu" or release >= _FIRST_CPU_REPORT
+    if writes_report and era.features.report != frozenset[ReportShape]({"none"}):
+        kinds.append("report")
+    return {name + FILE_NAMES[kind].suffix: kind for kind in kinds}

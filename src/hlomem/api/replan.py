@@ -1,0 +1,163 @@
+"""`hlomem.replan`: a dump in; the plan of its program out, made anew.
+
+The program is rebuilt from the dump (`hlomem.rebuild`). Values are taken as the dump lists them;
+aliasing, live ranges, colors and every allocation are planned, as `hlomem.plan` does. Of places
+only those are taken over that memory-space assignment fixed before XLA's buffer assignment ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hlomem.api.plan import (
+    Plan,
+    Watch,
+    both_given,
+    files_of,
+    options_of,
+    package_of,
+    preset_of,
+    unknown_era,
+)
+from hlomem.assign.preset import NO_PRESET
+from hlomem.base.errors import InputError
+from hlomem.base.gc_pause import collector_off
+from hlomem.base.source import visible
+from hlomem.dump.compare import find_differences
+from hlomem.dump.eras import era_of, find_release, releases_of
+from hlomem.hlo.schedule import Schedule
+from hlomem.pipeline import Stages
+from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
+from hlomem.rebuild.module import rebuild
+from hlomem.view.facts import read_facts
+from hlomem.view.guess_machine import choose_platform
+from hlomem.view.joined import build_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.list_order import ListOrder
+    from hlomem.assign.preset import Preset
+    from hlomem.assign.simulator import Pack
+    from hlomem.dump.dump import Dump
+    from hlomem.dump.eras import Era, Release
+    from hlomem.dump.records import Values
+    from hlomem.hlo.ir import HloModule
+    from hlomem.machines.machine import Backend
+    from hlomem.machines.options import Options
+    from hlomem.view.facts import Facts
+
+
+class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
+    """The stages of a plan whose values a dump lists."""
+
+    values: Values
+
+    @cached_property
+    def order(self) -> ListOrder:
+        """The order of XLA's lists, as far as the dump shows it."""
+        return recorded_order(self.values, self.call_graph)
+
+    @cached_property
+    def dataflow(self) -> Dataflow:
+        """The values of the dump."""
+        return recorded_dataflow(self.values, self.call_graph, self.order)
+
+
+def replan(
+    dump: Dump,
+    *,
+    backend: str = "",
+    chip: str = "",
+    era: str = "",
+    like: Dump | None = None,
+    pack: Pack | None = None,
+    name: str = "module",
+) -> Plan:
+    """What XLA's buffer assignment does with the program a dump is of.
+
+    `backend` and `chip` are inferred where they are not given. `era` and `like` choose a release as
+    they do for `plan`. Without them it is one that writes the dump's format: where such releases
+    plan differently, the newest whose plan is the dump's, else the newest. `notes` of the plan say
+    what was assumed.
+    """
+    if era and like is not None:
+        raise both_given()
+    notes: list[str] = []
+    if not backend:
+        platform = choose_platform(build_plan(dump), None)
+        backend, _, chip = platform.backend.name.partition("-")
+        notes.append(f"planned for {platform.backend.name}: {platform.reason}")
+    releases = [
+        (release, written, options_of(backend, chip, release))
+        for release, written in _releases(backend, era, like or dump)
+    ]
+    replanner = _Replanner(dump, read_facts(dump), pack, name, notes)
+    try:
+        return replanner.plan_as_one_of(releases)
+    except (LookupError, ValueError) as error:
+        problem = f"its lines do not make a program ({error!r})"
+        raise InputError(f"{visible(dump.name)}: {problem}; `hlomem verify` may say why") from error
+
+
+def _releases(backend: str, era: str, like: Dump) -> Iterator[tuple[Release, Era]]:
+    """The releases to plan as, the newest first: one that is named, or all of a dump's format."""
+    package = package_of(backend)
+    if era:
+        release = find_release(era, package)
+        yield release, era_of(release)
+        return
+    if like.era.letter == "?":
+        raise unknown_era(like)
+    for each in reversed(like.eras):
+        for release in releases_of(each, package):
+            yield release, each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Replanner:
+    """Plans the program of one dump as several releases do."""
+
+    dump: Dump
+    facts: Facts
+    pack: Pack | None
+    name: str
+    notes: list[str]
+
+    def plan_as_one_of(self, releases: list[tuple[Release, Era, Options]]) -> Plan:
+        """As the first release whose plan is the dump's; as the first, if there is none."""
+        plans: list[Plan] = []
+        for release, era, options in releases:
+            if all(options != each.stages.options for each in plans):
+                plans.append(self._plan_as(release, era, options))
+                if not find_differences(self.dump, plans[-1].dump):
+                    return plans[-1]
+        return plans[0]
+
+    def _plan_as(self, release: Release, era: Era, options: Options) -> Plan:
+        watch = Watch()
+        with collector_off():
+            rebuilt = rebuild(self.facts, options)
+            watch.lap("rebuild")
+            stages = RecordedStages(
+                rebuilt.module,
+                Schedule({}),
+                options,
+                self.pack,
+                self._preset(rebuilt.module, options.backend),
+                values=self.facts.values,
+            )
+            stages.compute(watch.lap)
+        files = files_of(self.name, era, release)
+        if self.dump.report is None:
+            files = {name: kind for name, kind in files.items() if kind != "report"}
+        notes = (*self.notes, f"planned as {release}", *rebuilt.notes)
+        return Plan(stages, self.name, era, files, watch.seconds, notes)
+
+    def _preset(self, module: HloModule, backend: Backend) -> Preset:
+        if backend.preset_color is None:
+            return NO_PRESET
+        return preset_of(module, self.dump, backend)

@@ -1,0 +1,196 @@
+"""When a value has to be there: by what a dump lists, or, better, by what its module says.
+
+In: a plan and its control flow, or the program. Out: for a value, the moments at which it is part
+of something, read or returned, and the last moment it may begin at. Both ways follow
+`HloLiveRange`: a loop reads what it starts from when its body begins, a call leaves reading to what
+it calls, what a computation returns is needed until the computation ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.check.program import Program
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.view.control_flow import Structure
+    from hlomem.view.joined import Placed, Plan
+
+
+class Needs(Protocol):
+    """When values have to be there."""
+
+    def latest_start(self, placed: Placed, moment: int) -> int:
+        """The last moment at which a value defined at `moment` may begin to live."""
+
+    def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
+        """The moments at which a value must be there, and what for."""
+
+
+class TracedNeeds:
+    """What the module says."""
+
+    def __init__(self, plan: Plan, program: Program) -> None:
+        self._time_of = plan.time_of
+        self._end = len(plan.sequence)
+        self._read_only = program.read_only
+        self._flow = program.flow
+        self._spans = program.spans
+        self._by_name = program.instruction_by_name
+
+    def latest_start(self, placed: Placed, moment: int) -> int:
+        """A parameter is there when its computation starts.
+
+        What an asynchronous operation computes may count from the operation's own moment, in whose
+        result it appears: XLA for TPU does so.
+        """
+        instruction = self._by_name.get(placed.value.name)
+        if instruction is None:
+            return moment
+        if instruction.opcode == "parameter":
+            return self._spans[instruction.parent][0]
+        is_asynchronous = any(
+            caller.opcode.startswith("async-") for caller in self._flow.callers_of(instruction)
+        )
+        return moment + 1 if is_asynchronous and instruction.is_root else moment
+
+    def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
+        """Every position and every use, wherever the module hands the value to."""
+        value = placed.value.name, placed.index
+        if value in self._read_only:
+            yield self._end, "the caller's"
+        for instruction, _ in self._flow.positions_of.get(value, ()):
+            if instruction.is_root and instruction.parent in self._spans:
+                yield self._spans[instruction.parent][1], f"returned by {instruction.name}"
+            elif (moment := self._time_of.get(instruction.name)) is not None:
+                yield moment, f"part of {instruction.name}"
+            yield from self._until_done(instruction)
+        for user, _, _ in self._flow.iter_uses(value):
+            yield from self._read_by(user)
+
+    def _read_by(self, user: HloInstruction) -> Iterator[tuple[int, str]]:
+        if user.opcode == "call":
+            return
+        if user.opcode == "while":
+            user = user.called_computations[0].parameters[0]
+        if user.name in self._time_of:
+            yield self._time_of[user.name], f"read by {user.name}"
+        if user.opcode.endswith("-start"):
+            # The operand of an asynchronous operation is read until the operation is done.
+            for moment, done in self._dones(user):
+                yield moment, f"read by {user.name} until {done}"
+
+    def _until_done(self, instruction: HloInstruction) -> Iterator[tuple[int, str]]:
+        """What runs asynchronously may still be at it until it is waited for."""
+        for caller in self._flow.callers_of(instruction):
+            if caller.opcode.startswith("async-"):
+                for moment, done in self._dones(caller):
+                    yield moment, f"computed until {done}"
+
+    def _dones(self, start: HloInstruction) -> Iterator[tuple[int, str]]:
+        """When an asynchronous operation is waited for, maybe after updates, and by what."""
+        pending = [start]
+        while pending:
+            for user in pending.pop().users:
+                if user.opcode == "async-update":
+                    pending.append(user)
+                elif user.opcode.endswith("-done") and user.name in self._time_of:
+                    yield self._time_of[user.name], user.name
+
+
+class ListedNeeds:
+    """What the positions and uses of a dump say, with the control flow that was found in it."""
+
+    def __init__(self, plan: Plan, structure: Structure) -> None:
+        self._plan = plan
+        self._time_of = plan.time_of
+        self._returned_at = _moments_of_return(plan, structure)
+        self._body_start = {each.instruction: each.body_parameter for each in structure.loops}
+
+    def latest_start(self, placed: Placed, moment: int) -> int:
+        """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
+        if placed.allocation.parameter is not None and self._is_argument(placed):
+            return 0
+        following = "".join(self._plan.sequence[moment + 1 : moment + 2])
+        text = self._plan.text_of.get(following)
+        if text is None or not text.opcode.endswith("-start"):
+            return moment
+        starts = self._plan.values_at.get((following, ()), ())
+        dones = {done for each in starts for done in each.users}
+        return moment + any(
+            position.instruction in dones or (position.index and position.instruction == following)
+            for position in (placed.used.positions if placed.used else ())
+        )
+
+    def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
+        """Every listed position and use."""
+        used = placed.used
+        if used is None:
+            return
+        is_donated = placed.allocation.maybe_live_out
+        if placed.allocation.parameter is not None and not is_donated and self._is_argument(placed):
+            yield len(self._plan.sequence), "the caller's"
+        for position in used.positions:
+            key = (position.instruction, position.index or ())
+            if key in self._returned_at:
+                yield self._returned_at[key], f"returned by {position.instruction}"
+            elif (moment := self._time_of.get(position.instruction)) is not None:
+                yield moment, f"part of {position.instruction}"
+        for use in used.uses or ():
+            moment = self._moment_of_use(placed, use.instruction)
+            if moment is not None:
+                yield moment, f"read by {use.instruction}"
+
+    def _is_argument(self, placed: Placed) -> bool:
+        text = self._plan.text_of.get(placed.value.name)
+        return text is not None and text.opcode == "parameter" and not placed.value.is_phi
+
+    def _moment_of_use(self, placed: Placed, user: str) -> int | None:
+        """When an operand is read; None where something else the dump lists says it better."""
+        text = self._plan.text_of.get(user)
+        if text is None and self._enters_a_call(placed, user):
+            return None
+        if text is not None and text.opcode == "call":
+            return None
+        if text is not None and text.opcode == "while":
+            # What a loop starts from is over when the body has its own version.
+            user = self._body_start.get(user, "")
+        return self._time_of.get(user)
+
+    def _enters_a_call(self, placed: Placed, user: str) -> bool:
+        """Whether a user runs instructions that read the value, rather than reading it itself.
+
+        Such instructions stand before it, and their parameter is a position of the value.
+        """
+        assert placed.used is not None
+        first = self._time_of.get(placed.value.name, 0)
+        last = self._time_of.get(user, 0)
+        return any(
+            first < self._time_of.get(position.instruction, -1) < last
+            and position.instruction not in self._plan.users
+            for position in placed.used.positions
+        )
+
+
+def _moments_of_return(plan: Plan, structure: Structure) -> dict[tuple[str, tuple[int, ...]], int]:
+    """Until when what a body, a branch or the program returns must be there."""
+    ends: dict[str, int] = {}
+    for loop in structure.loops:
+        if loop.body_root is not None:
+            ends[loop.body_root] = plan.time_of[loop.instruction]
+    for conditional in structure.conditionals:
+        for branch in conditional.branches:
+            if branch.root is not None:
+                # The next branch's first parameter may stand behind others of its instructions.
+                ends[branch.root] = plan.time_of[branch.root] + 1
+    returned = {
+        (name, index): end for name, end in ends.items() for index in plan.indices_at.get(name, ())
+    }
+    output = plan.output
+    if output is not None:
+        name = output.value.name
+        parts = plan.indices_at.get(name, ()) if output.value.index == () else [output.index]
+        returned.update({(name, index): len(plan.sequence) for index in parts})
+    return returned

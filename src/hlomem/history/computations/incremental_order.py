@@ -1,0 +1,107 @@
+"""The order in which XLA keeps computations, replayed from the order in which they were made.
+
+In: the computations of a module, the oldest first. Out: `HloModule::MakeComputationPostOrder`,
+callees before callers, as the incremental sort left it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.history.computations.online_topsort import OnlineTopologicalSort
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.hlo.ir import HloComputation
+
+
+class Passing(NamedTuple):
+    """Computations that are gone, all made after one another."""
+
+    older_count: int
+    """How many of the others had been made before."""
+    callers: Sequence[HloComputation]
+    """Who called each."""
+
+
+NONE_PASSING = Passing(0, ())
+
+
+def sorted_incrementally(
+    created: Sequence[HloComputation],
+    call_graph: CallGraph,
+    count: int | None = None,
+    delta: int = 0,
+    passing: Passing = NONE_PASSING,
+) -> list[HloComputation]:
+    """Replay how computations were made and called (`HloModule::AddComputationInternal`).
+
+    With a `count`, how they lay when the first so many had been made. `delta` is how far searches
+    went already, because of computations that are gone; those that are `passing` still moved their
+    callers. A computation that calls only older ones
+    was cut out of its caller, which called them before.
+    """
+    rank_of = {computation: rank for rank, computation in enumerate(created)}
+    callees = _ranks_of_callees(created, rank_of, call_graph)
+    callers: list[list[int]] = [[] for _ in created]
+    for rank, called in enumerate(callees):
+        for callee in called:
+            callers[callee].append(rank)
+    older_callers = _older_callers(callers)
+    order: OnlineTopologicalSort[int] = OnlineTopologicalSort(delta)
+    gone = [rank_of[caller] for caller in passing.callers]
+    for rank in range(len(created))[:count]:
+        if rank == passing.older_count:
+            _add_passing(order, gone)
+        order.add_node(rank)
+        for caller in older_callers[rank]:
+            order.add_edge(caller, rank)
+        for callee in callees[rank]:
+            if callee < rank:
+                order.add_edge(rank, callee)
+                for caller in callers[rank]:
+                    if caller < rank and caller not in callers[callee]:
+                        order.remove_edge(caller, callee)
+    if passing.older_count == len(created):
+        _add_passing(order, gone)
+    return [created[rank] for rank in order.reverse_order() if rank >= 0]
+
+
+def _add_passing(order: OnlineTopologicalSort[int], callers: list[int]) -> None:
+    for number, caller in enumerate(callers, 1):
+        order.add_node(-number)
+        order.add_edge(caller, -number)
+
+
+def _ranks_of_callees(
+    created: Sequence[HloComputation], rank_of: Mapping[HloComputation, int], call_graph: CallGraph
+) -> list[list[int]]:
+    """What each computation calls, the oldest first; a rank is a place in the order of age."""
+    callees = [call_graph.callees[computation] for computation in created]
+    return [sorted([rank_of[callee] for callee in called]) if called else [] for called in callees]
+
+
+def _older_callers(callers: list[list[int]]) -> list[list[int]]:
+    """Who called each computation before any younger one was there; callers are given by age.
+
+    A younger caller stands for its own older callers, which are known: the youngest come first.
+    """
+    older_callers = callers[:]
+    for rank in range(len(callers) - 1, -1, -1):
+        direct = callers[rank]
+        if not direct or direct[-1] < rank:
+            continue
+        found: dict[int, None] = {}
+        younger: set[int] = set()
+        pending = direct[::-1]
+        while pending:
+            caller = pending.pop()
+            if caller < rank:
+                found[caller] = None
+            elif caller not in younger:
+                younger.add(caller)
+                pending += reversed(older_callers[caller])
+        older_callers[rank] = list(found)
+    return older_callers

@@ -1,0 +1,1 @@
+"""HLO text in, a module out, and back again."""

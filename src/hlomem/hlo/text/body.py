@@ -1,0 +1,329 @@
+"""The body of one computation: rows of text in, linked instructions out.
+
+In: the rows the scanner cut a body into, the shapes seen so far, the computations by name. Out:
+the computation, filled. The loop of `_link_rows` runs once per instruction that anybody looks at,
+so it handles the common form of each thing in line and leaves the rest to functions. No positions
+are kept: a `RowProblem` says which part of which row, and the reader cuts the body again.
+
+Mirrors `HloParserImpl::ParseInstructionList` and `CreateInstruction`: operands and callees stand
+before their users, names are unique, and without a `ROOT` the last instruction is the root.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hlomem.base.errors import ParseError
+from hlomem.hlo.ir import HloInstruction
+from hlomem.hlo.opcodes import (
+    ARITY,
+    CALL_ATTRIBUTE_NAMES,
+    KNOWN_OPCODES,
+    PAYLOAD_OPCODES,
+    call_attributes,
+)
+from hlomem.hlo.text.async_sugar import desugar, is_sugared
+from hlomem.hlo.text.attributes import (
+    FIRST_INDEX,
+    TextProblem,
+    compiled,
+    parse_integer,
+    split_attributes,
+)
+from hlomem.hlo.text.operands import OperandScope
+from hlomem.hlo.text.scanner import RowPart
+from hlomem.hlo.text.shape_parser import INDEX_COMMENT
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloComputation
+    from hlomem.hlo.text.scanner import InstructionRow
+    from hlomem.hlo.text.shape_parser import ShapeTable
+
+CONTROL_PREDECESSORS = "control-predecessors"
+
+_NAMES = {
+    name: rf", {name}=(?:%?([A-Za-z0-9_.\-]++)|\{{([^{{}}]*+)\}})(?![^,])"
+    for name in (*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS)
+}
+_FUSION = re.compile(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
+_MAX_DIGITS = 9
+_MAY_CALL_NOTHING = frozenset({"custom-call", "async-update", "async-done"})
+_NEED_ALL = frozenset({"while", "select-and-scatter"})  # all their attributes, not any
+
+
+class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
+    """Something wrong in a part of a row."""
+
+    def __init__(self, part: RowPart, problem: str, hint: str = "") -> None:
+        super().__init__(problem)
+        self.row: int | None = None
+        self.part = part
+        self.problem = problem
+        self.hint = hint
+        self.offsets: tuple[int, int] | None = None  # within the part; all of it where None
+
+    @classmethod
+    def of(cls, part: RowPart, cause: TextProblem) -> RowProblem:
+        """A problem found in the text of a part."""
+        problem = cls(part, cause.problem, cause.hint)
+        problem.offsets = (cause.start, cause.end)
+        return problem
+
+
+_Finish = Callable[["_Body", HloInstruction, str], None]
+_Fact = tuple[str, int | None, bool, _Finish | None]
+"""What the loop needs to know about an opcode: its text (one object for all instructions), how
+many operands it takes, whether it has a payload instead, what else is to be done."""
+
+
+class _Facts(dict[str, _Fact]):
+    """Facts by opcode; known opcodes are added when they turn up."""
+
+    def __missing__(self, opcode: str) -> _Fact:
+        finish: _Finish | None = _FINISH.get(opcode)
+        if finish is None and is_sugared(opcode):
+            finish = _finish_sugared
+        elif finish is None and call_attributes(opcode):
+            finish = _link_calls
+        fact = (opcode, ARITY.get(opcode), opcode in PAYLOAD_OPCODES, finish)
+        if opcode in KNOWN_OPCODES:
+            self[opcode] = fact
+        return fact
+
+
+class _Body(Struct, eq=False):
+    """What is known of a computation while its rows are read."""
+
+    scope: OperandScope
+    callees: dict[str, HloComputation]
+    called: list[HloComputation] = []
+    """Other than by fusions."""
+    row: int = 0
+    """The one being read."""
+
+
+def link_body(
+    computation: HloComputation,
+    rows: list[InstructionRow],
+    shapes: ShapeTable,
+    callees: dict[str, HloComputation],
+    *,
+    has_control: bool,
+) -> list[HloComputation]:
+    """Make instructions of rows and hand them to the computation; raises `RowProblem`.
+
+    Returns the computations called other than by fusions, some maybe more than once.
+    """
+    body = _Body(OperandScope(computation, shapes), callees)
+    try:
+        root = _link_rows(body, rows, shapes, has_control)
+        parameters = _numbered_parameters(body, rows)
+    except RowProblem as problem:
+        if problem.row is None:
+            problem.row = body.row
+        raise
+    except ParseError as error:
+        of_shape = RowProblem.of(RowPart.SHAPE, TextProblem.of(error))
+        of_shape.row = body.row
+        raise of_shape from None
+    computation.fill(body.scope.instructions, parameters, root)
+    return body.called
+
+
+def _link_rows(
+    body: _Body, rows: list[InstructionRow], shapes: ShapeTable, has_control: bool
+) -> HloInstruction:
+    """Make and link the instructions of all rows; returns the root."""
+    scope = body.scope
+    computation, instructions, by_name = scope.computation, scope.instructions, scope.by_name
+    find = by_name.__getitem__
+    root: HloInstruction | None = None
+    for body.row, (mark, name, shape_text, opcode_text, inner, attributes) in enumerate(rows):
+        opcode, arity, has_payload, finish = _FACTS[opcode_text]
+
+        # Operands: `%a, /*index=1*/%b` and `a, b` in line, every other form in `_resolve`.
+        operands: tuple[HloInstruction, ...] = ()
+        if inner and not has_payload:
+            plain = INDEX_COMMENT.sub("", inner) if "/" in inner else inner
+            names = plain[1:].split(", %") if plain[:1] == "%" else plain.split(", ")
+            try:
+                operands = tuple(map(find, names))
+            except KeyError:
+                operands = _resolve(scope, inner)
+        if arity is not None and len(operands) != arity:
+            raise _wrong_count(opcode, arity, len(operands))
+
+        payload = inner if has_payload else ""
+        shape, index = shapes[shape_text], len(instructions)
+        instruction = HloInstruction(
+            name, shape, opcode, operands, payload, attributes, computation, index
+        )
+        if by_name.setdefault(name, instruction) is not instruction:
+            raise RowProblem(RowPart.NAME, f"`{name}` is defined twice in this computation")
+        instructions.append(instruction)
+
+        # What only some instructions have.
+        if finish is not None:
+            finish(body, instruction, attributes)
+        if has_control:
+            _link_control(body, instruction, attributes)
+        if mark:
+            if root is not None:
+                raise RowProblem(RowPart.ROOT, "a computation has only one ROOT")
+            root = instruction
+    return root or instructions[-1]
+
+
+def _resolve(scope: OperandScope, inner: str) -> tuple[HloInstruction, ...]:
+    """Operands in any form the grammar has."""
+    try:
+        return scope.resolve(inner)
+    except TextProblem as problem:
+        raise RowProblem.of(RowPart.OPERANDS, problem) from None
+
+
+def _wrong_count(opcode: str, arity: int, count: int) -> RowProblem:
+    wanted = "no operands" if arity == 0 else f"{arity} operand{'s'[: arity > 1]}"
+    return RowProblem(RowPart.OPERANDS, f"`{opcode}` takes {wanted}, not {count}")
+
+
+def _numbered_parameters(body: _Body, rows: list[InstructionRow]) -> list[HloInstruction]:
+    """The parameters by number, of which none may be missing or given twice."""
+    parameters = [each for each in body.scope.instructions if each.opcode == "parameter"]
+    by_text = {parameter.payload: parameter for parameter in parameters}
+    try:
+        return [by_text[str(number)] for number in range(len(parameters))]
+    except KeyError:
+        return _number_carefully(body, parameters, rows)
+
+
+def _number_carefully(
+    body: _Body, parameters: list[HloInstruction], rows: list[InstructionRow]
+) -> list[HloInstruction]:
+    """As `_numbered_parameters`, for numbers such as `00`; says what is wrong."""
+    row_of = {parts[1]: row for row, parts in enumerate(rows)}
+    by_number: dict[int, HloInstruction] = {}
+    for parameter in parameters:
+        body.row, text = row_of[parameter.name], parameter.payload.strip()
+        if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_DIGITS:
+            raise RowProblem(RowPart.OPERANDS, "expected the number of the parameter")
+        if by_number.setdefault(int(text), parameter) is not parameter:
+            raise RowProblem(RowPart.OPERANDS, f"parameter {int(text)} is defined twice")
+    for number in range(len(parameters)):
+        if number not in by_number:
+            body.row = row_of[by_number[max(by_number)].name]
+            hint = f"the {len(parameters)} parameters are numbered from 0"
+            raise RowProblem(RowPart.OPERANDS, f"there is no parameter {number}", hint)
+    return [by_number[number] for number in range(len(parameters))]
+
+
+def _finish_element(_: _Body, instruction: HloInstruction, attributes: str) -> None:
+    """A get-tuple-element takes an element its operand has."""
+    match = FIRST_INDEX.match(attributes)
+    number = int(match[1]) if match else _read_index(attributes)
+    shape = instruction.operands[0].shape
+    if not shape.is_tuple or not 0 <= number < len(shape.elements):
+        problem = f"`{instruction.operands[0].name}` has no element {number}"
+        hint = f"its shape is `{shape.text_without_layout[:80]}`"
+        raise _name_problem(attributes, f"index={number}", problem, hint)
+
+
+def _read_index(attributes: str) -> int:
+    try:
+        return parse_integer(split_attributes(attributes).get("index", ""))
+    except TextProblem as problem:
+        raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
+
+
+def _finish_fusion(body: _Body, instruction: HloInstruction, attributes: str) -> None:
+    """`_link_calls` for the form in which XLA prints a fusion; most calls are one."""
+    match = _FUSION.match(attributes)
+    callee = body.callees.get(match[1]) if match else None
+    if callee is None or callee.index >= body.scope.computation.index:
+        _link_calls(body, instruction, attributes)
+    else:
+        callee.is_fused = True
+        instruction.called_computations = (callee,)
+
+
+def _finish_sugared(body: _Body, instruction: HloInstruction, attributes: str) -> None:
+    try:
+        wrapped = desugar(instruction)
+    except TextProblem as problem:
+        raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
+    if wrapped is not None and call_attributes(wrapped.opcode):
+        _link_calls(body, wrapped, attributes)
+
+
+def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> None:
+    """Find the computations an instruction calls; all of them stand above its own."""
+    opcode = instruction.opcode
+    names: list[str] = []
+    for attribute, _ in call_attributes(opcode):
+        found = _names_of(attribute, attributes)
+        if not found and opcode in _NEED_ALL:
+            raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs `{attribute}=`")
+        names += found
+    if not names and opcode in KNOWN_OPCODES and opcode not in _MAY_CALL_NOTHING:
+        wanted = " or ".join(f"`{name}=`" for name, _ in call_attributes(opcode))
+        raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs {wanted}")
+    called = tuple([_callee(body, name, attributes) for name in names])
+    instruction.called_computations = called
+    if opcode == "fusion":
+        called[0].is_fused = True
+    else:
+        body.called += called
+
+
+def _callee(body: _Body, name: str, attributes: str) -> HloComputation:
+    callee, caller = body.callees.get(name), body.scope.computation
+    if callee is None:
+        raise _name_problem(attributes, name, f"computation `{name}` is not defined")
+    if callee.index >= caller.index:
+        problem = f"computation `{name}` is called before it is defined"
+        hint = "callees stand above their callers; no computation may call itself"
+        raise _name_problem(attributes, name, problem, hint)
+    return callee
+
+
+def _name_problem(attributes: str, name: str, problem: str, hint: str = "") -> RowProblem:
+    """A problem with a name that stands in the attributes."""
+    start = max(0, attributes.find(name))
+    return RowProblem.of(RowPart.ATTRIBUTES, TextProblem(problem, start, start + len(name), hint))
+
+
+def _link_control(body: _Body, instruction: HloInstruction, attributes: str) -> None:
+    names = _names_of(CONTROL_PREDECESSORS, attributes)
+    for name in names:
+        if name not in body.scope.by_name:
+            problem = f"control predecessor `{name}` is not defined above"
+            raise _name_problem(attributes, name, problem)
+    instruction.control_predecessors = tuple([body.scope.by_name[name] for name in names])
+
+
+def _names_of(attribute: str, attributes: str) -> list[str]:
+    """The names an attribute lists, `%` removed; empty where it is absent."""
+    match = compiled(_NAMES[attribute]).search(attributes)
+    if match is not None and attributes.find('"', 0, match.start()) < 0:
+        one, several = match.groups()
+        return [one] if several is None else _split_names(several)
+    if match is None and attribute not in attributes:
+        return []
+    # A string in front may hold what was found, and odd blanks may hide what was not.
+    try:
+        value = split_attributes(attributes).get(attribute, "")
+    except TextProblem as problem:
+        raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
+    return _split_names(value.strip("{}"))
+
+
+def _split_names(text: str) -> list[str]:
+    return [name.strip().removeprefix("%") for name in text.split(",") if name.strip()]
+
+
+_FINISH = {"fusion": _finish_fusion, "get-tuple-element": _finish_element}
+_FACTS = _Facts()

@@ -1,0 +1,296 @@
+"""The parts of one module's text, read when asked for.
+
+In: a source and where its parts lie. Out: an `HloModule` that keeps this reader to open its
+computations with. The reader knows two texts: the source the user wrote, and the one that is read,
+which differs when the layout had to be normalized; every error is placed in the first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hlomem.base.errors import ParseError
+from hlomem.base.source import Source, Span
+from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloModule
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.text import scanner, validation
+from hlomem.hlo.text.async_sugar import is_sugared
+from hlomem.hlo.text.attributes import TextProblem
+from hlomem.hlo.text.body import CONTROL_PREDECESSORS, RowProblem, link_body
+from hlomem.hlo.text.shape_parser import ShapeTable
+from hlomem.hlo.text.stack_frames import StackFrameTables
+from hlomem.hlo.text.style import TextStyle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.shape import Shape
+    from hlomem.hlo.text.normalizer import OffsetMap
+    from hlomem.hlo.text.scanner import ComputationText, InstructionRow, ModuleText
+
+NOT_AN_INSTRUCTION = "not an instruction"
+
+_INSTRUCTION_FORM = "an instruction reads `%name = shape opcode(operands), attribute=value`"
+_SHAPELESS = re.compile(r"(?:ROOT\s++)?%?[\w.\-]++\s*+=\s*+[a-z][\w\-]*+\s*+\(", re.ASCII)
+_SHAPED_OPERAND = re.compile(r"\(|[a-z][a-z0-9]*+\[")
+
+
+class LayoutError(ParseError):
+    """A body that cannot be cut into instructions: maybe its braces are not where they seem."""
+
+
+class _Body(Struct, frozen=True, eq=False):
+    """A body cut into rows, and the text the rows were cut from."""
+
+    rows: list[InstructionRow]
+    text: str
+    start: int
+    end: int
+    offsets: OffsetMap | None
+
+
+class ModuleReader:
+    """Opens the computations of one module (`ir.BodyReader`)."""
+
+    def __init__(
+        self,
+        source: Source,
+        spans: ModuleText,
+        text: str | None = None,
+        offsets: OffsetMap | None = None,
+    ) -> None:
+        self._source = source
+        self._text = source.text if text is None else text
+        self._offsets = offsets
+        self._spans = spans
+        self._shapes = ShapeTable()
+        self._module = self._make_module()
+
+    def read(self) -> HloModule:
+        """The module, with everything read that no fusion hides."""
+        pending = [self._module.entry]
+        while pending:
+            computation = pending.pop()
+            if not computation.is_open:
+                pending += self._open(computation)
+        return self._module
+
+    def open(self, computation: HloComputation) -> None:
+        """Read the instructions of a computation."""
+        self._open(computation)
+
+    def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
+        """Shape and opcode of every instruction of the body."""
+        span = self._spans.computations[computation.index]
+        rows = scanner.outline_rows(self._text, *span.body)
+        if len(rows) != scanner.count_lines(self._text, *span.body):
+            return [(each.shape, each.opcode) for each in computation.instructions]
+        try:
+            return [(self._shapes[shape], opcode) for shape, opcode in rows]
+        except ParseError:
+            computation.instructions  # noqa: B018 - raises the error in its place
+            raise
+
+    def locate(self, computation: HloComputation, name: str) -> Span:
+        """Where an instruction stands; the head of its computation if it has no line."""
+        body = self._body(computation)
+        for row, parts in enumerate(body.rows):
+            if parts[1] == name:
+                return self._place(body, row, None)
+        return self._head(computation)
+
+    def style(self) -> TextStyle:
+        """How the text is written."""
+        text, first = self._text, self._spans.computations[0]
+        head = text[first.head_start : first.body.start]
+        rows = [
+            (opcode, inner)
+            for computation in self._read_computations()
+            for _, _, _, opcode, inner, _ in self._body(computation).rows
+            if inner and opcode not in PAYLOAD_OPCODES
+        ]
+        return TextStyle(
+            percent=head.removeprefix("ENTRY ").startswith("%"),
+            operand_shapes=any(_SHAPED_OPERAND.match(inner) for _, inner in rows[:1]),
+            program_shape="(" in head,
+            compact_gte=any("#" in inner for _, inner in rows),
+            name_after_brace=any(each.has_name_after_brace for each in self._spans.computations),
+            async_sugar=any(is_sugared(opcode) for opcode in {opcode for opcode, _ in rows}),
+        )
+
+    def validate(self) -> None:
+        """Read what was left as text, and check it (`hlomem.hlo.text.validation`)."""
+        self._module.open_all()
+        validation.check_header(self._module)
+        instruction_of: dict[str, HloInstruction] = {}  # many instructions share their text
+        constant_of: dict[str, HloInstruction] = {}
+        for computation in self._read_computations():
+            for instruction in computation.instructions:
+                instruction_of.setdefault(instruction.attribute_text, instruction)
+                if instruction.opcode == "constant":
+                    constant_of.setdefault(instruction.payload, instruction)
+            self._check_head(computation)
+        unproven = validation.unproven_attributes(instruction_of)
+        for text, instruction in instruction_of.items():
+            if text in unproven:
+                self._check_text(instruction, text, validation.check_attributes)
+        for text, instruction in constant_of.items():
+            self._check_text(instruction, text, validation.check_literal)
+
+    def _check_text(
+        self, instruction: HloInstruction, text: str, check: Callable[[str], None]
+    ) -> None:
+        """Run a check on a part of an instruction's text, and place what it finds."""
+        try:
+            check(text)
+        except TextProblem as problem:
+            span = instruction.span
+            start = self._source.text.find(text, span.start, span.end)
+            if start < 0:  # the text is not as the user wrote it
+                raise ParseError(self._source, span, problem.problem, problem.hint) from None
+            raise problem.at(self._source, start) from None
+
+    def _read_computations(self) -> list[HloComputation]:
+        """The computations that have a text of their own: not those of sugared async operations."""
+        by_name = self._module.computation_by_name
+        return [by_name[span.name] for span in self._spans.computations]
+
+    def _make_module(self) -> HloModule:
+        spans = self._spans
+        header = self._text[spans.header.start : spans.header.end]
+        has_tables = spans.tables.end > spans.tables.start
+        place = self._original(spans.tables) if has_tables else Span(0, 0)
+        tables = StackFrameTables(self._source, place)
+        module = HloModule(spans.name, self._source, header, tables)
+        module.reader = self
+        entry: HloComputation | None = None
+        for index, span in enumerate(spans.computations):
+            thread = span.execution_thread or MAIN_THREAD
+            body = span.body if self._offsets is None else None
+            computation = HloComputation(module, span.name, index, span.is_entry, thread, body)
+            module.computations.append(computation)
+            if span.is_entry:
+                if entry is not None:
+                    raise self._error(self._head_span(span), "a module has only one ENTRY")
+                entry = computation
+        if len(module.computation_by_name) != len(spans.computations):
+            raise self._defined_twice()
+        module.entry = entry or module.computations[-1]
+        module.entry.is_entry = True
+        return module
+
+    def _open(self, computation: HloComputation) -> list[HloComputation]:
+        """Read a computation; returns what it calls other than through fusions."""
+        body = self._body(computation)
+        if not body.rows:
+            problem = f"computation `{computation.name}` has no instructions"
+            raise ParseError(self._source, self._head(computation), problem)
+        control = body.text.find(f"{CONTROL_PREDECESSORS}=", body.start, body.end)
+        try:
+            callees = link_body(
+                computation,
+                body.rows,
+                self._shapes,
+                self._module.computation_by_name,
+                has_control=control >= 0,
+            )
+        except RowProblem as problem:
+            raise self._row_error(body, problem) from None
+        return callees
+
+    def _body(self, computation: HloComputation) -> _Body:
+        """The rows of a computation; those of another layout than XLA's are normalized first."""
+        span = self._spans.computations[computation.index]
+        body = self._cut(self._text, *span.body, self._offsets)
+        if self._offsets is not None:
+            if body is None:
+                raise self._not_an_instruction(span, ParseError)
+            return body
+        if body is None:
+            return self._normalized_body(span)
+        if scanner.may_hide_instructions(body.rows):
+            normalized = self._normalized_body(span)
+            return normalized if len(normalized.rows) > len(body.rows) else body
+        return body
+
+    def _normalized_body(self, span: ComputationText) -> _Body:
+        from hlomem.hlo.text.normalizer import normalize_body  # noqa: PLC0415 - as in the parser
+
+        try:
+            text, offsets = normalize_body(self._source, *span.body)
+        except ParseError as error:
+            raise LayoutError(self._source, error.span, error.problem, error.hint) from None
+        body = self._cut(text, 0, len(text), offsets)
+        if body is None:
+            raise self._not_an_instruction(span, LayoutError)
+        return body
+
+    def _not_an_instruction(self, span: ComputationText, kind: type[ParseError]) -> ParseError:
+        bad = scanner.first_bad_line(self._text, *span.body)
+        hint = _INSTRUCTION_FORM
+        if _SHAPELESS.match(self._text, bad.start, bad.end):
+            hint = "the shape is missing; hlomem does not infer shapes"
+        return kind(self._source, self._original(bad), NOT_AN_INSTRUCTION, hint)
+
+    def _cut(self, text: str, start: int, end: int, offsets: OffsetMap | None) -> _Body | None:
+        rows = scanner.instruction_rows(text, start, end)
+        return None if rows is None else _Body(rows, text, start, end, offsets)
+
+    def _row_error(self, body: _Body, problem: RowProblem) -> ParseError:
+        span = self._place(body, problem.row or 0, problem)
+        return ParseError(self._source, span, problem.problem, problem.hint)
+
+    def _place(self, body: _Body, row: int, problem: RowProblem | None) -> Span:
+        """Where a row, or the part of it a problem is in, stands in the source."""
+        part = problem.part if problem else None
+        span = scanner.row_part(body.text, body.start, body.end, row, part)
+        if problem is not None and problem.offsets is not None:
+            start, end = problem.offsets
+            span = Span(span.start + start, span.start + max(start + 1, end))
+        return span if body.offsets is None else body.offsets.span(span)
+
+    def _check_head(self, computation: HloComputation) -> None:
+        """The first line can be read, and promises the result the root has.
+
+        `HloParserImpl::ParseComputation`, which does not compare the parameters either.
+        """
+        span = self._spans.computations[computation.index]
+        head = self._text[span.head_start : span.body.start]
+        if validation.is_usual_head(head, computation):
+            return
+        source = Source(self._source.name, self._text)
+        try:
+            result = validation.check_head(source, span.head_start)
+        except ParseError as error:
+            raise self._error(error.span, error.problem, error.hint) from None
+        promised, place = result or (computation.root.shape, Span(0, 0))
+        expected = computation.root.shape.text_without_layout
+        if promised.text_without_layout != expected:
+            problem = f"computation `{computation.name}` does not return this shape"
+            hint = f"its root `{computation.root.name}` has shape `{expected[:80]}`"
+            raise self._error(place, problem, hint)
+
+    def _defined_twice(self) -> ParseError:
+        seen: set[str] = set()
+        for span in self._spans.computations:
+            if span.name in seen:
+                break
+            seen.add(span.name)
+        return self._error(self._head_span(span), f"computation `{span.name}` is defined twice")
+
+    def _head(self, computation: HloComputation) -> Span:
+        return self._original(self._head_span(self._spans.computations[computation.index]))
+
+    def _head_span(self, span: ComputationText) -> Span:
+        start = self._text.index(span.name, span.head_start)
+        return Span(start, start + len(span.name))
+
+    def _error(self, span: Span, problem: str, hint: str = "") -> ParseError:
+        return ParseError(self._source, self._original(span), problem, hint)
+
+    def _original(self, span: Span) -> Span:
+        return span if self._offsets is None else self._offsets.span(span)

@@ -1,0 +1,194 @@
+"""Text to spans: where the header, the stack frame tables and each computation's body lie.
+
+In: the text of a module. Out: a `ModuleText` of offsets, and the rows of a body when asked. This is
+the hot path of the parser: a body is found with two `str.find`, and its lines are taken apart by
+one regular expression in one call. It knows the layout XLA prints (`HloModule::Print`,
+`HloComputation::Print`): an instruction per line, braces of computations at the left margin. Any
+other layout is first brought into this one by `hlomem.hlo.text.normalizer`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from hlomem.base.source import Span
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.text.stack_frames import TABLE_NAMES
+
+NAME = r"[A-Za-z0-9_.\-]++"
+
+_MODULE = re.compile(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
+TABLES = re.compile(rf"(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*+")
+# A line up to its first `//` outside strings.
+_COMMENT = re.compile(r"""(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*+//""")
+_HEAD = rf"()(ENTRY )?%?({NAME}) [^\n]*+(?<=\{{)(?=\n)"
+_FIRST_HEAD = re.compile(rf"\n*+{_HEAD}", re.ASCII)
+# The brace that closes a computation, and the first line of the next if there is one.
+_BOUNDARY = re.compile(
+    rf'\n\}}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+(?:{_HEAD})?', re.ASCII
+)
+
+# Atomic: what stands before the first `(` behind a shape and an opcode is tried once, so that a
+# hostile line costs no more than its length.
+_SHAPE_AND_OPCODE = r"(?>(\([^\n]*?\)|[^\s(]\S*+) ([a-z][\w\-]*+)\()"
+
+_INSTRUCTION = re.compile(
+    rf"^  (ROOT )?%?({NAME}) = {_SHAPE_AND_OPCODE}"
+    r"([^()\n]*+|[^\n]*?)\)"  # operands, or what a constant or parameter says
+    r"(|, [A-Za-z_][\w\-]*+=[^\n]*+)$",  # attributes
+    re.ASCII | re.MULTILINE,
+)
+_OUTLINE = re.compile(rf"^  (?:ROOT )?%?{NAME} = {_SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
+
+_SECOND = re.compile(r"[\w.\-] = \S++ [a-z][\w\-]*+\(")
+_TAIL_LENGTH = 1000
+_SHORTEST_ROW = len("\n  a = b c()")
+
+InstructionRow = tuple[str, str, str, str, str, str]
+"""`ROOT ` or nothing, name, shape, opcode, what stands in the parentheses, attributes."""
+
+
+class RowPart(IntEnum):
+    """The parts of a row, by their group in the pattern."""
+
+    ROOT = 1
+    NAME = 2
+    SHAPE = 3
+    OPCODE = 4
+    OPERANDS = 5
+    ATTRIBUTES = 6
+
+
+class ComputationText(Struct, frozen=True, eq=False):
+    """Where a computation lies, and what its first and last line say."""
+
+    name: str
+    is_entry: bool
+    head_start: int
+    body: Span
+    """From behind the opening brace to behind the last instruction."""
+    execution_thread: str | None
+    has_name_after_brace: bool
+
+
+class ModuleText(NamedTuple):
+    """Where the parts of a module lie."""
+
+    name: str
+    header: Span  # the attributes behind the name
+    tables: Span
+    computations: list[ComputationText]
+
+
+def scan_module(text: str) -> ModuleText | None:
+    """The parts of a module written as XLA prints it; None where it is written otherwise."""
+    module = _MODULE.match(text)
+    if module is None or has_comment(text, *module.span(2)):
+        return None
+    tables = TABLES.match(text, module.end())
+    assert tables is not None, "matches the empty text, too"
+    computations, end = scan_computations(text, tables.end())
+    if not computations or end < _end_of_text(text):
+        return None
+    return ModuleText(module[1], Span(*module.span(2)), Span(*tables.span()), computations)
+
+
+def scan_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
+    """The computations from `position` on, and where the first text is that is none."""
+    computations: list[ComputationText] = []
+    head = _FIRST_HEAD.match(text, position)
+    if head is None:
+        return computations, position
+    _, entry, name = head.groups()
+    head_start, body_start = head.start(1), head.end()
+    for boundary in _BOUNDARY.finditer(text, body_start):
+        thread, closing_name, _, next_entry, next_name = boundary.groups()
+        body = Span._make((body_start, boundary.start()))  # faster than `Span(...)`
+        computations.append(
+            ComputationText(
+                name, entry is not None, head_start, body, thread, closing_name is not None
+            )
+        )
+        if next_name is None:
+            return computations, boundary.end()
+        entry, name = next_entry, next_name
+        head_start, body_start = boundary.start(3), boundary.end()
+    return computations, head_start
+
+
+def _end_of_text(text: str) -> int:
+    """`len(text.rstrip())`, without a copy of a long text."""
+    tail = text[-_TAIL_LENGTH:].rstrip()
+    return max(0, len(text) - _TAIL_LENGTH) + len(tail) if tail else len(text.rstrip())
+
+
+def count_lines(text: str, start: int, end: int) -> int:
+    """How many lines a body has, each of which is an instruction."""
+    return text.count("\n", start, end)
+
+
+def has_comment(text: str, start: int, end: int) -> bool:
+    """Whether a part of a text, which begins and ends with lines, has a `//` comment."""
+    position = text.find("//", start, end)
+    while position >= 0:
+        if _COMMENT.match(text, max(start, text.rfind("\n", start, position) + 1), end):
+            return True
+        line_end = text.find("\n", position, end)
+        position = text.find("//", line_end, end) if line_end >= 0 else -1
+    return False
+
+
+def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | None:
+    """The instructions of a body, taken apart; None unless every line is one and no more."""
+    count = count_lines(text, start, end)
+    if count * _SHORTEST_ROW > end - start:
+        return None  # most lines are empty; trying the pattern on each would take long
+    rows: list[InstructionRow] = _INSTRUCTION.findall(text, start, end)
+    if len(rows) != count or has_comment(text, start, end):
+        return None
+    return rows
+
+
+def may_hide_instructions(rows: list[InstructionRow]) -> bool:
+    """Whether a line seems to hold more than the one instruction it was taken for."""
+    suspects = [row[3:] for row in rows if " = " in row[4] or " = " in row[5]]
+    return bool(suspects) and any(
+        (" = " in operands and opcode not in PAYLOAD_OPCODES)
+        or _SECOND.search(attributes) is not None
+        or (opcode in PAYLOAD_OPCODES and _SECOND.search(operands) is not None)
+        for opcode, operands, attributes in suspects
+    )
+
+
+def outline_rows(text: str, start: int, end: int) -> list[tuple[str, str]]:
+    """Shape and opcode of each instruction of a body."""
+    return _OUTLINE.findall(text, start, end)
+
+
+def row_part(text: str, start: int, end: int, row: int, part: RowPart | None) -> Span:
+    """Where a row or a part of it stands, found by cutting the body again.
+
+    An empty part is the place behind the opcode.
+    """
+    matches = _INSTRUCTION.finditer(text, start, end)
+    match = next(match for position, match in enumerate(matches) if position == row)
+    if part is None:
+        return Span(match.start() + 2, match.end())
+    return Span(*match.span(part))
+
+
+def first_bad_line(text: str, start: int, end: int) -> Span:
+    """The first line of a body that is not an instruction, without its indentation."""
+    line_start = line_end = start
+    while line_end < end:
+        line_start = line_end + 1
+        line_end = text.find("\n", line_start, end)
+        line_end = end if line_end < 0 else line_end
+        if _INSTRUCTION.match(text, line_start, line_end) is None:
+            break
+    indentation = len(text[line_start:line_end]) - len(text[line_start:line_end].lstrip())
+    return Span(line_start + indentation, line_end)

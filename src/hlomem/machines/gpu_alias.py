@@ -1,0 +1,151 @@
+"""Which operand an instruction may write its result into, on an NVIDIA GPU.
+
+Mirrors `service/gpu/alias_info.cc` and `nvptx_alias_info.cc`. A kernel may overwrite a parameter
+if every thread reads of it what it overwrites, and no other thread does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.alias_rules import is_elementwise, is_elementwise_on
+from hlomem.hlo.padding import element_count
+from hlomem.machines.gpu_kernels import analyze_fusion
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.shape import Shape, ShapeIndex
+    from hlomem.machines.gpu_kernels import FusionAnalysis
+
+SHARING_OPCODES = frozenset({"all-reduce", "collective-broadcast", "custom-call"})
+"""Opcodes that may share here and nowhere else."""
+
+_MATMUL_WITH_BIAS = "__cublas$lt$matmul"
+_BIAS = 2
+
+
+def may_alias(operand: HloInstruction, user: HloInstruction, user_index: ShapeIndex) -> bool | None:
+    """Whether a user may overwrite an operand; None where the rules of all backends decide."""
+    opcode = user.opcode
+    if opcode == "fusion":
+        return _fusion_may_alias(operand, user, user_index)
+    if opcode in ("all-reduce", "collective-broadcast"):
+        return len(user.operands) == 1 or (
+            len(user_index) == 1 and user.operands[user_index[0]] is operand
+        )
+    if opcode == "custom-call":
+        return _custom_call_may_alias(operand, user, user_index)
+    return None
+
+
+def _custom_call_may_alias(
+    operand: HloInstruction, user: HloInstruction, user_index: ShapeIndex
+) -> bool:
+    """A matrix multiplication may add to its bias in place."""
+    if user.string("custom_call_target") != _MATMUL_WITH_BIAS or tuple(user_index) != (0,):
+        return False
+    if [i for i, each in enumerate(user.operands) if each is operand] != [_BIAS]:
+        return False
+    config = user.backend_config
+    gemm = config.get("gemm_backend_config") if isinstance(config, dict) else None
+    return isinstance(gemm, dict) and gemm.get("beta", 0) != 0
+
+
+def _fusion_may_alias(
+    operand: HloInstruction, fusion: HloInstruction, user_index: ShapeIndex
+) -> bool:
+    """`FusionCanShareBufferHint`."""
+    if not _same_elements(operand.shape, fusion.shape.subshape(user_index)):
+        return False
+    body = fusion.called_computations[0]
+    analysis = analyze_fusion(fusion)
+    output = body.root
+    for i in user_index:
+        if output.opcode == "tuple":
+            output = output.operands[i]
+    reached = _reach(
+        body.parameters[fusion.operands.index(operand)], output, user_index, analysis.reduction
+    )
+    if reached is None or output not in reached:
+        return False
+    return len(analysis.roots) == 1 or _others_keep_order(output, reached, analysis)
+
+
+def _same_elements(one: Shape, other: Shape) -> bool:
+    """Whether two arrays have as many elements of as many bits."""
+    if one == other:
+        return True
+    return (
+        one.is_array
+        and other.is_array
+        and element_count(one) == element_count(other)
+        and one.element_type.bits == other.element_type.bits
+    )
+
+
+def _reach(
+    parameter: HloInstruction,
+    output: HloInstruction,
+    user_index: ShapeIndex,
+    reduction: HloInstruction | None,
+) -> set[HloInstruction] | None:
+    """What depends on a parameter; None if some of it reads elements of other threads."""
+    written = output.operands[0] if output.opcode == "bitcast" else output
+    reached = {parameter}
+    pending = [parameter]
+    while pending:
+        instruction = pending.pop()
+        if instruction is reduction:
+            continue  # computed before anything is written
+        for user in instruction.users:
+            if user not in reached:
+                reached.add(user)
+                pending.append(user)
+            if not _reads_what_it_writes(instruction, user, written, user_index, reduction):
+                return None
+    return reached
+
+
+def _reads_what_it_writes(
+    operand: HloInstruction,
+    user: HloInstruction,
+    written: HloInstruction,
+    user_index: ShapeIndex,
+    reduction: HloInstruction | None,
+) -> bool:
+    opcode = user.opcode
+    number = user.operands.index(operand)
+    if user is written and user.operands.count(operand) == 1:
+        if opcode == "scatter" and number < max(1, len(user.shape.elements)):
+            return True
+        if opcode == "sort":
+            return tuple(user_index) == (number,)
+    if (
+        opcode == "dynamic-slice"
+        and written.opcode == "dynamic-update-slice"
+        and written.operands[0] is user.operands[0]
+        and user.shape == written.operands[1].shape
+    ):
+        return element_count(user.shape) == 1 or user.operands[1:] == written.operands[2:]
+    if opcode in ("bitcast", "tuple") or user is reduction:
+        return True
+    if opcode != "copy" and is_elementwise_on(user, number):
+        return True
+    return user is written and opcode == "dynamic-update-slice" and number == 1
+
+
+def _others_keep_order(
+    output: HloInstruction, reached: set[HloInstruction], analysis: FusionAnalysis
+) -> bool:
+    """Whether other results that depend on the parameter are written in the same order."""
+    pairs = [
+        (root, hero)
+        for root, hero in zip(analysis.roots, analysis.heroes, strict=True)
+        if root in reached
+    ]
+    if all(root is output for root, _ in pairs):
+        return True
+    written = output.operands[0] if output.opcode == "bitcast" else output
+    return is_elementwise(written) and not any(
+        hero.opcode in ("copy", "transpose") for _, hero in pairs
+    )

@@ -1,0 +1,83 @@
+"""Names for the get-tuple-elements that XLA's compact text leaves out.
+
+In: a module whose text says `%fusion#1` where XLA has an instruction, and a dump of that module.
+Out: the module with its get-tuple-elements, called and placed as in the dump. Their names and slots
+are all that such a text (`HloPrintOptions::print_compact_gte`) lacks for a plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem import hlo
+from hlomem.hlo.text.printer import format_module
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.dump.dump import Dump
+    from hlomem.dump.records import UsedValue, Values
+    from hlomem.hlo.ir import HloInstruction, HloModule
+
+
+def unnamed_elements(module: HloModule) -> list[HloInstruction]:
+    """The get-tuple-elements a compact text implies, outside of fusions."""
+    # The style of a text is known when all of it has been read.
+    if "#" not in module.source.text or not module.style.compact_gte:
+        return []
+    return [
+        instruction
+        for instruction in module.iter_open_instructions()
+        if instruction.opcode == "get-tuple-element" and not instruction.is_root
+    ]
+
+
+def expand(module: HloModule, dump: Dump) -> HloModule:
+    """The module as its explicit text would have it, with the names and the order of a dump of it.
+
+    A module whose text is explicit, or a dump without values or sequence, changes nothing.
+    """
+    if not unnamed_elements(module) or dump.live_ranges is None or dump.values is None:
+        return module
+    draft = hlo.parse(module.source.text)
+    time_of = {name: time for time, name in enumerate(dump.live_ranges.sequence)}
+    _name_elements(unnamed_elements(draft), draft, dump.values, time_of)
+    for computation in draft.computations:
+        if computation.is_open:
+            computation.instructions.sort(key=lambda each: time_of.get(each.name, -1))
+    return hlo.parse(format_module(draft, draft.style._replace(compact_gte=False)))
+
+
+def _name_elements(
+    elements: list[HloInstruction],
+    module: HloModule,
+    values: Values,
+    time_of: Mapping[str, int],
+) -> None:
+    """Each element is the instruction that holds its value between its operand and its users."""
+    value_at = {
+        (position.instruction, position.index or ()): value
+        for value in values.values
+        for position in value.positions
+    }
+    implied = set(elements)
+    taken = {each.name for each in module.iter_open_instructions() if each not in implied}
+    for element in elements:  # in the order of the text: an operand has its name before
+        value = value_at.get((element.operands[0].name, (element.tuple_index,)))
+        for name in [] if value is None else _holders(value, element, time_of):
+            if name not in taken:
+                element.name = name
+                taken.add(name)
+                break
+
+
+def _holders(value: UsedValue, element: HloInstruction, time_of: Mapping[str, int]) -> list[str]:
+    """The instructions that are a value, not a tuple with it, after one and before others."""
+    start = time_of.get(element.operands[0].name, -1)
+    ends = [time_of[user.name] for user in element.users if user.name in time_of]
+    end = min(ends, default=len(time_of))
+    return [
+        position.instruction
+        for position in value.positions
+        if not position.index and start < time_of.get(position.instruction, -1) < end
+    ]

@@ -1,0 +1,77 @@
+"""Where in the schedule each called computation runs: the bands beneath the skyline.
+
+In: a `Memory`. Out: spans of steps, each deeper than the one around it. XLA puts what an
+instruction calls directly before that instruction (`HloLiveRange::FlattenSchedule`), so a
+computation is one span. With the module's text these are its computations; without it, the loops
+and branches that the dump implies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.dump.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.hlo.ir import HloModule
+    from hlomem.report.data.memory import Memory
+
+
+class Band(Record, frozen=True, kw_only=True):
+    """The steps of a called computation."""
+
+    name: str
+    kind: str
+    """What calls it: `while`, `conditional`, `call`, …"""
+    start: int
+    end: int
+    """Its last step."""
+    depth: int
+    """How many bands lie around it."""
+
+
+def build_bands(memory: Memory) -> tuple[Band, ...]:
+    """The bands, in the order of their first steps, outer ones before inner ones."""
+    spans = list(_of_module(memory, memory.module) if memory.module else _of_dump(memory))
+    spans.sort(key=lambda span: (span[2], -span[3], span[0]))
+    bands: list[Band] = []
+    around: list[int] = []  # the last steps of the bands that are open
+    for name, kind, start, end in spans:
+        while around and around[-1] < start:
+            around.pop()
+        bands.append(Band(name=name, kind=kind, start=start, end=end, depth=len(around)))
+        around.append(end)
+    return tuple(bands)
+
+
+_Span = tuple[str, str, int, int]
+
+
+def _of_module(memory: Memory, module: HloModule) -> Iterator[_Span]:
+    time_of = memory.plan.time_of
+    scheduled = [each for each in module.computations if each.is_open]
+    caller_of = {
+        callee: instruction
+        for computation in scheduled
+        for instruction in computation.instructions
+        for callee in instruction.called_computations
+        if instruction.name in time_of
+    }
+    for computation in scheduled:
+        caller = caller_of.get(computation)
+        times = [time_of[each.name] for each in computation.instructions if each.name in time_of]
+        if times and caller is not None:
+            yield computation.name, caller.opcode, min(times), max(times)
+
+
+def _of_dump(memory: Memory) -> Iterator[_Span]:
+    time_of = memory.plan.time_of
+    for loop in memory.structure.loops:
+        start = min(time_of[loop.condition_parameter], time_of[loop.body_parameter])
+        yield loop.instruction, "while", start, time_of[loop.instruction] - 1
+    for conditional in memory.structure.conditionals:
+        for number, branch in enumerate(conditional.branches):
+            name = f"{conditional.instruction}, branch {number}"
+            yield name, "conditional", branch.start, branch.end - 1

@@ -1,0 +1,161 @@
+"""Buffers: every value of a dump in its place, with all that is known about it.
+
+In: what the files of a dump say, joined by value, and the tables that name source lines. Out: one
+`Buffer` a value.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import HlomemError
+from hlomem.check.aliases import find_families
+from hlomem.dump.records import Record
+from hlomem.hlo.padding import unpadded_size
+from hlomem.report.data import roles
+from hlomem.report.data.lines import op_name
+from hlomem.report.data.origins import Origins
+from hlomem.view.control_flow import find_structure
+from hlomem.view.guess_machine import parse_shape_or_none
+from hlomem.view.joined import display_name
+
+if TYPE_CHECKING:
+    from hlomem.dump.records import Parameter
+    from hlomem.report.data.lines import Frame, Lines
+    from hlomem.view.control_flow import Structure
+    from hlomem.view.joined import Placed, Plan
+
+
+class Buffer(Record, frozen=True, kw_only=True):
+    """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
+
+    id: int
+    """XLA's number of the value."""
+    name: str
+    """As XLA prints it: `while.5{1}`."""
+    size: int
+    padding: int
+    """Bytes of it that hold no element."""
+    shape: str
+    allocation: int
+    offset: int
+    color: int
+    """The memory space it lies in."""
+    start: int | None
+    end: int | None
+    """The last step it is alive at; None, as `start`, where the dump does not say."""
+    role: str
+    opcode: str | None
+    op_name: str | None
+    source: str | None
+    """`file:line` of the code its author wrote."""
+    parameter: str | None
+    """The argument of the program whose memory it lies in, by JAX's name or by its number."""
+
+    def is_live_at(self, step: int) -> bool:
+        """Whether it is alive at a step."""
+        return self.start is not None and self.end is not None and self.start <= step <= self.end
+
+
+class BufferBuilder:
+    """Makes buffers of the values of a plan."""
+
+    def __init__(self, plan: Plan, lines: Lines) -> None:
+        self._plan = plan
+        self._lines = lines
+        self._steps = len(plan.sequence)
+
+    def build(self, placed: Placed) -> Buffer:
+        """A value in its place."""
+        value, allocation, life = placed.value, placed.allocation, placed.life
+        origin = self._origins.find(placed)
+        text = self._plan.text_of.get(value.name)
+        opcode = text.opcode if text else None
+        if life is not None and not 0 <= life.start <= life.end <= self._steps:
+            life = None  # the schedule does not say when that is
+        return Buffer(
+            id=value.id,
+            name=display_name(value),
+            size=value.size,
+            padding=_padding(value.shape, value.size),
+            shape=value.shape,
+            allocation=allocation.index,
+            offset=value.offset,
+            color=allocation.color,
+            start=life.start if life else None,
+            end=life.end if life else None,
+            role=self.role_of_allocation[allocation.index]
+            or self.loop_roles.get(placed)
+            or roles.role_by_name(value.name, opcode or "", value.shape, origin.op_name),
+            opcode=opcode,
+            op_name=origin.op_name,
+            source=origin.line,
+            parameter=self.parameter_names.get(allocation.index),
+        )
+
+    def frames(self, placed: Placed) -> tuple[Frame, ...]:
+        """The calls that led to a value, innermost first."""
+        return self._origins.find(placed).frames
+
+    @cached_property
+    def role_of_allocation(self) -> dict[int, str | None]:
+        """The role of all of an allocation; None for temporaries', whose values have their own."""
+        return {
+            each.index: roles.role_of_allocation(each, self.parameter_names.get(each.index))
+            for each in self._plan.allocations
+        }
+
+    @cached_property
+    def parameter_names(self) -> dict[int, str]:
+        """The argument each parameter's allocation holds."""
+        names = {
+            each.index: _parameter_number(each.parameter)
+            for each in self._plan.allocations
+            if each.parameter is not None
+        }
+        for placed in self._plan.placed:
+            if placed.allocation.parameter is None or placed.value.is_phi:
+                continue
+            text = self._plan.text_of.get(placed.value.name)
+            if text is not None and text.opcode == "parameter" and (name := op_name(text.tail)):
+                names[placed.allocation.index] = name
+        return names
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The loops and conditionals of the program."""
+        return find_structure(self._plan)
+
+    @cached_property
+    def families(self) -> dict[Placed, list[Placed]]:
+        """The values each value must share its storage with, itself among them."""
+        families = find_families(self._plan, self.structure)
+        members = families.members(self._plan.placed).values()
+        return {placed: family for family in members for placed in family}
+
+    @cached_property
+    def loop_roles(self) -> dict[Placed, str]:
+        """The role of what loops carry or stack."""
+        return roles.loop_roles(self._plan, self.families)
+
+    @cached_property
+    def _origins(self) -> Origins:
+        return Origins(self._plan, self._lines, self.families, self.loop_roles)
+
+
+@lru_cache(maxsize=4096)
+def _padding(shape_text: str, size: int) -> int:
+    """Bytes of an array that hold no element; 0 where the shape does not say."""
+    shape = parse_shape_or_none(shape_text)
+    if shape is None or not shape.is_array or shape.dynamic:
+        return 0
+    try:
+        return max(0, size - unpadded_size(shape))
+    except HlomemError:
+        return 0
+
+
+def _parameter_number(parameter: Parameter) -> str:
+    index = f" {{{','.join(map(str, parameter.index))}}}" if parameter.index else ""
+    return f"parameter {parameter.number}{index}"

@@ -1,0 +1,139 @@
+"""Memory reserved for temporaries that is free even when they need most: what packing lost.
+
+In: a `Memory` and a space. Out: for each allocation of temporaries its size, the most that is
+alive in it at once, and the free byte ranges at that step with who lies above each: bytes below a
+buffer that stays cannot be given back.
+
+    offset 0 ▒▒▒▒ 40 ████ a 100 ▒▒▒▒▒▒ 160 ████████ b 240      40 + 60 bytes of 240 are holes
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hlomem.dump.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.dump.records import Allocation
+    from hlomem.report.data.memory import Buffer, Memory, Space
+
+
+class Hole(Record, frozen=True, kw_only=True):
+    """A byte range nobody holds when most is alive."""
+
+    offset: int
+    size: int
+    above: str | None
+    """The buffer right above, which keeps the allocation from ending here; None at its end."""
+    above_start: int | None
+    above_end: int | None
+    before: str | None
+    """Who held bytes of it last."""
+    before_end: int | None
+    after: str | None
+    """Who holds bytes of it next."""
+    after_start: int | None
+
+
+class HoledAllocation(Record, frozen=True, kw_only=True):
+    """An allocation of temporaries."""
+
+    index: int
+    size: int
+    step: int
+    """When most of it is in use."""
+    instruction: str | None
+    most_alive: int
+    """Bytes in use then: no packing of these live ranges needs less."""
+    holes: tuple[Hole, ...]
+    """Largest first; with `most_alive` they add up to `size`."""
+
+
+class Holes(Record, frozen=True, kw_only=True):
+    """What packing lost in a memory space."""
+
+    name: str
+    space: str
+    space_size: int
+    size: int
+    """Bytes of all holes."""
+    allocations: tuple[HoledAllocation, ...]
+
+
+def build_holes(memory: Memory, space: Space) -> Holes:
+    """The holes of every allocation of temporaries, those that lost most first."""
+    rows = [
+        _allocation(memory, each, step)
+        for each in memory.temporary_allocations(space.color)
+        if (step := memory.fullest_step_of([each.index])) is not None
+    ]
+    rows.sort(key=lambda row: (row.most_alive - row.size, row.index))
+    return Holes(
+        name=memory.dump.name,
+        space=space.name,
+        space_size=space.size,
+        size=sum(row.size - row.most_alive for row in rows),
+        allocations=tuple(rows),
+    )
+
+
+def _allocation(memory: Memory, allocation: Allocation, step: int) -> HoledAllocation:
+    owned, taken = memory.share_out(allocation, step)
+    sequence = memory.plan.sequence
+    bounds = [(0, 0), *taken, (allocation.size, allocation.size)]
+    gaps = [(low, high) for (_, low), (high, _) in pairwise(bounds) if low < high]
+    values = memory.buffers_in(allocation.index)
+    return HoledAllocation(
+        index=allocation.index,
+        size=allocation.size,
+        step=step,
+        instruction=sequence[step] if step < len(sequence) else None,
+        most_alive=sum(each.size for each in owned),
+        holes=tuple(sorted(_holes(values, step, gaps), key=lambda each: (-each.size, each.offset))),
+    )
+
+
+def _holes(values: list[Buffer], step: int, gaps: list[tuple[int, int]]) -> Iterator[Hole]:
+    above = {each.offset: each for each in values if each.is_live_at(step) and each.size}
+    places = {(each.offset, each.size) for each in values}
+    beside = {place for place in places if _touched(gaps, *place)}
+    around = [each for each in values if (each.offset, each.size) in beside]
+    ended = [each for each in around if each.end is not None and each.end < step]
+    to_come = [each for each in around if each.start is not None and each.start > step]
+    last = _first_in(gaps, sorted(ended, key=lambda each: (-(each.end or 0), -each.size, each.id)))
+    following = _first_in(gaps, sorted(to_come, key=lambda each: (each.start, -each.size, each.id)))
+    for low, high in gaps:
+        top, before, after = above.get(high), last.get(low), following.get(low)
+        yield Hole(
+            offset=low,
+            size=high - low,
+            above=top.name if top else None,
+            above_start=top.start if top else None,
+            above_end=top.end if top else None,
+            before=before.name if before else None,
+            before_end=before.end if before else None,
+            after=after.name if after else None,
+            after_start=after.start if after else None,
+        )
+
+
+def _first_in(gaps: list[tuple[int, int]], buffers: list[Buffer]) -> dict[int, Buffer]:
+    """The first of the buffers that holds bytes of a gap, by where the gap begins."""
+    found: dict[int, Buffer] = {}
+    left = list(gaps)
+    for buffer in buffers:
+        touched = _touched(left, buffer.offset, buffer.size)
+        for number in touched:
+            found[left[number][0]] = buffer
+        del left[touched.start : touched.stop]
+    return found
+
+
+def _touched(gaps: list[tuple[int, int]], offset: int, size: int) -> range:
+    """The numbers of the gaps that have a byte of [offset, offset + size)."""
+    first = bisect_right(gaps, offset, key=lambda gap: gap[1])
+    return range(first, bisect_left(gaps, offset + size, key=lambda gap: gap[0]))

@@ -1,0 +1,116 @@
+"""From an instruction's metadata to the line of the program its author wrote.
+
+In: the text of an instruction and, where at hand, the module's stack frame tables. Out: its
+operation's name, the frames, innermost first, and the line of the one to show: XLA names whatever
+called the primitive, which is often a line of flax or optax, so the innermost frame outside the
+frameworks below is taken, and rather one of a program than of an installed library.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.text.attributes import unescape
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloModule
+
+_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"')
+_SOURCE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
+_PARAMETERS = re.compile(r"\[\w+=.*\]$")
+"""As in `conv[window_strides=(1,) …]`."""
+_FRAME_ID = re.compile(r"stack_frame_id=(\d+)")
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
+_FRAMEWORK = re.compile(
+    r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
+    r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping)[/\\]"
+    r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
+)
+
+
+class Frame(NamedTuple):
+    """One call on the way to an operation."""
+
+    file: str
+    line: int
+    """0 where only the file is known."""
+    function: str = ""
+
+    @property
+    def place(self) -> str:
+        """`file:line`."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Origin(NamedTuple):
+    """Where an instruction comes from."""
+
+    op_name: str | None
+    """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
+    frames: tuple[Frame, ...]
+    """The calls that led to it, innermost first; empty where nothing is said."""
+    line: str | None
+    """`file:line` of the code its author wrote; None where nothing is said."""
+
+
+class Lines:
+    """Where instructions come from, by their metadata."""
+
+    def __init__(self, module: HloModule | None) -> None:
+        self._tables = module.stack_frame_tables if module else None
+        self._frames: dict[int, tuple[Frame, ...]] = {}
+        self._origins: dict[str, Origin] = {}
+
+    def origin(self, instruction: str) -> Origin:
+        """Where an instruction comes from; those of the same metadata share it."""
+        metadata = _metadata(instruction)
+        known = self._origins.get(metadata)
+        if known is None:
+            frames = self._find_frames(metadata)
+            frame = users_frame(frames)
+            known = Origin(op_name(metadata), frames, frame.place if frame else None)
+            self._origins[metadata] = known
+        return known
+
+    def _find_frames(self, metadata: str) -> tuple[Frame, ...]:
+        number = _FRAME_ID.search(metadata)
+        if number is not None and (frames := self._frames_of_id(int(number[1]))):
+            return frames
+        place = _SOURCE.search(metadata)
+        return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
+
+    def _frames_of_id(self, number: int) -> tuple[Frame, ...]:
+        if self._tables is not None and number not in self._frames:
+            self._frames[number] = tuple(
+                Frame(each.file_name, each.line, each.function_name)
+                for each in self._tables.frames(number)
+            )
+        return self._frames.get(number, ())
+
+
+def _metadata(instruction: str) -> str:
+    """An instruction's text from its metadata on."""
+    start = instruction.find("metadata={")
+    return instruction[start:] if start >= 0 else ""
+
+
+def op_name(instruction: str) -> str | None:
+    """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
+    found = _OP_NAME.search(_metadata(instruction))
+    return unescape(found[1]) or None if found else None
+
+
+def bare_op_name(name: str) -> str:
+    """An operation's name without the parameters JAX up to 0.4.31 appended to it."""
+    return _PARAMETERS.sub("", name)
+
+
+def users_frame(frames: tuple[Frame, ...]) -> Frame | None:
+    """The frame to show."""
+    own = [frame for frame in frames if not _FRAMEWORK.search(frame.file)]
+    for candidates in (own, frames):
+        for frame in candidates:
+            if not _INSTALLED.search(frame.file):
+                return frame
+    return (*own, *frames, None)[0]

@@ -1,0 +1,178 @@
+"""Which buffer of one compile is which buffer of another.
+
+In: two `Memory`s of one program. Out: pairs of buffers. Instruction names renumber from version to
+version and mean nothing between backends, so buffers are matched by what they are: an argument by
+its name, any other by its operation, source line, shape and opcode, and where these say nothing by
+its place in the graph: the partners of what it reads and of what reads it. Strict keys come first;
+among buffers of equal keys the order of the schedule decides.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.report.data.lines import bare_op_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from hlomem.report.data.memory import Buffer, Memory
+
+_LAYOUT = re.compile(r"\{[^{}]*\}")
+_WRAPPERS = re.compile(r"(?:^|(?<=/))jit\((?:main|<lambda>)\)(?:/|$)")
+"""Scopes that JAX adds in some versions and not in others."""
+
+
+class Pair(NamedTuple):
+    """A buffer before and after; one of them is None where there is no partner."""
+
+    before: Buffer | None
+    after: Buffer | None
+
+
+class Traits(NamedTuple):
+    """What a buffer is recognised by."""
+
+    argument: str | None
+    number: str | None
+    """An argument's number and its place in a tuple."""
+    operation: str | None
+    line: str | None
+    elements: str
+    """Its shape without layout."""
+    opcode: str | None
+
+
+_KEYS: tuple[Callable[[Traits], Hashable | None], ...] = (
+    lambda t: t.argument,
+    lambda t: t.number,
+    lambda t: (t.operation, t.line, t.elements, t.opcode) if t.operation else None,
+    lambda t: (t.operation, t.line, t.elements) if t.operation else None,
+    lambda t: (t.operation, t.elements) if t.operation else None,
+    lambda t: (t.line, t.elements, t.opcode) if t.line else None,
+    lambda t: (t.operation, t.line, t.opcode) if t.operation else None,
+    lambda t: (t.operation, t.opcode) if t.operation else None,
+)
+"""From strict to loose; the last two let the shape change. None is no key."""
+
+
+def match_buffers(before: Memory, after: Memory) -> list[Pair]:
+    """Every buffer of both sides, of all memory spaces, paired with its partner or alone."""
+    matcher = _Matcher(_Side(before), _Side(after))
+    for key in _KEYS:
+        matcher.match_by(lambda side, each, key=key: key(side.traits[each.id]))  # type: ignore[misc]
+    for neighbours in (_Side.sources, _Side.users) * 2:
+        matcher.match_by(lambda side, each, of=neighbours: side.place(each, of(side, each)))  # type: ignore[misc]
+    matcher.match_by(_Side.kind)
+    return matcher.pairs
+
+
+def traits_of(memory: Memory, buffer: Buffer) -> Traits:
+    """What a buffer is recognised by."""
+    parameter = memory.placed_by_id[buffer.id].allocation.parameter
+    is_argument = buffer.opcode == "parameter" and parameter is not None
+    return Traits(
+        argument=buffer.parameter if is_argument else None,
+        number=f"{parameter.number} {parameter.index}" if parameter and is_argument else None,
+        operation=_operation(buffer.op_name) if buffer.op_name else None,
+        line=_line(buffer.source) if buffer.source else None,
+        elements=_elements(buffer.shape),
+        opcode=buffer.opcode,
+    )
+
+
+# Many buffers are of one operation, line or shape.
+@lru_cache(maxsize=1 << 14)
+def _operation(op_name: str) -> str:
+    return _WRAPPERS.sub("", bare_op_name(op_name))
+
+
+@lru_cache(maxsize=1 << 14)
+def _line(source: str) -> str | None:
+    file, _, line = source.rpartition(":")
+    return f"{PurePath(file).name}:{line}" if file else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _elements(shape: str) -> str:
+    return _LAYOUT.sub("", shape)
+
+
+class _Side:
+    """One of the two compiles, and which of its buffers have a partner."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.left = sorted(memory.buffers, key=_place_in_schedule)
+        self.traits = {each.id: traits_of(memory, each) for each in self.left}
+        self.pair_of: dict[int, int] = {}
+        """The number of a buffer's pair, by its id."""
+        self.pair_of_instruction: dict[str, int] = {}
+
+    def join(self, buffer: Buffer, number: int) -> None:
+        """Notes that a buffer has a partner."""
+        self.pair_of[buffer.id] = number
+        self.pair_of_instruction.setdefault(buffer.name.partition("{")[0], number)
+
+    def place(self, buffer: Buffer, neighbours: tuple[int, ...]) -> Hashable | None:
+        """A buffer's place in the graph; None where none of its neighbours has a partner."""
+        traits = self.traits[buffer.id]
+        return (traits.elements, traits.opcode, neighbours) if neighbours else None
+
+    def kind(self, buffer: Buffer) -> Hashable | None:
+        """All that is left to know a buffer without a name by."""
+        traits = self.traits[buffer.id]
+        return None if traits.operation else (traits.elements, traits.opcode)
+
+    def sources(self, buffer: Buffer) -> tuple[int, ...]:
+        """The pairs of what a buffer is computed from."""
+        read = self.memory.operands(buffer)
+        return tuple(sorted({self.pair_of[each.id] for each in read if each.id in self.pair_of}))
+
+    def users(self, buffer: Buffer) -> tuple[int, ...]:
+        """The pairs of what is computed from a buffer."""
+        used = self.memory.placed_by_id[buffer.id].used
+        pairs = {
+            self.pair_of_instruction.get(use.instruction)
+            for use in (used.uses or () if used else ())
+        }
+        return tuple(sorted(pair for pair in pairs if pair is not None))
+
+
+class _Matcher:
+    """Pairs what is left, key by key."""
+
+    def __init__(self, before: _Side, after: _Side) -> None:
+        self._before = before
+        self._after = after
+        self._joined: list[Pair] = []
+
+    def match_by(self, key_of: Callable[[_Side, Buffer], Hashable | None]) -> None:
+        """Pairs buffers of equal keys, in the order of the schedule."""
+        waiting: dict[Hashable, list[Buffer]] = {}
+        for each in reversed(self._after.left):
+            if (key := key_of(self._after, each)) is not None:
+                waiting.setdefault(key, []).append(each)
+        for each, key in [(each, key_of(self._before, each)) for each in self._before.left]:
+            if members := waiting.get(key):
+                self._join(each, members.pop())
+        for side in (self._before, self._after):
+            side.left = [each for each in side.left if each.id not in side.pair_of]
+
+    def _join(self, before: Buffer, after: Buffer) -> None:
+        self._before.join(before, len(self._joined))
+        self._after.join(after, len(self._joined))
+        self._joined.append(Pair(before, after))
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The pairs, then those without a partner."""
+        alone = [Pair(each, None) for each in self._before.left]
+        return [*self._joined, *alone, *(Pair(None, each) for each in self._after.left)]
+
+
+def _place_in_schedule(buffer: Buffer) -> tuple[int, int]:
+    return (-1 if buffer.start is None else buffer.start, buffer.id)

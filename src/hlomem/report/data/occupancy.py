@@ -1,0 +1,67 @@
+"""Whose the bytes of an allocation are at one moment.
+
+In: the buffers alive in it. Out: each with the bytes that are its own, where several share some,
+and the byte ranges taken in all. A range does not include its last byte.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from hlomem.hlo.padding import round_up
+from hlomem.report.data import roles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hlomem.report.data.buffers import Buffer
+
+ByteRange: TypeAlias = tuple[int, int]
+
+
+class Owned(NamedTuple):
+    """A buffer and how many bytes at a moment are its own, not another's that shares them."""
+
+    buffer: Buffer
+    size: int
+
+
+def share_out(alive: Iterable[Buffer]) -> tuple[list[Owned], list[ByteRange]]:
+    """Whose each byte is, each counted once, and the ranges taken, in order and apart."""
+    taken: list[ByteRange] = []
+    owned = [
+        Owned(each, _take(taken, each.offset, each.offset + each.size))
+        for each in sorted(alive, key=claim)
+    ]
+    return [each for each in owned if each.size or not each.buffer.size], taken
+
+
+def alignment_gaps(taken: Sequence[ByteRange], size: int, alignment: int) -> Iterator[int]:
+    """Bytes from the end of each taken range to the next offset a buffer may have."""
+    for (_, end), (limit, _) in pairwise([*taken, (size, size)]):
+        yield max(0, min(round_up(end, alignment), limit) - end)
+
+
+def claim(buffer: Buffer) -> tuple[int, bool, bool, int]:
+    """Of buffers that share bytes the first of this order is said to hold them."""
+    is_handed_on = buffer.opcode in {"while", "conditional"} or (
+        buffer.opcode == "parameter" and buffer.parameter is None
+    )
+    return (roles.rank(buffer.role), buffer.op_name is None, is_handed_on, buffer.id)
+
+
+def _take(taken: list[ByteRange], start: int, end: int) -> int:
+    """Adds [start, end) to sorted, disjoint ranges, and says how many bytes of it are new."""
+    low = bisect_left(taken, start, key=lambda each: each[1])
+    high = low
+    covered = 0
+    first, last = start, end
+    while high < len(taken) and taken[high][0] <= end:
+        covered += max(0, min(end, taken[high][1]) - max(start, taken[high][0]))
+        first, last = min(first, taken[high][0]), max(last, taken[high][1])
+        high += 1
+    if end > start:
+        taken[low:high] = [(first, last)]
+    return end - start - covered

@@ -1,0 +1,196 @@
+"""What a dump says in one screen: totals by memory space and kind, and the peak.
+
+In go the records of a dump, whole or in parts; out comes plain data in which the bytes of the
+kinds, and of the spaces, add up to the total. Drawing it is `text`'s job.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlomem.dump.eras import describe
+from hlomem.dump.records import Record, SpaceReport
+from hlomem.hlo.text.attributes import unescape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.dump.dump import Dump
+    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer, ShapeIndex
+
+TOP_BUFFERS = 10
+DEFAULT_SPACE = "default"
+
+_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
+_SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
+
+
+class Share(Record, frozen=True, kw_only=True):
+    """One row of a breakdown."""
+
+    name: str
+    size: int
+    count: int
+
+
+class LiveBuffer(Record, frozen=True, kw_only=True):
+    """A buffer alive at the peak."""
+
+    name: str
+    size: int
+    """Bytes as XLA counts them at the peak, without padding."""
+    shape: str | None = None
+    op_name: str | None = None
+    source: str | None = None
+    """`file:line` of the code it comes from."""
+
+
+class PeakOverview(Record, frozen=True, kw_only=True):
+    """The moment at which most is alive, by XLA's own account."""
+
+    moment: int
+    steps: int
+    instruction: str | None
+    """What runs at that moment."""
+    size: int
+    """Sum of the buffers' bytes; aliases count each time, padding does not."""
+    buffers: tuple[LiveBuffer, ...]
+    """The largest."""
+    buffer_count: int
+
+
+class Overview(Record, frozen=True, kw_only=True):
+    """A dump in one screen; what its files do not tell is None or empty."""
+
+    name: str
+    era: str
+    total: int | None
+    allocation_count: int | None
+    spaces: tuple[Share, ...] = ()
+    kinds: tuple[Share, ...] = ()
+    peak: PeakOverview | None = None
+    notes: tuple[str, ...] = ()
+
+
+def build_overview(dump: Dump) -> Overview:
+    """One screen's worth of a dump."""
+    allocations = dump.assignment.allocations if dump.assignment else None
+    return Overview(
+        name=dump.name,
+        era=describe(dump.eras),
+        total=_total(dump),
+        allocation_count=None if allocations is None else len(allocations),
+        spaces=_spaces(dump),
+        kinds=_shares((kind_of(each), each.size) for each in allocations or ()),
+        peak=None if dump.live_ranges is None else _peak(dump, dump.live_ranges),
+        notes=tuple(note.text for note in dump.notes),
+    )
+
+
+def kind_of(allocation: Allocation) -> str:
+    """What an allocation is for; each has exactly one kind."""
+    if allocation.parameter is not None:
+        return "donated parameters" if allocation.maybe_live_out else "parameters"
+    if allocation.maybe_live_out:
+        return "outputs"
+    if allocation.is_constant:
+        return "constants"
+    if allocation.is_thread_local:
+        return "thread-local"
+    return "temporaries" if allocation.is_preallocated_temp else "other"
+
+
+def _total(dump: Dump) -> int | None:
+    if dump.assignment is not None:
+        return sum(each.size for each in dump.assignment.allocations)
+    if dump.values is not None:
+        return dump.values.total_bytes
+    if dump.report is None:
+        return None
+    if isinstance(dump.report, SpaceReport):
+        return sum(space.total_bytes for space in dump.report.spaces)
+    return dump.report.total_bytes
+
+
+def _spaces(dump: Dump) -> tuple[Share, ...]:
+    report = dump.report if isinstance(dump.report, SpaceReport) else None
+    name_by_color = {space.color: space.name for space in report.spaces} if report else {}
+    if dump.assignment is not None:
+        named = (
+            (_space_name(each.color, name_by_color), each.size)
+            for each in dump.assignment.allocations
+        )
+        return _shares(named)
+    if report is not None:
+        return tuple(
+            [
+                Share(
+                    name=_space_name(s.color, name_by_color),
+                    size=s.total_bytes,
+                    count=len(s.tables),
+                )
+                for s in report.spaces
+            ]
+        )
+    return ()
+
+
+def _space_name(color: int, name_by_color: dict[int, str]) -> str:
+    name = name_by_color.get(color) or (DEFAULT_SPACE if color == 0 else "")
+    return f"{name} (color {color})" if name else f"color {color}"
+
+
+def _shares(named_sizes: Iterable[tuple[str, int]]) -> tuple[Share, ...]:
+    """Sizes added up by name, the largest first."""
+    sizes: dict[str, list[int]] = {}
+    for name, size in named_sizes:
+        sizes.setdefault(name, []).append(size)
+    rows = [Share(name=name, size=sum(all_), count=len(all_)) for name, all_ in sizes.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.size, row.name)))
+
+
+def _peak(dump: Dump, live: LiveRanges) -> PeakOverview | None:
+    if (peak := live.peak) is None:
+        return None
+    largest = sorted(enumerate(peak.buffers), key=lambda each: (-each[1].size, each[0]))
+    instruction_of = {v.name: v.instruction for v in dump.values.values} if dump.values else {}
+    shape_of = _shapes(dump)
+    return PeakOverview(
+        moment=peak.moment,
+        steps=live.end,
+        instruction=live.sequence[peak.moment] if 0 <= peak.moment < len(live.sequence) else None,
+        size=sum(buffer.size for buffer in peak.buffers),
+        buffers=tuple(
+            [
+                _live_buffer(buffer, shape_of, instruction_of.get(buffer.instruction, ""))
+                for _, buffer in largest[:TOP_BUFFERS]
+            ]
+        ),
+        buffer_count=len(peak.buffers),
+    )
+
+
+def _shapes(dump: Dump) -> dict[tuple[str, ShapeIndex], str]:
+    """Shape by instruction and index; a value without an index is the whole instruction."""
+    allocations = dump.assignment.allocations if dump.assignment else ()
+    return {(v.name, v.index or ()): v.shape for each in allocations for v in each.values}
+
+
+def _live_buffer(
+    buffer: PeakBuffer, shape_of: dict[tuple[str, ShapeIndex], str], instruction: str
+) -> LiveBuffer:
+    index = f"{{{','.join(map(str, buffer.index))}}}" if buffer.index else ""
+    op_name, place = _OP_NAME.search(instruction), _SOURCE.search(instruction)
+    return LiveBuffer(
+        name=buffer.instruction + index,
+        size=buffer.size,
+        shape=shape_of.get((buffer.instruction, buffer.index or ())),
+        op_name=unescape(op_name[1]) if op_name else None,
+        source=_place(place) if place else None,
+    )
+
+
+def _place(match: re.Match[str]) -> str:
+    file, line = match.groups()
+    return unescape(file) + (f":{line}" if line else "")

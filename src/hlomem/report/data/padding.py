@@ -1,0 +1,114 @@
+"""What layouts cost: the bytes of arrays that hold no element, dimension by dimension.
+
+In: a `Memory` and a space. Out: one row per padded shape, those that cost most at the peak first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.dump.records import Record
+from hlomem.hlo.padding import padded_dimensions, padded_size
+from hlomem.view.guess_machine import parse_shape_or_none
+
+if TYPE_CHECKING:
+    from hlomem.report.data.memory import Buffer, Memory, Space
+
+
+class Growth(NamedTuple):
+    """One dimension that is larger in memory."""
+
+    dimension: int | None
+    """Its number in the shape; None for one that only the tile has."""
+    size: int
+    padded_size: int
+
+    def __str__(self) -> str:
+        return f"{self.size} → {self.padded_size}"
+
+    @property
+    def words(self) -> str:
+        """Which dimension grows, and how."""
+        if self.dimension is None:
+            return f"a tile of {self.padded_size} for {self.size}"
+        return f"dimension {self.dimension}: {self}"
+
+
+class PaddedShape(Record, frozen=True, kw_only=True):
+    """The buffers of one shape, and what its layout adds."""
+
+    shape: str
+    size: int
+    """Bytes of one buffer."""
+    padding: int
+    """Bytes of one buffer that hold no element."""
+    growths: tuple[Growth, ...]
+    """Empty where the whole is rounded up, not a dimension."""
+    count: int
+    """How many buffers have this shape."""
+    count_at_peak: int
+    padding_at_peak: int
+    """What all of them lose at the peak."""
+    example: str
+    """The first of the buffers, alive at the peak where one is."""
+    source: str | None
+
+
+class Padding(Record, frozen=True, kw_only=True):
+    """All padding of a memory space."""
+
+    name: str
+    space: str
+    space_size: int
+    peak_size: int | None
+    padding_at_peak: int
+    rows: tuple[PaddedShape, ...]
+
+
+def build_padding(memory: Memory, space: Space) -> Padding:
+    """The padded shapes of a space."""
+    timeline = memory.timeline(space.color)
+    alive = memory.alive(space.color, timeline.peak.step) if timeline else []
+    at_peak = {each.buffer.id for each in alive}
+    groups: dict[str, list[Buffer]] = {}
+    for buffer in memory.buffers:
+        if buffer.color == space.color and buffer.padding:
+            groups.setdefault(buffer.shape, []).append(buffer)
+    rows = [_row(members, at_peak) for members in groups.values()]
+    rows.sort(key=lambda row: (-row.padding_at_peak, -row.padding, row.shape))
+    return Padding(
+        name=memory.dump.name,
+        space=space.name,
+        space_size=space.size,
+        peak_size=timeline.peak.size if timeline else None,
+        padding_at_peak=sum(row.padding_at_peak for row in rows),
+        rows=tuple(rows),
+    )
+
+
+def growths(shape_text: str, size: int) -> tuple[Growth, ...]:
+    """The dimensions that make an array of `size` bytes larger than its elements."""
+    shape = parse_shape_or_none(shape_text)
+    if shape is None or not shape.is_array or padded_size(shape) != size:
+        return ()
+    return tuple(
+        Growth(each.dimension, each.size, each.padded_size)
+        for each in padded_dimensions(shape)
+        if each.padded_size != each.size
+    )
+
+
+def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
+    alive = [each for each in members if each.id in at_peak]
+    example = (alive or members)[0]
+    return PaddedShape(
+        shape=example.shape,
+        size=example.size,
+        padding=example.padding,
+        growths=growths(example.shape, example.size),
+        count=len(members),
+        count_at_peak=len(alive),
+        padding_at_peak=sum(each.padding for each in alive),
+        example=example.name,
+        source=example.source,
+    )

@@ -1,0 +1,241 @@
+"""Who is alive at a step: at the peak, or at any other.
+
+In: a `Memory` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer or
+one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how to
+get from that number to this one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from hlomem.base.errors import HlomemError, InputError
+from hlomem.base.source import visible
+from hlomem.dump.records import Record
+from hlomem.hlo.padding import unpadded_size
+from hlomem.report.data import roles
+from hlomem.report.data.lines import bare_op_name
+from hlomem.report.data.timeline import outline
+from hlomem.view.guess_machine import parse_shape_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.report.data.memory import Buffer, Memory, Owned, Space
+    from hlomem.report.data.timeline import Summit, Timeline
+
+Key: TypeAlias = Literal["buffer", "line", "op", "scope", "role", "shape", "arg"]
+KEYS: tuple[Key, ...] = get_args(Key)
+_STRETCHES = 44
+NOWHERE = "(no source line)"
+ARGUMENTS = "(arguments)"
+UNNAMED = "(no name)"
+NO_ARGUMENT = "(not an argument)"
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """The bytes of one group of buffers at a step."""
+
+    key: str
+    size: int
+    count: int
+    """How many buffers."""
+    largest: str
+    """The name of the largest buffer."""
+    shape: str
+    """Its shape."""
+    role: str
+    """Its role."""
+    source: str | None
+    """Its source line."""
+    op_name: str | None
+
+
+class Reason(Record, frozen=True, kw_only=True):
+    """One step from XLA's number to ours."""
+
+    why: str
+    size: int
+    """Bytes to add."""
+
+
+class Printed(Record, frozen=True, kw_only=True):
+    """The peak XLA prints itself, and what makes it another number."""
+
+    step: int
+    size: int
+    reasons: tuple[Reason, ...]
+    """They add up from XLA's number to the peak of the space."""
+
+
+class Alive(Record, frozen=True, kw_only=True):
+    """Everything alive at a step of a memory space."""
+
+    name: str
+    """The dump."""
+    space: str
+    step: int
+    steps: int
+    instruction: str | None
+    size: int
+    """Bytes alive, each counted once."""
+    peak_size: int
+    """The most there are at any step."""
+    space_size: int
+    """What XLA reserves."""
+    by: Key
+    method: Literal["replayed"]
+    """From live ranges, step by step."""
+    caveats: tuple[str, ...]
+    rows: tuple[Row, ...]
+    """Largest first; with the rest they add up to `size`."""
+    rest_size: int
+    rest_count: int
+    """How many buffers are in groups that are not shown."""
+    outline: tuple[int, ...]
+    """The most alive in each stretch of the schedule, from the first step to the last."""
+    near_peaks: tuple[Summit, ...]
+    printed: Printed | None
+
+
+def build_alive(
+    memory: Memory, space: Space, at: str | None = None, by: Key = "buffer", top: int | None = None
+) -> Alive:
+    """Who is alive in a space at a step, by default the peak."""
+    timeline = require_timeline(memory, space)
+    step = timeline.peak.step if at is None else memory.find_step(at)
+    rows = group(memory.alive(space.color, step), by)
+    rest = rows[top:] if top is not None else []
+    sequence = memory.plan.sequence
+    return Alive(
+        name=memory.dump.name,
+        space=space.name,
+        step=step,
+        steps=memory.steps,
+        instruction=sequence[step] if step < len(sequence) else None,
+        size=timeline.sizes[step],
+        peak_size=timeline.peak.size,
+        space_size=space.size,
+        by=by,
+        method="replayed",
+        caveats=caveats(memory, space),
+        rows=tuple(rows[: len(rows) - len(rest)]),
+        rest_size=sum(row.size for row in rest),
+        rest_count=sum(row.count for row in rest),
+        outline=outline(timeline.sizes, _STRETCHES),
+        near_peaks=timeline.near_peaks if at is None else (),
+        printed=explain_printed(memory, space, timeline) if at is None else None,
+    )
+
+
+def require_timeline(memory: Memory, space: Space) -> Timeline:
+    """A space's timeline, or the error that says which file it needs."""
+    timeline = memory.timeline(space.color)
+    if timeline is None:
+        where = visible(memory.dump.name)
+        raise InputError(f"{where}: no live ranges; they are in the file *-live-range.txt")
+    return timeline
+
+
+def group(owned: Sequence[Owned], by: Key) -> list[Row]:
+    """Buffers by what `by` says, largest group first."""
+    groups: dict[str, list[Owned]] = {}
+    for each in owned:
+        groups.setdefault(key_of(each.buffer, by), []).append(each)
+    rows = [_row(key, members) for key, members in groups.items()]
+    return sorted(rows, key=lambda row: (-row.size, row.key))
+
+
+def key_of(buffer: Buffer, by: Key) -> str:
+    """The group a buffer belongs to."""
+    if by == "line":
+        return buffer.source or (ARGUMENTS if buffer.parameter else NOWHERE)
+    if by == "op":
+        return bare_op_name(buffer.op_name or UNNAMED)
+    if by == "scope":
+        scope = bare_op_name(buffer.op_name or "").rpartition("/")[0]
+        return scope or (ARGUMENTS if buffer.parameter else UNNAMED)
+    if by == "role":
+        return buffer.role
+    if by == "shape":
+        return buffer.shape
+    if by == "arg":
+        return buffer.parameter or NO_ARGUMENT
+    return f"{buffer.name} <{buffer.id}>"
+
+
+def _row(key: str, members: Sequence[Owned]) -> Row:
+    largest = max(members, key=lambda each: (each.size, -each.buffer.id)).buffer
+    return Row(
+        key=key,
+        size=sum(each.size for each in members),
+        count=len(members),
+        largest=largest.name,
+        shape=largest.shape,
+        role=largest.role,
+        source=largest.source,
+        op_name=largest.op_name,
+    )
+
+
+def caveats(memory: Memory, space: Space) -> tuple[str, ...]:
+    """What a peak replayed from live ranges leaves out."""
+    here = [each for each in memory.buffers if each.color == space.color]
+    lost = [each for each in here if each.start is None and each.role != roles.THREAD_LOCAL]
+    found = []
+    if lost:
+        size = sum(each.size for each in lost)
+        found.append(f"{len(lost)} values ({size} bytes) have no live range and are not counted")
+    local = sum(each.size for each in here if each.role == roles.THREAD_LOCAL)
+    if local:
+        found.append(f"thread-local values ({local} bytes) are in no schedule and not counted")
+    return tuple(found)
+
+
+def explain_printed(memory: Memory, space: Space, timeline: Timeline) -> Printed | None:
+    """XLA's own peak of a dump, where it prints one, and why it is not this space's."""
+    live = memory.dump.live_ranges
+    if live is None or live.peak is None or live.peak.moment > memory.steps:
+        return None
+    step = live.peak.moment
+    size = sum(buffer.size for buffer in live.peak.buffers)
+    listed_whole = any(buffer.index is None for buffer in live.peak.buffers)
+    alive = [each for each in memory.buffers if each.is_live_at(step)]
+    here = [each for each in alive if each.color == space.color]
+    listed = {
+        each.id: _unpadded(_instruction_shape(memory, each) if listed_whole else each.shape, each)
+        for each in alive
+    }
+    listed_here = sum(listed[each.id] for each in here)
+    other_size = sum(listed.values()) - listed_here
+    bare_size = sum(_unpadded(each.shape, each) for each in here)
+    full_size = sum(each.size for each in here)
+    later = (
+        f"as more is alive at step {timeline.peak.step}: XLA looks for the peak without padding, "
+        "and with parts of tuples as pointers"
+    )
+    reasons = [
+        ("in other memory spaces", -other_size),
+        ("of values without a place", sum(listed.values()) - size),
+        ("parts of tuples, which that list counts as pointers", bare_size - listed_here),
+        ("padding, which that list leaves out", full_size - bare_size),
+        ("shared bytes, which it counts for each value", timeline.sizes[step] - full_size),
+        (later, timeline.peak.size - timeline.sizes[step]),
+    ]
+    shown = tuple(Reason(why=why, size=amount) for why, amount in reasons if amount)
+    return Printed(step=step, size=size, reasons=shown)
+
+
+def _instruction_shape(memory: Memory, buffer: Buffer) -> str:
+    """The shape XLA up to jaxlib 0.5.3 lists a value at the peak with: its whole instruction's."""
+    text = memory.plan.text_of.get(memory.placed_by_id[buffer.id].value.name)
+    return text.shape if text else buffer.shape
+
+
+def _unpadded(shape_text: str, buffer: Buffer) -> int:
+    """The bytes XLA's list at the peak counts for a shape (`HloLiveRange::ToString`)."""
+    shape = parse_shape_or_none(shape_text)
+    try:
+        return buffer.size if shape is None else unpadded_size(shape)
+    except HlomemError:
+        return buffer.size

@@ -1,0 +1,169 @@
+"""What bytes are for: each byte of a memory space has one role, and the roles add up to its total.
+
+An allocation that holds a parameter, an output or a constant is that, whatever else passes through
+it. What a temporary is for is said by its instruction, by the loop that carries it, by the name
+JAX gave its operation. Two values that share bytes at one moment are one buffer: the role that
+tells most counts.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from hlomem.report.data.lines import op_name
+from hlomem.report.data.overview import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hlomem.dump.records import Allocation
+    from hlomem.view.joined import Placed, Plan, Text
+
+PARAMETERS = "parameters"
+DONATED = "donated parameters"
+OPTIMIZER = "optimizer state"
+OUTPUTS = "outputs"
+CONSTANTS = "constants"
+THREAD_LOCAL = "thread-local"
+STACKED = "stacked by a loop"
+CARRIED = "carried by a loop"
+COLLECTIVES = "collectives"
+COPIES = "copies"
+GRADIENTS = "gradients"
+ACTIVATIONS = "activations"
+TEMPORARIES = "temporaries"
+TUPLES = "tuples and async contexts"
+PADDING = "padding"
+ALIGNMENT = "alignment"
+HOLES = "holes"
+
+_RANK = {
+    role: rank
+    for rank, role in enumerate(
+        (STACKED, CARRIED, COLLECTIVES, COPIES, GRADIENTS, ACTIVATIONS, TEMPORARIES, TUPLES)
+    )
+}
+"""Of the roles of values that share bytes, the first counts."""
+
+MEANING = {
+    PARAMETERS: "arguments of the program, which it may not overwrite",
+    DONATED: "arguments whose memory the program's result takes over",
+    OPTIMIZER: "arguments whose names say optimizer state",
+    OUTPUTS: "results, in memory of their own",
+    CONSTANTS: "literals in the program",
+    THREAD_LOCAL: "parameters and results of small called computations",
+    STACKED: "what a loop writes one slice per iteration of, such as a scan's outputs",
+    CARRIED: "what a loop hands from iteration to iteration",
+    COLLECTIVES: "results of all-reduce, all-gather and the like",
+    COPIES: "the same elements again, in another layout or memory, or to keep them",
+    GRADIENTS: "computed by the backward pass",
+    ACTIVATIONS: "computed by the forward pass of what is differentiated",
+    TEMPORARIES: "other intermediate results",
+    TUPLES: "tables of pointers, and the state of asynchronous operations",
+    PADDING: "elements that layouts add to fill their tiles",
+    ALIGNMENT: "from the end of a buffer to the next allowed offset",
+    HOLES: "reserved for temporaries, but free when they need most",
+}
+"""Every role, in words."""
+
+_COLLECTIVE = re.compile(
+    r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
+    r"(?:-start|-done|-update)?$"
+)
+_COPYING = frozenset({"copy", "copy-start", "copy-done", "transpose"})
+MAY_COPY = _COPYING | {"fusion"}
+"""The opcodes of instructions that copy; fusions do other things, too."""
+_COPY_FUSION = re.compile(
+    r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
+)
+"""Fusions are named after what they do: `wrapped_copy.3`, `transpose_copy_fusion`."""
+_STACKS = re.compile(r"dynamic[-_]update[-_]slice")
+_WRITERS = frozenset({"fusion", "dynamic-update-slice", "call"})
+_OPTIMIZER_NAME = re.compile(
+    r"opt(?:imizer)?_?state|optimizer|\.(?:mu|nu|trace)\b|momentum|velocit(?:y|ies)\b"
+    r"|exp_avg|\badam",
+    re.IGNORECASE,
+)
+_SCALAR = re.compile(r"[us]32\[\]")
+
+
+def role_of_allocation(allocation: Allocation, parameter_name: str | None) -> str | None:
+    """The role of all of an allocation; None where its values have roles of their own."""
+    kind = kind_of(allocation)
+    if kind in {PARAMETERS, DONATED} and _OPTIMIZER_NAME.search(parameter_name or ""):
+        return OPTIMIZER
+    return kind if kind in {PARAMETERS, DONATED, OUTPUTS, CONSTANTS, THREAD_LOCAL} else None
+
+
+def rank(role: str) -> int:
+    """Where a role stands among those of values that share its bytes; an allocation's is alone."""
+    return _RANK.get(role, 0)
+
+
+def loop_roles(plan: Plan, families: Mapping[Placed, Sequence[Placed]]) -> dict[Placed, str]:
+    """The values that loops carry, or stack slice by slice; and those that share storage with them.
+
+    `families` are the values that share one storage, by each of them.
+    """
+    loops = {name for name, text in plan.text_of.items() if text.opcode == "while"}
+    found: dict[Placed, str] = {}
+    for placed in plan.placed if loops else ():
+        if placed not in found and _is_carried(placed, loops):
+            family = families.get(placed, (placed,))
+            role = STACKED if _is_stacked(plan, family) else CARRIED
+            found.update(dict.fromkeys(family, role))
+    return found
+
+
+def _is_carried(placed: Placed, loops: set[str]) -> bool:
+    positions = placed.used.positions if placed.used else ()
+    return any(each.instruction in loops and each.index for each in positions)
+
+
+def _is_stacked(plan: Plan, family: Iterable[Placed]) -> bool:
+    """Whether a slice of it is updated, by an instruction or a fusion named after that."""
+    for placed in family:
+        text = plan.text_of.get(placed.value.name)
+        if text is not None and text.opcode in _WRITERS:
+            words = f"{text.opcode} {placed.value.name} {op_name(text.tail)}"
+            if _STACKS.search(words):
+                return True
+    return False
+
+
+def role_of_temporary(placed: Placed, text: Text | None, operation: str | None) -> str:
+    """The role of a value no loop carries, by its instruction and its operation's name."""
+    opcode = text.opcode if text else ""
+    return role_by_name(placed.value.name, opcode, placed.value.shape, operation)
+
+
+def role_by_name(name: str, opcode: str, shape: str, operation: str | None) -> str:
+    """The role of a temporary of which no more is known than what it is called."""
+    if opcode == "fusion" and is_copy(name, opcode) and not shape.startswith("("):
+        return COPIES
+    return _role_of_operation(opcode, shape, operation)
+
+
+@lru_cache(maxsize=4096)
+def _role_of_operation(opcode: str, shape: str, operation: str | None) -> str:
+    """The role of what is no fusion that copies; many buffers are of one shape and operation."""
+    if shape.startswith("("):
+        return TUPLES
+    if _COLLECTIVE.match(opcode):
+        return TUPLES if _SCALAR.match(shape) else COLLECTIVES
+    if opcode.endswith("-start") and _SCALAR.match(shape):
+        return TUPLES
+    if opcode in _COPYING:
+        return COPIES
+    if operation and "transpose(jvp(" in operation and "rematted_computation" not in operation:
+        return GRADIENTS
+    return ACTIVATIONS if operation and "jvp(" in operation else TEMPORARIES
+
+
+def is_copy(name: str, opcode: str) -> bool:
+    """Whether an instruction only copies, or transposes."""
+    if opcode == "fusion":
+        return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
+    return opcode in _COPYING

@@ -1,0 +1,136 @@
+"""Which bytes of an allocation are in use, when, and what for.
+
+In: the buffers of one allocation. Out: uses that add up, at each step, to exactly the bytes that
+belong to a buffer alive then. Buffers that share bytes while both are alive (a loop's versions of
+its carry, an operand updated in place) count them once, for the role that tells most.
+
+    time  0 ──a──── 3                  100 bytes at offset 0
+              1 ──b──────── 5          100 bytes at offset 0: b is a, updated
+                  2 ──c──── 5           50 bytes at offset 100
+    use   100 100 150 150 150 150
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+from hlomem.report.data import roles
+from hlomem.view.sweep import Stay, iter_sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hlomem.report.data.buffers import Buffer
+
+
+InUse: TypeAlias = tuple[str, int, int, int]
+"""A role, the step from which and the one up to which it has bytes, and how many."""
+_Place: TypeAlias = tuple[int, int, str]
+"""First byte, one past the last, and the role."""
+_Life: TypeAlias = tuple[int, int]
+"""First and last step."""
+
+
+def iter_uses(buffers: Iterable[Buffer]) -> Iterator[InUse]:
+    """What the buffers of an allocation use; those whose lives are not known are left out."""
+    lives_at: dict[_Place, list[_Life]] = defaultdict(list)
+    for each in buffers:
+        if each.start is not None and each.end is not None:
+            place = (each.offset, each.offset + each.size, each.role)
+            lives_at[place].append((each.start, each.end))
+    for island in _islands(sorted(lives_at)):
+        runs = [(place, run) for place in island for run in _merged(lives_at[place])]
+        if len(island) == 1:  # most often; one place is never used twice at a time
+            for (start, end, role), (first, last) in runs:
+                yield role, first, last + 1, end - start
+        else:
+            yield from _crowded_uses(runs)
+
+
+def _islands(places: Iterable[_Place]) -> Iterator[list[_Place]]:
+    """Places in their order, those that share bytes together."""
+    island: list[_Place] = []
+    reached = 0
+    for place in places:
+        if island and place[0] >= reached:
+            yield island
+            island = []
+        island.append(place)
+        reached = max(reached, place[1])
+    if island:
+        yield island
+
+
+def _merged(lives: list[_Life]) -> Iterator[_Life]:
+    """Lives without a break between them as one."""
+    lives.sort()
+    first, last = lives[0]
+    for start, end in lives:
+        if start > last:
+            yield first, last
+            first, last = start, end
+        elif end > last:
+            last = end
+    yield first, last
+
+
+def _crowded_uses(runs: Iterable[tuple[_Place, _Life]]) -> Iterator[InUse]:
+    """Uses where places share bytes, be it at different times."""
+    stays = [
+        Stay(first, last, number, start, end, role)
+        for number, ((start, end, role), (first, last)) in enumerate(runs)
+    ]
+    groups = _sharing_groups(iter_sharing(stays))
+    in_group = {stay.number for group in groups for stay in group}
+    for first, last, number, start, end, role in stays:
+        if number not in in_group:
+            yield role, first, last + 1, end - start
+    for group in groups:
+        yield from _shared_uses(group)
+
+
+def _sharing_groups(pairs: Iterable[tuple[Stay[str], Stay[str]]]) -> list[list[Stay[str]]]:
+    """What shares bytes with one another, directly or through others."""
+    group_of: dict[int, list[Stay[str]]] = {}
+    for one, two in pairs:
+        first = group_of.setdefault(one.number, [one])
+        second = group_of.setdefault(two.number, [two])
+        if first is second:
+            continue
+        small, large = sorted((first, second), key=len)
+        large += small
+        group_of.update((each.number, large) for each in small)
+    return list({id(group): group for group in group_of.values()}.values())
+
+
+def _shared_uses(group: list[Stay[str]]) -> Iterator[InUse]:
+    """Between two moments at which one of a group begins or ends, whose each byte is."""
+    begins: dict[int, list[Stay[str]]] = defaultdict(list)
+    ends: dict[int, list[Stay[str]]] = defaultdict(list)
+    for stay in group:
+        begins[stay.first].append(stay)
+        ends[stay.last + 1].append(stay)
+    alive: dict[int, Stay[str]] = {}
+    for start, stop in pairwise(sorted({*begins, *ends})):
+        for stay in ends.get(start, ()):
+            del alive[stay.number]
+        alive.update((stay.number, stay) for stay in begins.get(start, ()))
+        counted: list[Stay[str]] = []
+        taken = 0
+        for role in sorted({stay.who for stay in alive.values()}, key=roles.rank):
+            counted += [stay for stay in alive.values() if stay.who == role]
+            size = _occupied(counted)
+            yield role, start, stop, size - taken
+            taken = size
+
+
+def _occupied(stays: Iterable[Stay[str]]) -> int:
+    """The bytes that belong to at least one of these."""
+    total, reached = 0, 0
+    for start, end in sorted((stay.start, stay.end) for stay in stays):
+        if end > reached:
+            total += end - max(reached, start)
+            reached = end
+    return total

@@ -1,0 +1,346 @@
+"""What an out-of-memory message means: how much is missing, what takes it, what to do next.
+
+In: `OomLog`, what the messages say. Out: `Oom`: the failure that ended the program, the buffers it
+names added up by role, sentences that follow from the numbers, and where to learn more.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import HlomemError
+from hlomem.dump.records import Record
+from hlomem.hlo.padding import padded_dimensions
+from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.report.data import roles
+from hlomem.report.data.lines import Lines, op_name
+from hlomem.report.oom.log import Failure, NamedBuffer, OomLog, Part
+from hlomem.report.screens.text import format_bytes, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DUMP_FLAGS = "--xla_dump_to=xla_dump --xla_dump_hlo_as_text"
+_LARGE = 0.5
+"""A buffer of more than this share of the memory is seldom meant (OpenXLA, error E1000)."""
+_WORTH_SAYING = 0.05
+_SCRATCH = frozenset({"vmem", "smem"})
+_POOL_SHARE, _MOST_SHARE = 0.75, 0.95
+"""What JAX takes of a GPU by default, and what it can take."""
+_INSTRUCTION = re.compile(r"%?([\w.-]+) = (?:\S+ |\([^=]*?\) )??([\w-]+)\(")
+
+
+class BufferGroup(Record, frozen=True, kw_only=True):
+    """Buffers a message names that are alike."""
+
+    size: int
+    """Bytes of all."""
+    count: int
+    role: str
+    shape: str | None
+    padding: int
+    """Bytes of all that hold no element."""
+    op_name: str | None
+    source: str | None
+    label: str | None
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """Something to do next, and the line to type for it."""
+
+    text: str
+    command: str = ""
+
+
+class Oom(Record, frozen=True, kw_only=True):
+    """An out-of-memory error, explained."""
+
+    failure: Failure
+    """The one that ended the program."""
+    missing: int | None
+    """Bytes that were needed and not there."""
+    groups: tuple[BufferGroup, ...]
+    """The buffers it names, largest first."""
+    roles: tuple[Part, ...]
+    """The same by role, and padding; they add up to `named`."""
+    named: int
+    """Bytes of the buffers it names."""
+    findings: tuple[str, ...]
+    steps: tuple[Step, ...]
+    log: OomLog
+
+
+def build_oom(log: OomLog) -> Oom | None:
+    """The explanation of what a log says; None where it says nothing about memory."""
+    if not log.failures:
+        return None
+    failure = _principal(log)
+    groups = tuple(_groups(log.buffers))
+    return Oom(
+        failure=failure,
+        missing=_missing(failure, log),
+        groups=groups,
+        roles=tuple(_roles(groups)),
+        named=sum(group.size for group in groups),
+        findings=tuple(_findings(failure, log, groups)),
+        steps=tuple(_steps(failure, log)),
+        log=log,
+    )
+
+
+def _principal(log: OomLog) -> Failure:
+    """The failure that tells most: no warning if there is an error, and of errors the last."""
+    errors = [each for each in log.failures if each.moment != "rematerialization"]
+    last = (errors or list(log.failures))[-1]
+    same = [each for each in errors if each.needed == last.needed and each.available]
+    return same[-1] if same else last
+
+
+def _missing(failure: Failure, log: OomLog) -> int | None:
+    if failure.needed is None:
+        return None
+    available = failure.available
+    if available is None and log.pool is not None:
+        available = log.pool.largest_free
+    return None if available is None else max(0, failure.needed - available)
+
+
+# The buffers it names
+
+
+def _groups(buffers: tuple[NamedBuffer, ...]) -> list[BufferGroup]:
+    """Buffers of one role, shape and origin as one."""
+    described = sorted(map(_describe, buffers), key=_likeness)
+    groups = []
+    for _, alike in groupby(described, key=_likeness):
+        first, *rest = alike
+        all_ = [first, *rest]
+        groups.append(
+            BufferGroup(
+                size=sum(each.size for each in all_),
+                count=len(all_),
+                role=first.role,
+                shape=first.shape,
+                padding=sum(each.padding for each in all_),
+                op_name=first.op_name,
+                source=first.source,
+                label=first.label,
+            )
+        )
+    return sorted(groups, key=lambda each: (-each.size, _likeness(each)))
+
+
+def _likeness(group: BufferGroup) -> tuple[str, ...]:
+    return (group.role, group.shape or "", group.op_name or "", group.source or "")
+
+
+def _describe(buffer: NamedBuffer) -> BufferGroup:
+    lines = Lines(None)
+    padding = 0 if buffer.unpadded is None else max(0, buffer.size - buffer.unpadded)
+    return BufferGroup(
+        size=buffer.size,
+        count=1,
+        role=role_of(buffer),
+        shape=buffer.shape,
+        padding=padding,
+        op_name=op_name(buffer.metadata),
+        source=lines.origin(buffer.metadata).line,
+        label=buffer.label,
+    )
+
+
+def role_of(buffer: NamedBuffer) -> str:
+    """What a named buffer is for, as far as its description tells."""
+    if buffer.kind == "parameter":
+        return roles.PARAMETERS
+    name, opcode = _name_and_opcode(buffer.label or "")
+    return roles.role_by_name(name, opcode, buffer.shape or "", op_name(buffer.metadata))
+
+
+def _name_and_opcode(label: str) -> tuple[str, str]:
+    """Of an instruction's text; a GPU's label is the opcode alone."""
+    found = _INSTRUCTION.match(label)
+    return (found[1], found[2]) if found else ("", label)
+
+
+def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[Part]:
+    sizes: dict[str, int] = {}
+    for group in groups:
+        sizes[group.role] = sizes.get(group.role, 0) + group.size - group.padding
+        sizes[roles.PADDING] = sizes.get(roles.PADDING, 0) + group.padding
+    for role, size in sorted(sizes.items(), key=lambda each: (-each[1], each[0])):
+        if size:
+            yield Part(name=role, size=size)
+
+
+# What follows from the numbers
+
+
+def _findings(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
+    yield from _about_kernel(failure)
+    yield from _about_large(failure, groups)
+    yield from _about_padding(failure, log, groups)
+    yield from _about_arguments(failure, log)
+    yield from _about_copies(groups)
+    yield from _about_pool(failure, log)
+    yield from _about_rematerialization(log)
+
+
+def _about_kernel(failure: Failure) -> Iterator[str]:
+    if failure.space in _SCRATCH and failure.subject:
+        name, _ = _name_and_opcode(failure.subject)
+        origin = Lines(None).origin(failure.subject)
+        words = (name or failure.subject, origin.line, origin.op_name)
+        yield "it was for " + ", ".join(filter(None, words))
+
+
+def _about_large(failure: Failure, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
+    if failure.shape and failure.needed and failure.space == "hbm":
+        what = f" ({failure.subject})" if failure.subject else ""
+        yield f"one buffer alone does not fit: {failure.shape}{what}"
+        if grown := ", ".join(_grown_dimensions(failure.shape)):
+            yield f"padding makes it larger: {grown}"
+        return
+    for group in groups[:1]:
+        each = (group.size - group.padding) // group.count
+        if failure.available and each > _LARGE * failure.available:
+            share = percent(each, failure.available)
+            yield f"one buffer alone takes {share} of the memory: {group.shape}; is it sharded?"
+
+
+def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
+    parts = [part for each in log.breakdowns for part in each.parts if part.unpadded is not None]
+    lost = sum(part.size - (part.unpadded or 0) for part in parts)
+    total = sum(part.size for part in parts)
+    if not parts:
+        lost, total = sum(each.padding for each in groups), sum(each.size for each in groups)
+    if lost <= _WORTH_SAYING * total:
+        return
+    missing = _missing(failure, log)
+    fits = "; without it the program would fit" if missing is not None and missing <= lost else ""
+    yield f"padding takes {format_bytes(lost)} of {format_bytes(total)}{fits}"
+    for group in sorted(groups, key=lambda each: -each.padding)[:1]:
+        if grown := ", ".join(_grown_dimensions(group.shape or "")):
+            yield f"{group.shape} grows: {grown}"
+
+
+def _grown_dimensions(shape: str) -> Iterator[str]:
+    """Which dimensions of a shape are larger in memory, in words."""
+    try:
+        dimensions = padded_dimensions(parse_shape_text(shape))
+    except HlomemError:
+        return
+    for number, size, padded in dimensions:
+        if padded != size:
+            what = "one it has not" if number is None else f"dimension {number}"
+            yield f"{what} from {size} to {padded}"
+
+
+def _about_arguments(failure: Failure, log: OomLog) -> Iterator[str]:
+    for breakdown in log.breakdowns:
+        for part in breakdown.parts:
+            is_input = part.name in {"arguments", "parameter allocation"}
+            if is_input and failure.available and part.size > _LARGE * failure.available:
+                share = percent(part.size, failure.available)
+                yield f"arguments alone take {format_bytes(part.size)}, {share} of the memory"
+                return
+
+
+def _about_copies(groups: tuple[BufferGroup, ...]) -> Iterator[str]:
+    copies = [group for group in groups if group.role == roles.COPIES]
+    if copies and sum(each.size for each in copies) > _WORTH_SAYING * sum(g.size for g in groups):
+        count = sum(each.count for each in copies)
+        size = format_bytes(sum(each.size for each in copies))
+        yield f"copies take {size} ({count} of those named): a layout or a donation may save them"
+
+
+def _about_pool(failure: Failure, log: OomLog) -> Iterator[str]:
+    pool = log.pool
+    if pool is None or failure.needed is None:
+        return
+    if pool.limit is not None and failure.needed > pool.limit:
+        yield f"more than the whole pool of {format_bytes(pool.limit)} was asked for at once"
+        return
+    if pool.limit is not None and pool.in_use is not None:
+        free = pool.limit - pool.in_use
+        yield f"{format_bytes(pool.in_use)} of {format_bytes(pool.limit)} were in use"
+        if free >= failure.needed and pool.largest_free is not None:
+            largest = format_bytes(pool.largest_free)
+            yield f"fragmented: {format_bytes(free)} were free, the largest piece only {largest}"
+    for holder in pool.holders[:3]:
+        if holder.name and holder.size > _WORTH_SAYING * (pool.in_use or holder.size):
+            pieces = f"{holder.count} piece{'s' if holder.count > 1 else ''}"
+            yield f"{format_bytes(holder.size)} in {pieces} were allocated by {holder.name}"
+
+
+def _about_rematerialization(log: OomLog) -> Iterator[str]:
+    for failure in log.failures:
+        if failure.moment != "rematerialization" or failure.needed is None:
+            continue
+        wanted = format_bytes(failure.available or 0)
+        reached = format_bytes(failure.needed)
+        yield f"rematerialization came down to {reached}; its aim was {wanted}"
+        if failure.original == failure.needed:
+            yield "it found nothing to recompute: what is alive is not recomputable, or arguments"
+        return
+
+
+# What next
+
+
+def _steps(failure: Failure, log: OomLog) -> Iterator[Step]:
+    if failure.space in _SCRATCH:
+        yield from _steps_in_kernel(failure)
+        return
+    if failure.moment == "run" and failure.platform == "tpu":
+        yield Step(
+            text="run again with a report of all allocations when memory runs out",
+            command='LIBTPU_INIT_ARGS="--tpu_log_allocations_on_oom=true" python …',
+        )
+    yield from _steps_of_pool(failure, log)
+    yield from _steps_with_dump(failure)
+
+
+def _steps_in_kernel(failure: Failure) -> Iterator[Step]:
+    yield Step(text="a kernel's own scratch memory: no memory dump tells more; smaller blocks help")
+    if failure.needed is not None and failure.space == "vmem":
+        kib = -(-failure.needed // 1024)
+        yield Step(
+            text="or let kernels have more of it, where the chip has it",
+            command=f'LIBTPU_INIT_ARGS="--xla_tpu_scoped_vmem_limit_kib={kib}" python …',
+        )
+
+
+def _steps_of_pool(failure: Failure, log: OomLog) -> Iterator[Step]:
+    pool = log.pool
+    if pool is None or pool.limit is None or pool.in_use is None or failure.needed is None:
+        return
+    short = failure.needed - (pool.limit - pool.in_use)
+    if short <= 0:
+        yield Step(
+            text="an allocator that does not fragment",
+            command="XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python …",
+        )
+    elif short <= pool.limit * (_MOST_SHARE / _POOL_SHARE - 1):
+        yield Step(
+            text=f"a larger share of the device for the pool, if it has JAX's {_POOL_SHARE}",
+            command=f"XLA_PYTHON_CLIENT_MEM_FRACTION={_MOST_SHARE} python …",
+        )
+    if pool.in_use > _LARGE * pool.limit:
+        yield Step(
+            text="see which arrays Python keeps alive",
+            command='jax.profiler.save_device_memory_profile("memory.prof")',
+        )
+
+
+def _steps_with_dump(failure: Failure) -> Iterator[Step]:
+    before = "; it is written before the error" if failure.moment == "compile" else ""
+    yield Step(
+        text=f"get the memory dump, which names every buffer{before}",
+        command=f'XLA_FLAGS="{DUMP_FLAGS}" python …',
+    )
+    module = f" --module {failure.module}" if failure.module else ""
+    yield Step(text="see what is alive at the peak", command=f"hlomem peak xla_dump{module}")
+    yield Step(text="see what would save most", command=f"hlomem advise xla_dump{module}")

@@ -1,0 +1,55 @@
+"""The HTML report: one file that opens anywhere, offline.
+
+In: the data of a page, or of two and what differs. Out: the text of the file. Script, style and
+frame lie in `templates/`; the data goes in as compressed JSON, so that no name of a dump is ever
+part of the page's markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import zlib
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.json import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.report.page.page import Page
+    from hlomem.report.page.waterfall import Waterfall
+
+_LEVEL = 2
+"""Columns of numbers get hardly smaller by more."""
+_SCRIPTS = (
+    "report.js",
+    "state.js",
+    "skyline.js",
+    "map.js",
+    "icicle.js",
+    "words.js",
+    "tables.js",
+    "comparison.js",
+    "page.js",
+)
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def format_page(pages: Sequence[Page], difference: Waterfall | None = None) -> str:
+    """The page of one report, or of two beside each other."""
+    data = zlib.compress(encode({"reports": pages, "difference": difference}), _LEVEL)
+    title = " → ".join(visible(page.name) for page in pages)
+    return Template(_template("page.html")).substitute(
+        title=html.escape(f"{title} · hlomem"),
+        style=_template("page.css"),
+        script="\n".join(map(_template, _SCRIPTS)),
+        data=base64.b64encode(data).decode(),
+    )
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")

@@ -1,0 +1,29 @@
+"""What a notebook shows for a dump or a plan: its report, in a frame of its own.
+
+In: a dump and, where at hand, its module. Out: HTML for Jupyter's `_repr_html_`.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.data.memory import build_memory
+from hlomem.report.page.html import format_page
+from hlomem.report.page.page import build_page
+
+if TYPE_CHECKING:
+    from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
+
+_STYLE = "width:100%;height:720px;border:1px solid #8884;border-radius:6px"
+
+
+def format_frame(dump: Dump, module: HloModule | None = None, *, is_planned: bool = False) -> str:
+    """The report as an element of another page; a dump without allocations is only named."""
+    if dump.assignment is None:
+        return f"<pre>{html.escape(visible(dump.name))}: no allocations</pre>"
+    memory = build_memory(dump, module, is_planned=is_planned)
+    page = format_page([build_page(memory)])
+    return f'<iframe style="{_STYLE}" srcdoc="{html.escape(page)}"></iframe>'

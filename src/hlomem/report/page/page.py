@@ -1,0 +1,263 @@
+"""The data of the HTML report: everything the page draws, as plain columns.
+
+In: a `Memory`. Out: `Page`, which goes into the page as JSON. The numbers are those of the other
+reports, the verdict is the checker's; the page only draws them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from hlomem.check.verify import verify_plan
+from hlomem.dump.eras import describe
+from hlomem.dump.records import Record
+from hlomem.machines.capacity import GIB_OF_CHIP
+from hlomem.report.data import roles
+from hlomem.report.data.bands import Band, build_bands
+from hlomem.report.data.occupancy import claim
+from hlomem.report.data.overview import kind_of
+from hlomem.report.data.skyline import Layer, build_skyline
+from hlomem.report.data.summary import Hint, build_hints, build_savings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.check.findings import Verdict
+    from hlomem.dump.records import Allocation
+    from hlomem.report.data.copies import Copy
+    from hlomem.report.data.donation import Argument
+    from hlomem.report.data.holes import Hole
+    from hlomem.report.data.memory import Buffer, Memory, RoleShare, Space
+    from hlomem.report.data.padding import PaddedShape
+    from hlomem.report.data.timeline import Summit
+
+_TOP = 200
+"""Rows of a table; the commands list all."""
+_MOST_CHECKED = 10_000
+"""Values of a plan that is checked for its page; checking more takes longer than all the rest."""
+
+
+class PageAllocation(Record, frozen=True, kw_only=True):
+    """An allocation of a space."""
+
+    index: int
+    size: int
+    kind: str
+    role: str
+    """What its values are; where they differ, one of them."""
+    label: str
+    """The argument it holds, or its kind."""
+    is_shared_over_time: bool
+    """Whether different values use its bytes one after another."""
+
+
+class PageSpace(Record, frozen=True, kw_only=True):
+    """One memory space."""
+
+    color: int
+    name: str
+    size: int
+    allocations: tuple[PageAllocation, ...]
+    roles: tuple[RoleShare, ...]
+    """They add up to the size."""
+    fullest_step: int | None
+    peak: Summit | None
+    near_peaks: tuple[Summit, ...]
+    layers: tuple[Layer, ...]
+    """They add up to the bytes alive at each step."""
+    hints: tuple[Hint, ...]
+    padding: tuple[PaddedShape, ...]
+    donation: tuple[Argument, ...]
+    copies: tuple[Copy, ...]
+    holes: tuple[Hole, ...]
+
+
+class Columns(Record, frozen=True, kw_only=True):
+    """The buffers, a list per field; texts are numbers of `Page.texts`, -1 for none."""
+
+    id: list[int]
+    name: list[int]
+    shape: list[int]
+    op_name: list[int]
+    source: list[int]
+    opcode: list[int]
+    parameter: list[int]
+    role: list[int]
+    """Its place in `Page.roles`."""
+    rank: list[int]
+    """Of buffers that share bytes, the one of the lowest rank is said to hold them."""
+    allocation: list[int]
+    offset: list[int]
+    size: list[int]
+    padding: list[int]
+    start: list[int]
+    """-1, as `end`, where the dump does not say."""
+    end: list[int]
+    last_use: list[int]
+    """The instruction that reads it last."""
+
+
+class Trust(Record, frozen=True, kw_only=True):
+    """What the numbers rest on."""
+
+    files: tuple[str, ...]
+    is_planned: bool
+    """Whether the plan is ours: then nothing was read but the module's text."""
+    has_module: bool
+    era: str
+    verdict: Verdict | None
+    """None where the plan is too large to check in passing."""
+    notes: tuple[str, ...]
+
+
+class Page(Record, frozen=True, kw_only=True):
+    """One report."""
+
+    name: str
+    backend: str
+    sequence: tuple[str, ...]
+    bands: tuple[Band, ...]
+    roles: dict[str, str]
+    """Every role, in words."""
+    chips: dict[str, int]
+    """The memory of one device, by the chip's name."""
+    capacity: int | None
+    spaces: tuple[PageSpace, ...]
+    texts: list[str]
+    buffers: Columns
+    trust: Trust
+
+
+def build_page(memory: Memory, capacity: int | None = None) -> Page:
+    """The data of a report; the plan is checked for it, where it is not very large."""
+    is_checked = len(memory.plan.placed) <= _MOST_CHECKED
+    texts = _Texts()
+    return Page(
+        name=_short_name(memory.dump.name),
+        backend=memory.backend_name,
+        sequence=tuple(memory.plan.sequence),
+        bands=build_bands(memory),
+        roles=roles.MEANING,
+        chips={chip: gib << 30 for chip, gib in GIB_OF_CHIP.items()},
+        capacity=capacity,
+        spaces=tuple(_space(memory, space) for space in memory.spaces),
+        buffers=_columns(memory, texts),
+        texts=texts.all,
+        trust=Trust(
+            files=tuple(part.name for part in memory.dump.parts),
+            is_planned=memory.is_planned,
+            has_module=memory.module is not None,
+            era=describe(memory.dump.eras),
+            verdict=_judge(memory) if is_checked else None,
+            notes=tuple(note.text for note in memory.dump.notes),
+        ),
+    )
+
+
+def _judge(memory: Memory) -> Verdict:
+    return verify_plan(memory.plan, module=memory.module, backend=memory.given_backend)
+
+
+def _short_name(name: str) -> str:
+    """A dump's name without the folders it lies in."""
+    return name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or name
+
+
+def _space(memory: Memory, space: Space) -> PageSpace:
+    timeline = memory.timeline(space.color)
+    savings = build_savings(memory, space)
+    shared = {each.index for each in memory.temporary_allocations(space.color)}
+    return PageSpace(
+        color=space.color,
+        name=space.name,
+        size=space.size,
+        allocations=tuple(
+            _allocation(memory, each, each.index in shared)
+            for each in memory.plan.allocations
+            if each.color == space.color
+        ),
+        roles=memory.roles(space.color),
+        fullest_step=memory.fullest_step(space.color),
+        peak=timeline.peak if timeline else None,
+        near_peaks=timeline.near_peaks if timeline else (),
+        layers=build_skyline(memory, space.color),
+        hints=build_hints(memory, space, savings),
+        padding=savings.padding.rows[:_TOP],
+        donation=savings.donation.rows[:_TOP],
+        copies=savings.copies.rows[:_TOP],
+        holes=tuple(hole for each in savings.holes.allocations for hole in each.holes)[:_TOP],
+    )
+
+
+def _allocation(
+    memory: Memory, allocation: Allocation, is_shared_over_time: bool
+) -> PageAllocation:
+    values = memory.buffers_in(allocation.index)
+    kind = kind_of(allocation)
+    return PageAllocation(
+        index=allocation.index,
+        size=allocation.size,
+        kind=kind,
+        role=values[0].role if values else roles.TEMPORARIES,
+        label=(values[0].parameter if values else None) or kind,
+        is_shared_over_time=is_shared_over_time,
+    )
+
+
+class _Texts(dict[str | None, int]):
+    """The number of each text, which is its place among them; -1 for none."""
+
+    def __init__(self) -> None:
+        self[None] = -1
+
+    def __missing__(self, text: str | None) -> int:
+        number = self[text] = len(self) - 1
+        return number
+
+    @property
+    def all(self) -> list[str]:
+        return [text for text in self if text is not None]
+
+
+def _columns(memory: Memory, number_of: _Texts) -> Columns:
+    buffers = memory.buffers
+    number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
+    return Columns(
+        id=[each.id for each in buffers],
+        name=[number_of[each.name] for each in buffers],
+        shape=[number_of[each.shape] for each in buffers],
+        op_name=[number_of[each.op_name] for each in buffers],
+        source=[number_of[each.source] for each in buffers],
+        opcode=[number_of[each.opcode] for each in buffers],
+        parameter=[number_of[each.parameter] for each in buffers],
+        role=[number_of_role[each.role] for each in buffers],
+        rank=_ranks(buffers),
+        allocation=[each.allocation for each in buffers],
+        offset=[each.offset for each in buffers],
+        size=[each.size for each in buffers],
+        padding=[each.padding for each in buffers],
+        start=[-1 if each.start is None else each.start for each in buffers],
+        end=[-1 if each.end is None else each.end for each in buffers],
+        last_use=[number_of[name] for name in _last_uses(memory)],
+    )
+
+
+def _ranks(buffers: Sequence[Buffer]) -> list[int]:
+    """The places of the buffers when sorted by who is said to hold shared bytes."""
+    claims = [claim(each) for each in buffers]
+    ranks = [0] * len(claims)
+    for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
+        ranks[number] = rank
+    return ranks
+
+
+def _last_uses(memory: Memory) -> list[str | None]:
+    """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
+    time_of = defaultdict(lambda: -1, memory.plan.time_of).__getitem__
+    return [
+        max([use.instruction for use in used.uses], key=time_of)
+        if (used := placed.used) and used.uses
+        else None
+        for placed in memory.plan.placed
+    ]

@@ -1,0 +1,61 @@
+"""From what A reserves to what B reserves, step by step: the comparison page's drawing of a diff.
+
+In: a `Diff`. Out: bars, each beginning where the one before it ends; the small changes are one bar.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.dump.records import Record
+from hlomem.report.screens.text import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.report.data.diff import Diff
+
+_MOST_BARS = 12
+
+
+class Bar(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """One change, or a total."""
+
+    label: str
+    start: int
+    end: int
+    is_total: bool = False
+
+
+class Waterfall(Record, frozen=True, kw_only=True):
+    """The way from one compile to the other."""
+
+    answer: str
+    """It in one sentence."""
+    steps: tuple[Bar, ...]
+
+
+def build_waterfall(diff: Diff) -> Waterfall:
+    """The bars of a diff, the largest change first."""
+    return Waterfall(answer=_answer(diff), steps=tuple(_bars(diff)))
+
+
+def _bars(diff: Diff) -> Iterator[Bar]:
+    at = diff.before.size
+    yield Bar(label="A", start=0, end=at, is_total=True)
+    changed = sorted((row for row in diff.rows if row.delta), key=lambda row: -abs(row.delta))
+    for row in changed[:_MOST_BARS]:
+        yield Bar(label=row.key, start=at, end=at + row.delta)
+        at += row.delta
+    if rest := sum(row.delta for row in changed[_MOST_BARS:]):
+        yield Bar(label=f"{len(changed) - _MOST_BARS} more", start=at, end=at + rest)
+    yield Bar(label="B", start=0, end=diff.after.size, is_total=True)
+
+
+def _answer(diff: Diff) -> str:
+    sizes = f"{format_bytes(diff.before.size)} → {format_bytes(diff.after.size)}"
+    if not diff.delta:
+        return f"As much in both: {format_bytes(diff.before.size)}."
+    word = "more" if diff.delta > 0 else "less"
+    causes = "; ".join(cause.text for cause in diff.causes[:1])
+    return f"{format_bytes(abs(diff.delta))} {word} ({sizes})" + (f": {causes}." if causes else ".")

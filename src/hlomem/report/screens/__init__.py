@@ -1,0 +1,1 @@
+"""Reports drawn for a terminal."""

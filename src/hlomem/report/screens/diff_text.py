@@ -1,0 +1,119 @@
+"""Draws a `Diff`: one screen for two compiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    format_bytes,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from hlomem.report.data.diff import Cause, Change, Diff, Row, Side
+
+TOP_CAUSES = 5
+TOP_ROWS = 10
+_BAR = 10
+_SMALLEST = 0.001
+"""Share of the largest cause below which one is not shown alone."""
+
+
+def draw_diff(diff: Diff, width: int) -> list[Line]:
+    """The lines of the screen."""
+    lines = [*_head(diff, width)]
+    if not diff.rows:
+        return [*lines, [], [("no difference", "bold green")]]
+    lines += [[], [("What happened", "bold")]]
+    causes = _worth_showing(diff)
+    for cause in causes:
+        head = f"  {signed(cause.delta):>11}  "
+        wrapped = wrap(visible(cause.text), width, head, " " * len(head))
+        lines += [[(each, "")] for each in wrapped]
+    if more := len(diff.causes) - len(causes):
+        size = diff.delta - sum(cause.delta for cause in causes)
+        lines.append([(f"  {signed(size):>11}  in {plural(more, 'other way')}", "dim")])
+    return [*lines, *_waterfall(diff, width)]
+
+
+def _worth_showing(diff: Diff) -> list[Cause]:
+    """The largest causes, in their order."""
+    largest = sorted((abs(cause.delta) for cause in diff.causes), reverse=True)[:TOP_CAUSES]
+    least = max(largest[-1], _SMALLEST * largest[0])
+    return [cause for cause in diff.causes if abs(cause.delta) >= least][:TOP_CAUSES]
+
+
+def signed(size: int) -> str:
+    """A difference in bytes, with its sign."""
+    return f"{'+' if size > 0 else ''}{format_bytes(size)}"
+
+
+def _head(diff: Diff, width: int) -> list[Line]:
+    share = f", {_signed_percent(diff)}" if diff.before.size else ""
+    style = "bold red" if diff.delta > 0 else "bold green"
+    lines: list[Line] = [
+        [(f"{visible(diff.space)} {signed(diff.delta)}{share}", style)],
+        _side("before", diff.before, width),
+        _side("after", diff.after, width),
+    ]
+    paired = f"{plural(diff.matched, 'buffer')} matched, {diff.unmatched} without a partner"
+    return [*lines, [(paired, "dim")]]
+
+
+def _signed_percent(diff: Diff) -> str:
+    return f"{'+' if diff.delta > 0 else ''}{percent(diff.delta, diff.before.size)}"
+
+
+def _side(what: str, side: Side, width: int) -> Line:
+    peak = f"{format_bytes(side.peak)} alive at the peak" if side.peak is not None else ""
+    text = f"{what:<6}  {format_bytes(side.size):>10} reserved  {peak}  "
+    return [(text, ""), (shorten_front(visible(side.name), width - len(text)), "dim")]
+
+
+def _waterfall(diff: Diff, width: int) -> list[Line]:
+    lines: list[Line] = [[], [(f"By {diff.by}, from before to after", "bold")]]
+    widest = max(abs(row.delta) for row in diff.rows)
+    lines.append([(f"  {format_bytes(diff.before.size):>11}  before", "dim")])
+    for row in diff.rows[:TOP_ROWS]:
+        lines += _row(row, widest, width)
+    if rest := diff.rows[TOP_ROWS:]:
+        size = sum(row.delta for row in rest)
+        lines.append([(f"  {signed(size):>11}  in {plural(len(rest), 'more group')}", "dim")])
+    lines.append([(f"  {format_bytes(diff.after.size):>11}  after", "dim")])
+    return lines
+
+
+def _row(row: Row, widest: int, width: int) -> list[Line]:
+    head = f"  {signed(row.delta):>11}  "
+    room = width - len(head) - _BAR - 2
+    style = "red" if row.delta > 0 else "green"
+    lines: list[Line] = [
+        [
+            (head, style),
+            (bar(abs(row.delta), widest, _BAR) + "  ", style),
+            (shorten_front(visible(row.key), room), "bold"),
+        ]
+    ]
+    if row.largest is not None:
+        margin = " " * (len(head) + _BAR + 2)
+        lines.append([(margin + shorten(visible(_describe(row, row.largest)), room), "dim")])
+    return lines
+
+
+def _describe(row: Row, change: Change) -> str:
+    """How many buffers changed how, and the shape of the one that changed most."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in row.kinds.items())
+    shapes = [_elements(each.shape) for each in (change.before, change.after) if each]
+    return f"{kinds}: {' → '.join(dict.fromkeys(shapes))}"
+
+
+def _elements(shape: str) -> str:
+    """A shape without layout, unless it is a tuple's."""
+    return shape if shape.startswith("(") else shape.partition("{")[0]

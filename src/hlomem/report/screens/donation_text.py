@@ -1,0 +1,73 @@
+"""Draws a `Donation`: what becomes of each argument's memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.screens.text import Line, format_bytes, plural, shorten, wrap
+
+if TYPE_CHECKING:
+    from hlomem.report.data.donation import Argument, Donation
+
+_MOST = 12
+_SHAPE = 8
+"""The fewest columns worth a shape."""
+_WORDS = {
+    "lost": "donated, but no result takes it",
+    "possible": "not donated, though a result could take it",
+    "read later": "not donated; a result could take it, were it written later",
+    "used": "donated, a result takes it",
+    "no match": "not donated, and no result could take it",
+}
+_STYLE = {
+    "lost": "red",
+    "possible": "yellow",
+    "read later": "dim",
+    "used": "green",
+    "no match": "dim",
+}
+
+
+def draw_donation(donation: Donation, width: int) -> list[Line]:
+    """The lines of the screen."""
+    lines: list[Line] = [[(shorten(visible(donation.name), width), "bold")]]
+    if not donation.rows:
+        return [*lines, [(f"no argument lies in {visible(donation.space)} memory", "")]]
+    lines += [
+        [("Donated ", ""), (format_bytes(donation.used_size), "bold"), (" of arguments", "")],
+        [(f"  {format_bytes(donation.possible_size)} more could be", "")],
+    ]
+    if not donation.is_declared_known:
+        unknown = "without the HLO module, what was donated in vain is unknown"
+        lines += [[(each, "dim")] for each in wrap(unknown, width, "  ")]
+    for state in _WORDS:
+        rows = [row for row in donation.rows if row.state == state]
+        if rows:
+            lines += [[], *_draw_state(state, rows, width)]
+    return lines
+
+
+def _draw_state(state: str, rows: list[Argument], width: int) -> list[Line]:
+    total = format_bytes(sum(row.size for row in rows))
+    lines: list[Line] = [
+        [(f"  {total:>10}  ", "bold"), (f"{_WORDS[state]}: {len(rows)}", _STYLE[state])]
+    ]
+    for row in rows[:_MOST]:
+        lines += _draw_row(row, width)
+    if rest := rows[_MOST:]:
+        size = format_bytes(sum(row.size for row in rest))
+        lines.append([(f"  {size:>10}    {plural(len(rest), 'smaller one')}", "dim")])
+    return lines
+
+
+def _draw_row(row: Argument, width: int) -> list[Line]:
+    head = f"  {format_bytes(row.size):>10}    "
+    cells = width - len(head)
+    name = shorten(visible(row.name), cells)
+    room = cells - len(name) - 2
+    shape = f"  {shorten(visible(row.shape), room)}" if room > _SHAPE else ""
+    first: Line = [(head, ""), (name, "bold"), (shape, "cyan")]
+    if row.state == "used":
+        return [first]
+    return [first, *([(each, "dim")] for each in wrap(row.why, width, " " * len(head)))]

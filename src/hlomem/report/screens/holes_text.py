@@ -1,0 +1,63 @@
+"""Draws `Holes`: what packing lost, where, and who lies above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.screens.text import Line, format_bytes, percent, plural, shorten, wrap
+
+if TYPE_CHECKING:
+    from hlomem.report.data.holes import Hole, HoledAllocation, Holes
+
+_MOST_ALLOCATIONS = 3
+_MOST_HOLES = 5
+_MARGIN = " " * 14
+
+
+def draw_holes(holes: Holes, width: int) -> list[Line]:
+    """The lines of the screen."""
+    lines: list[Line] = [[(shorten(visible(holes.name), width), "bold")]]
+    if not holes.allocations:
+        return [*lines, [(f"no temporaries in {visible(holes.space)} memory", "")]]
+    share = percent(holes.size, holes.space_size)
+    lines.append(
+        [
+            ("Holes ", ""),
+            (format_bytes(holes.size), "bold"),
+            (f", {share} of {format_bytes(holes.space_size)} in {visible(holes.space)} memory", ""),
+        ]
+    )
+    for allocation in holes.allocations[:_MOST_ALLOCATIONS]:
+        lines += [[], *_draw_allocation(allocation, width)]
+    if (rest := len(holes.allocations) - _MOST_ALLOCATIONS) > 0:
+        lines += [[], [(f"  and {plural(rest, 'allocation')} more (all in --json)", "dim")]]
+    return lines
+
+
+def _draw_allocation(allocation: HoledAllocation, width: int) -> list[Line]:
+    at = f"step {allocation.step}, {visible(allocation.instruction or 'the end')}"
+    sizes = f"{format_bytes(allocation.size)}, at most {format_bytes(allocation.most_alive)} in use"
+    head = f"allocation {allocation.index}: {sizes}, at {at}"
+    lines: list[Line] = [[(each, "")] for each in wrap(head, width, "  ", _MARGIN)]
+    for hole in allocation.holes[:_MOST_HOLES]:
+        lines += _draw_hole(hole, width)
+    if rest := allocation.holes[_MOST_HOLES:]:
+        size = format_bytes(sum(hole.size for hole in rest))
+        lines.append([(f"  {size:>10}  in {plural(len(rest), 'smaller hole')}", "dim")])
+    return lines
+
+
+def _draw_hole(hole: Hole, width: int) -> list[Line]:
+    head = f"  {format_bytes(hole.size):>10}  "
+    above = (
+        f"below {hole.above}, which stays from step {hole.above_start} to {hole.above_end}"
+        if hole.above
+        else "at the end"
+    )
+    lines = wrap(f"from byte {hole.offset}, {above}", width, head)
+    if hole.before is not None:
+        lines += wrap(f"until step {hole.before_end} {hole.before} was here", width, _MARGIN)
+    if hole.after is not None:
+        lines += wrap(f"from step {hole.after_start} {hole.after} will be", width, _MARGIN)
+    return [[(lines[0], "")], *([(each, "dim")] for each in lines[1:])]

@@ -1,0 +1,127 @@
+"""Draws an `Oom`: one screen for one out-of-memory error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    format_bytes,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from hlomem.report.oom.explanation import BufferGroup, Oom, Step
+    from hlomem.report.oom.log import Breakdown, Failure, Part
+
+TOP_GROUPS = 8
+_SMALLEST = 0.001
+"""Share of the named bytes below which a group is not shown alone."""
+_BAR = 16
+_MOMENTS = {
+    "compile": "when compiling",
+    "run": "when running",
+    "rematerialization": "warned of by rematerialization",
+}
+
+
+def draw_oom(oom: Oom, width: int) -> list[Line]:
+    """The lines of the screen."""
+    lines = [*_head(oom, width)]
+    for breakdown in oom.log.breakdowns:
+        lines += _breakdown(breakdown, width)
+    if oom.groups:
+        lines += _named(oom, width)
+    if oom.findings:
+        lines += [[], [("What it says", "bold")]]
+        for finding in oom.findings:
+            lines += [[(each, "")] for each in wrap(visible(finding), width, "  - ", "    ")]
+    lines += [[], [("What next", "bold")]]
+    for step in oom.steps:
+        lines += _step(step, width)
+    return lines
+
+
+def _head(oom: Oom, width: int) -> list[Line]:
+    failure = oom.failure
+    where = f" on {failure.platform.upper()}" if failure.platform else ""
+    program = f", {failure.module}" if failure.module else ""
+    title = f"Out of memory{where} {_MOMENTS[failure.moment]}{program}"
+    lines: list[Line] = [[(shorten(visible(title), width), "bold")]]
+    lines += [[(each, "")] for each in wrap(visible(_amounts(oom, failure)), width)]
+    return lines
+
+
+def _amounts(oom: Oom, failure: Failure) -> str:
+    """Needed, available and missing, in one sentence."""
+    space = f" of {failure.space}" if failure.space else ""
+    if failure.needed is None:
+        return f"the message does not say how much{space}"
+    verb = "asked for" if failure.moment == "run" else "needs"
+    said = f"{verb} {format_bytes(failure.needed)}{space}"
+    if failure.available is not None:
+        there = "free" if failure.moment == "run" else "there"
+        said += f", {format_bytes(failure.available)} {there}"
+    if oom.missing:
+        said += f": {format_bytes(oom.missing)} too much"
+    return said
+
+
+def _breakdown(breakdown: Breakdown, width: int) -> list[Line]:
+    parts = [part for part in breakdown.parts if part.size]
+    if not parts:
+        return []
+    total = breakdown.total or sum(part.size for part in parts)
+    head = f"{visible(breakdown.name)}: {format_bytes(total)}"
+    return [[], [(head, "bold")], *_rows(parts, total, width)]
+
+
+def _rows(parts: list[Part], total: int, width: int) -> list[Line]:
+    columns = min(max(len(visible(part.name)) for part in parts), width - 24 - _BAR)
+    return [
+        [
+            (f"  {shorten(visible(part.name), columns):<{columns}}  ", ""),
+            (f"{format_bytes(part.size):>10}", "cyan"),
+            (f"  {percent(part.size, total):>6}  ", ""),
+            (bar(part.size, total, _BAR), "green"),
+        ]
+        for part in parts
+    ]
+
+
+def _named(oom: Oom, width: int) -> list[Line]:
+    count = sum(group.count for group in oom.groups)
+    head = f"The {plural(count, 'buffer')} it names: {format_bytes(oom.named)}"
+    lines: list[Line] = [[], [(head, "bold")], *_rows(list(oom.roles), oom.named, width), []]
+    shown = [group for group in oom.groups[:TOP_GROUPS] if group.size > _SMALLEST * oom.named]
+    for group in shown:
+        lines += _group(group, oom.named, width)
+    if rest := oom.groups[len(shown) :]:
+        size, buffers = sum(each.size for each in rest), sum(each.count for each in rest)
+        lines.append([(f"  {format_bytes(size):>10}  in {plural(buffers, 'more buffer')}", "dim")])
+    return lines
+
+
+def _group(group: BufferGroup, whole: int, width: int) -> list[Line]:
+    head = f"  {format_bytes(group.size):>10}  {percent(group.size, whole):>6}  "
+    times = f"{group.count} × " if group.count > 1 else ""
+    shape = shorten(times + visible(group.shape or ""), width - len(head) - len(group.role) - 2)
+    lines: list[Line] = [[(head, ""), (shape, "cyan"), (f"  {group.role}", "")]]
+    origin = "  ".join(filter(None, (group.source, group.op_name))) or group.label or ""
+    if origin:
+        room = width - len(head)
+        lines.append([(" " * len(head) + shorten_front(visible(origin), room), "dim")])
+    return lines
+
+
+def _step(step: Step, width: int) -> list[Line]:
+    lines: list[Line] = [[(each, "")] for each in wrap(visible(step.text), width, "  - ", "    ")]
+    if step.command:
+        lines.append([(f"      {visible(step.command)}", "cyan")])
+    return lines

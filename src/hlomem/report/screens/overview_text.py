@@ -1,0 +1,113 @@
+"""Draws an `Overview`: one screen for one dump."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.data.lines import bare_op_name
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    format_bytes,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+)
+
+if TYPE_CHECKING:
+    from hlomem.report.data.overview import LiveBuffer, Overview, PeakOverview, Share
+
+_BAR = 20
+_FIGURES = 32
+"""Columns of a breakdown's row beside its name and its bar."""
+
+
+def draw_overview(overview: Overview, width: int) -> list[Line]:
+    """The lines of the screen."""
+    lines = [_title(overview, width), [(visible(overview.era), "dim")]]
+    if overview.total is not None:
+        count = overview.allocation_count
+        where = "" if count is None else f" in {plural(count, 'allocation')}"
+        lines += [[], [("Total ", ""), (format_bytes(overview.total), "bold"), (where, "")]]
+    if len(overview.spaces) > 1:
+        lines += _breakdown("by memory space", overview.spaces, overview.total or 0, width)
+    if overview.kinds:
+        lines += _breakdown("by kind", overview.kinds, overview.total or 0, width)
+    if overview.peak is not None:
+        lines += _peak(overview.peak, width)
+    if overview.notes:
+        lines.append([])
+        lines += [[("note ", "yellow"), (visible(note), "")] for note in overview.notes]
+    return lines
+
+
+def _title(overview: Overview, width: int) -> Line:
+    return [(shorten(visible(overview.name), width), "bold")]
+
+
+def _breakdown(title: str, shares: tuple[Share, ...], total: int, width: int) -> list[Line]:
+    name_columns = max(len(visible(share.name)) for share in shares)
+    bar_columns = max(1, min(_BAR, width - name_columns - _FIGURES))
+    rows: list[Line] = [
+        [
+            (f"  {visible(share.name):<{name_columns}}  ", ""),
+            (f"{format_bytes(share.size):>10}", "cyan"),
+            (f"  {percent(share.size, total):>6}  ", ""),
+            (bar(share.size, total, bar_columns), "green"),
+            (f"  {share.count}", "dim"),
+        ]
+        for share in shares
+    ]
+    return [[], [(f"  {title}", "bold")], *rows]
+
+
+def _peak(peak: PeakOverview, width: int) -> list[Line]:
+    at = f", {visible(peak.instruction)}" if peak.instruction else ""
+    lines: list[Line] = [
+        [],
+        [
+            ("Peak ", ""),
+            (format_bytes(peak.size), "bold"),
+            (shorten(f" alive at step {peak.moment} of {peak.steps}{at}", width - 15), ""),
+        ],
+        [("  as XLA counts it: aliases each time, padding not", "dim")],
+    ]
+    for buffer in peak.buffers:
+        lines += _buffer(buffer, peak.size, width)
+    if (rest := peak.buffer_count - len(peak.buffers)) > 0:
+        left = peak.size - sum(buffer.size for buffer in peak.buffers)
+        others = f"in {plural(rest, 'smaller buffer')}"
+        lines.append(
+            [(f"  {format_bytes(left):>10}  {percent(left, peak.size):>6}  ", ""), (others, "dim")]
+        )
+    return lines
+
+
+def _buffer(buffer: LiveBuffer, whole: int, width: int) -> list[Line]:
+    head = f"  {format_bytes(buffer.size):>10}  {percent(buffer.size, whole):>6}  "
+    cells = width - len(head) - 12
+    name = visible(buffer.name)
+    shape = visible(buffer.shape or "")
+    name_columns = max(cells // 2, cells - 2 - len(shape))
+    named = shorten(name, name_columns)
+    lines: list[Line] = [
+        [
+            (head, ""),
+            (bar(buffer.size, whole, 10) + "  ", "green"),
+            (named, "bold"),
+            ("  " + shorten(shape, cells - 2 - len(named)) if shape else "", "cyan"),
+        ]
+    ]
+    if where := _origin(buffer, cells):
+        lines.append([(" " * (len(head) + 12) + where, "dim")])
+    return lines
+
+
+def _origin(buffer: LiveBuffer, columns: int) -> str:
+    """Where a buffer comes from: its line of code and its operation, ends first."""
+    place = shorten_front(visible(buffer.source or ""), columns)
+    room = columns - len(place) - (2 if place else 0)
+    operation = bare_op_name(visible(buffer.op_name or ""))
+    return "  ".join(filter(None, (place, shorten_front(operation, room) if room > 8 else "")))

@@ -1,0 +1,120 @@
+"""Drawing for the terminal: plain lines of styled pieces, tables and bars that fit the width.
+
+A line is a list of (text, style) pieces. Piped, it is printed as plain UTF-8 in 80 columns; on a
+terminal rich colours it. Names from a dump pass through `visible` before they get here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, TypeAlias
+
+from hlomem.base.source import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.text import Text
+
+Line: TypeAlias = list[tuple[str, str]]
+
+PIPED_WIDTH = 80
+_WIDEST = 120
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_LEVELS = "▁▂▃▄▅▆▇█"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def width() -> int:
+    """Columns to fill: 80 when piped, the terminal's own (up to 120) otherwise."""
+    if not sys.stdout.isatty():
+        return PIPED_WIDTH
+    return max(60, min(_WIDEST, shutil.get_terminal_size().columns))
+
+
+def format_bytes(size: int) -> str:
+    """`size` in IEC units with three or more digits: 512 B, 64.3 KiB, 1.26 GiB."""
+    amount, unit = float(abs(size)), 0
+    while amount >= 1023.995 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    digits = 0 if unit == 0 else 1 if amount >= 99.95 or unit == 1 else 2
+    return f"{'-' if size < 0 else ''}{amount:.{digits}f} {_UNITS[unit]}"
+
+
+def bar(part: int, whole: int, columns: int) -> str:
+    """A bar of `columns` cells, filled in eighths; what is not nothing shows at least one."""
+    if whole <= 0 or part <= 0:
+        return " " * columns
+    eighths = max(1, min(8 * columns, round(8 * columns * part / whole)))
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(columns)
+
+
+def curve(sizes: Iterable[int], highest: int) -> str:
+    """One cell per size, the highest full."""
+    levels = len(_LEVELS) - 1
+    return "".join(_LEVELS[round(levels * size / highest) if highest else 0] for size in sizes)
+
+
+def shorten(text: str, columns: int) -> str:
+    """`text` in at most `columns` cells, its middle left out when it is longer."""
+    if len(text) <= columns:
+        return text
+    if columns < 5:
+        return text[:columns]
+    tail = (columns - 1) // 2
+    return f"{text[: columns - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def shorten_front(text: str, columns: int) -> str:
+    """`text` in at most `columns` cells, its beginning left out: of a path the end tells most."""
+    return text if len(text) <= columns else f"…{text[len(text) - columns + 1 :]}"
+
+
+def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
+    """`text`, made visible, in lines of at most `columns`; longer words lose their middle.
+
+    The first line begins with `first`, the others with `rest`, by default as many spaces.
+    """
+    rest = rest or " " * len(first)
+    lines, line = [], first
+    for word in visible(text).split():
+        shown = shorten(word, columns - len(rest))
+        if len(line) + len(shown) > columns and line.strip():
+            lines.append(line.rstrip())
+            line = rest
+        line += shown + " "
+    return [*lines, line.rstrip()]
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 buffer`, `2 buffers`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share with one decimal; nothing of nothing is nothing."""
+    return f"{100 * part / whole:.1f}%" if whole else "-"
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """Lines without their styles."""
+    return "".join("".join(piece for piece, _ in line).rstrip() + "\n" for line in lines)
+
+
+def styled(lines: Iterable[Line]) -> Text:
+    """Lines for rich to print."""
+    from rich.text import Text  # noqa: PLC0415 - costs 0.1 s, and only a terminal needs it
+
+    return Text("\n").join(Text.assemble(*line) for line in lines)
+
+
+def write_lines(lines: Iterable[Line]) -> None:
+    """Prints lines to standard output."""
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(plain(lines).encode("utf-8", "replace"))
+        return
+    from rich.console import Console  # noqa: PLC0415 - as in `styled`
+
+    Console(highlight=False, soft_wrap=True).print(styled(lines))

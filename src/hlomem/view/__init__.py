@@ -1,0 +1,1 @@
+"""A dump, joined: every value with its place, its life and its instruction, judged by nobody."""

@@ -1,0 +1,1 @@
+"""A plan as XLA writes it: records, or text straight from the stages."""

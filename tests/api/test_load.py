@@ -1,0 +1,372 @@
+"""Dumps as users have them: files, gzip, standard input, folders."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import sys
+import tracemalloc
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import hlomem
+from hlomem.api.load import (
+    Module,
+    choose_module,
+    decode,
+    encode,
+    files_of,
+    limited_to,
+    list_modules,
+    load,
+    read_source,
+)
+from hlomem.base.errors import CommandError, HlomemError, InputError, ParseError
+from tests.dump.test_parts import ASSIGNMENT, BY_SPACE, COMBINED, LIVE_RANGE, VALUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TREE = (
+    "  Stack trace breakdown for peak usage: 4 bytes\n"
+    "    m (100.0%, total: 4 bytes, current: 4 bytes, remaining: 0 bytes)\n"
+)
+SHORT = {
+    "buffer-assignment.txt": ASSIGNMENT,
+    "values.txt": VALUES,
+    "live-range.txt": LIVE_RANGE.replace("a: 4 bytes", "a{}: 4 bytes (cumulative: 4 bytes)") + TREE,
+    "memory-usage-report.txt": BY_SPACE,
+}
+LONG_SUFFIXES = (
+    "-buffer-assignment.txt",
+    "-buffer-assignment-values.txt",
+    "-live-range.txt",
+    "-memory-usage-report.txt",
+)
+STEM = "module_0001.jit_f.cpu_after_optimizations"
+LONG = dict(zip([STEM + suffix for suffix in LONG_SUFFIXES], SHORT.values(), strict=True))
+
+
+def write(folder: Path, texts: dict[str, str], *, gzipped: tuple[str, ...] = ()) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        if name in gzipped:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(encode(text)))
+        else:
+            (folder / name).write_bytes(encode(text))
+
+
+def stdin_of(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+
+# --- one text ----------------------------------------------------------------------------------
+
+
+def test_a_file_is_loaded_from_a_path_or_its_name(tmp_path: Path) -> None:
+    write(tmp_path, {"x.txt": COMBINED})
+    assert load(tmp_path / "x.txt").to_text() == COMBINED
+    assert hlomem.load(str(tmp_path / "x.txt")).name == str(tmp_path / "x.txt")
+
+
+def test_a_text_is_loaded_as_it_is() -> None:
+    dump = load(COMBINED)
+    assert (dump.name, dump.to_text()) == ("<string>", COMBINED)
+
+
+def test_an_error_in_a_text_names_it_string() -> None:
+    with pytest.raises(ParseError, match=r"^<string>:1:1: expected `BufferAssignment:`"):
+        load("x\n")
+
+
+def test_an_empty_text_is_no_path() -> None:
+    with pytest.raises(InputError, match="<string>:1:1: the file is empty"):
+        load("")
+
+
+def test_standard_input_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin_of(monkeypatch, gzip.compress(encode(COMBINED)))
+    assert load("-").to_text() == COMBINED
+    stdin_of(monkeypatch, encode("foreign"))
+    with pytest.raises(ParseError, match=r"^<stdin>:1:1: "):
+        load(Path("-"))
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.txt.gz", "x"])
+def test_gzip_is_known_by_its_bytes_and_not_by_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(encode(COMBINED)))
+    assert load(tmp_path / name).to_text() == COMBINED
+    (tmp_path / name).write_bytes(encode(COMBINED))
+    assert load(tmp_path / name).to_text() == COMBINED
+
+
+def test_a_damaged_gzip_file_is_refused_wherever_it_breaks_off() -> None:
+    data = gzip.compress(encode(COMBINED))
+    for size in range(2, len(data)):
+        with pytest.raises(InputError, match=r"^x\.gz: damaged gzip file: "):
+            decode("x.gz", data[:size])
+
+
+@pytest.mark.parametrize("place", [2, 3, 10, 20, -8, -1])
+def test_a_gzip_file_with_a_wrong_byte_is_refused(place: int) -> None:
+    data = bytearray(gzip.compress(encode(COMBINED), mtime=0))
+    data[place] ^= 0xFF
+    with pytest.raises(InputError, match="damaged gzip file"):
+        decode("x.gz", bytes(data))
+
+
+def test_every_byte_survives_decoding() -> None:
+    data = bytes(range(256)) + "é×│".encode()
+    assert encode(decode("x", data).text) == data
+
+
+# --- what cannot be read -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda folder: folder / "missing.txt", "No such file or directory"),
+        (lambda folder: folder / "missing" / "values.txt", "No such file or directory"),
+        (lambda folder: folder / "file" / "below.txt", "Not a directory"),
+        (lambda folder: folder / ("x" * 300), "File name too long"),
+        (lambda folder: f"{folder}/a\0b", "embedded null byte"),
+    ],
+)
+def test_a_path_that_cannot_be_read_is_named_with_the_reason(
+    tmp_path: Path, make: Callable[[Path], Path | str], reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=reason):
+        load(make(tmp_path))
+
+
+def test_a_file_that_may_not_be_read_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, _mode: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    write(tmp_path, {"x.txt": COMBINED})
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / "x.txt")
+    assert str(caught.value) == f"{tmp_path}/x.txt: Permission denied"
+
+
+def test_a_folder_that_may_not_be_listed_is_named_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone: No such file or directory"):
+        list_modules(tmp_path / "gone")
+
+
+def test_control_characters_in_a_name_do_not_reach_the_terminal() -> None:
+    with pytest.raises(InputError) as caught:
+        read_source("no\x1b[31m")
+    assert "\\x1b[31m: No such file" in str(caught.value)
+
+
+def test_a_name_that_leaves_no_room_for_its_siblings_is_read(tmp_path: Path) -> None:
+    name = "x" * (255 - len("-live-range.txt")) + "-live-range.txt"
+    write(tmp_path, {name: LIVE_RANGE})
+    assert files_of(tmp_path / name) == (tmp_path / name,)
+    assert load(tmp_path / name).to_text() == LIVE_RANGE
+
+
+# --- what is too large -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_input_may_have_as_many_bytes_as_allowed(tmp_path: Path, packed: bool) -> None:
+    data = encode(COMBINED)
+    (tmp_path / "x.txt").write_bytes(gzip.compress(data) if packed else data)
+    with limited_to(len(data)):
+        assert load(tmp_path / "x.txt").to_text() == COMBINED
+    with limited_to(len(data) - 1), pytest.raises(InputError, match="--max-input allows more"):
+        load(tmp_path / "x.txt")
+
+
+def test_standard_input_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/zero").open("rb") as zeros, limited_to(10_000_000):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=zeros))
+        with pytest.raises(InputError, match="<stdin>: more than 10000000 bytes"):
+            load("-")
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    """Ten megabytes that unpack to ten gigabytes: told long before memory runs out."""
+    bomb = gzip.compress(bytes(1 << 20)) * 10_000
+    tracemalloc.start()
+    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
+        decode("bomb.gz", bomb)
+    assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    tracemalloc.stop()
+
+
+# --- files of one dump -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("texts", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_any_file_of_a_dump_brings_the_others(
+    tmp_path: Path, texts: dict[str, str], gzipped: bool
+) -> None:
+    write(tmp_path, texts, gzipped=tuple(texts)[::2] if gzipped else ())
+    write(tmp_path, {"other-live-range.txt": LIVE_RANGE, "notes.txt": "x"})
+    wanted = [each + ".gz" if gzipped and i % 2 == 0 else each for i, each in enumerate(texts)]
+    for name in wanted:
+        assert files_of(tmp_path / name) == tuple(tmp_path / each for each in wanted)
+        dump = load(tmp_path / name)
+        assert dump.notes == ()
+        assert dump.to_text() == "".join(texts.values())
+
+
+def test_the_file_that_was_asked_for_wins_over_its_twin(tmp_path: Path) -> None:
+    write(tmp_path, SHORT)
+    write(tmp_path, SHORT, gzipped=tuple(SHORT))
+    first = files_of(tmp_path / "values.txt.gz")
+    assert [path.name for path in first] == [
+        "buffer-assignment.txt",
+        "values.txt.gz",
+        "live-range.txt",
+        "memory-usage-report.txt",
+    ]
+
+
+def test_missing_files_of_a_dump_are_noted(tmp_path: Path) -> None:
+    write(tmp_path, {"live-range.txt": SHORT["live-range.txt"]})
+    assert [note.kind for note in load(tmp_path / "live-range.txt").notes] == ["missing"] * 2
+
+
+def test_files_of_two_versions_that_hold_the_same_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, SHORT | {"buffer-assignment.txt": COMBINED})
+    with pytest.raises(ParseError, match=r"values.txt:2:1: two files hold values"):
+        load(tmp_path / "values.txt")
+
+
+def test_a_file_of_another_name_stands_alone(tmp_path: Path) -> None:
+    assert files_of(tmp_path / "my-values.txt") == (tmp_path / "my-values.txt",)
+
+
+# --- folders -----------------------------------------------------------------------------------
+
+
+def test_a_folder_with_one_dump_is_that_dump(tmp_path: Path) -> None:
+    write(tmp_path / "prog", SHORT | {"module.hlo": "HloModule m", "README": "x"})
+    assert load(tmp_path / "prog").to_text() == "".join(SHORT.values())
+    assert load(str(tmp_path / "prog")).name == "prog"
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """A folder as XLA leaves it: two programs in four files each, one in one gzipped file."""
+    for stem in ("module_0001.jit_f", "module_0001.jit_f_grad"):
+        names = [stem + suffix for suffix in LONG_SUFFIXES]
+        write(tmp_path, dict(zip(names, SHORT.values(), strict=True)))
+    write(tmp_path, {"plain.txt": COMBINED}, gzipped=("plain.txt",))
+    write(tmp_path, {"module_0001.jit_f.txt": "HloModule f", "note.txt": "x", "empty.txt": ""})
+    (tmp_path / "broken.txt.gz").write_bytes(b"\x1f\x8b")
+    (tmp_path / "sub-live-range.txt").mkdir()
+    return tmp_path
+
+
+def test_a_folder_lists_its_dumps_in_the_order_of_their_names(three: Path) -> None:
+    modules = list_modules(three)
+    assert [module.name for module in modules] == [
+        "module_0001.jit_f",
+        "module_0001.jit_f_grad",
+        "plain",
+    ]
+    assert modules[2] == Module("plain", (three / "plain.txt.gz",))
+    assert [path.name for path in modules[0].files] == [
+        "module_0001.jit_f" + suffix for suffix in LONG_SUFFIXES
+    ]
+
+
+def test_a_folder_with_many_dumps_asks_which(three: Path) -> None:
+    with pytest.raises(CommandError) as caught:
+        load(three)
+    assert str(caught.value) == (
+        f"{three} holds 3 dumps; choose one:\n"
+        "  --module module_0001.jit_f\n"
+        "  --module module_0001.jit_f_grad\n"
+        "  --module plain"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("module_0001.jit_f", "module_0001.jit_f"),
+        ("grad", "module_0001.jit_f_grad"),
+        ("plain", "plain"),
+        ("pl", "plain"),
+    ],
+)
+def test_a_module_is_chosen_by_its_name_or_a_part_of_it(
+    three: Path, wanted: str, found: str
+) -> None:
+    assert load(three, module=wanted).name == found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ("jit", "2 dumps in {} match `jit`; choose one:\n  --module module_0001.jit_f\n"),
+        (
+            "none\x1b",
+            "0 dumps in {} match `none\\x1b`; choose one:\n  --module module_0001.jit_f\n",
+        ),
+    ],
+)
+def test_a_name_that_fits_none_or_several_is_refused(three: Path, wanted: str, says: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        choose_module(three, wanted)
+    assert str(caught.value).startswith(says.format(three))
+
+
+def test_a_long_list_of_modules_is_shortened(tmp_path: Path) -> None:
+    write(tmp_path, {f"m{n:02}.txt": COMBINED for n in range(23)})
+    with pytest.raises(CommandError, match=r"23 dumps(.|\n)*--module m19\n  and 3 more$"):
+        load(tmp_path)
+
+
+def test_a_dump_that_lies_there_twice_is_one_module(tmp_path: Path) -> None:
+    write(tmp_path, LONG | {"p.txt": COMBINED})
+    write(tmp_path, LONG | {"p.txt": COMBINED}, gzipped=(*LONG, "p.txt"))
+    assert [module.name for module in list_modules(tmp_path)] == [STEM, "p"]
+    assert [path.suffix for path in list_modules(tmp_path)[0].files] == [".txt"] * 4
+
+
+def test_a_folder_without_dumps_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"note.txt": "x"})
+    with pytest.raises(InputError, match="no XLA memory dump in this folder"):
+        load(tmp_path)
+
+
+def test_a_module_of_a_file_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"x.txt": COMBINED})
+    with pytest.raises(CommandError, match=r"is a file: `--module` chooses from a folder"):
+        load(tmp_path / "x.txt", module="x")
+
+
+def test_dumps_of_any_name_are_found_by_how_they_begin(goldens: Path) -> None:
+    modules = list_modules(goldens / "seeds")
+    assert [module.name[:3] for module in modules] == ["000", "001", "002", "003", "004"]
+    assert load(goldens / "seeds", module="003").era.letter == "B"
+
+
+def test_a_dump_of_any_name_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    write(tmp_path, {"x.txt": "\ufeff" + COMBINED})
+    assert [module.name for module in list_modules(tmp_path)] == ["x"]
+
+
+def test_no_file_of_the_goldens_raises_anything_but_our_errors(goldens: Path) -> None:
+    for path in sorted(goldens.rglob("*")):
+        if path.is_file() and path.suffix != ".txt":
+            with pytest.raises(HlomemError):
+                load(path)

@@ -1,0 +1,39 @@
+"""The online order: always topological, and newest first where edges leave it open."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlomem.history.computations.online_topsort import OnlineTopologicalSort
+
+
+def test_without_edges_the_oldest_is_last() -> None:
+    order: OnlineTopologicalSort[str] = OnlineTopologicalSort()
+    for name in "abc":
+        order.add_node(name)
+    assert order.reverse_order() == ["a", "b", "c"]
+
+
+def test_a_caller_moves_before_what_is_made_for_it() -> None:
+    order: OnlineTopologicalSort[str] = OnlineTopologicalSort()
+    for name in ("region", "main", "fused"):
+        order.add_node(name)
+    order.add_edge("main", "region")
+    order.add_edge("main", "fused")
+    assert order.reverse_order() == ["region", "fused", "main"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=60))
+def test_every_edge_points_forward(pairs: list[tuple[int, int]]) -> None:
+    order: OnlineTopologicalSort[int] = OnlineTopologicalSort()
+    rank = [(7 * i) % 15 for i in range(15)]  # edges go from lower to higher rank: no cycles
+    edges: list[tuple[int, int]] = []
+    for node in range(15):
+        order.add_node(node)
+    for one, two in pairs:
+        if rank[one] < rank[two]:
+            order.add_edge(one, two)
+            edges.append((one, two))
+        place = {node: i for i, node in enumerate(reversed(order.reverse_order()))}
+        assert all(place[source] < place[target] for source, target in edges)

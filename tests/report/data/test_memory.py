@@ -1,0 +1,112 @@
+"""Bytes add up: by role to XLA's total, by buffer to what is alive at any step."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hlomem
+from hlomem.base.errors import CommandError, HlomemError, InputError
+from hlomem.report.data.memory import Memory, build_memory
+from tests.places import GOLDENS
+
+DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]
+SEED_003 = GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt"
+
+
+def _memory(path: Path) -> Memory:
+    return build_memory(hlomem.load(path))
+
+
+@pytest.mark.parametrize("path", DUMPS, ids=lambda p: "/".join(p.parts[-3:]))
+def test_roles_add_up_to_the_total_of_each_space(path: Path) -> None:
+    memory = _memory(path)
+    assert memory.dump.values is not None
+    assert sum(space.size for space in memory.spaces) == memory.dump.values.total_bytes
+    for space in memory.spaces:
+        shares = memory.roles(space.color)
+        assert sum(share.size for share in shares) == space.size
+        assert all(share.size >= 0 for share in shares)
+
+
+@pytest.mark.parametrize("path", DUMPS, ids=lambda p: "/".join(p.parts[-3:]))
+def test_every_step_is_the_union_of_the_bytes_of_live_buffers(path: Path) -> None:
+    memory = _memory(path)
+    for space in memory.spaces:
+        timeline = memory.timeline(space.color)
+        assert timeline is not None
+        steps = {0, memory.steps, timeline.peak.step, memory.steps // 3}
+        for step in steps:
+            assert timeline.sizes[step] == _union_of_live_bytes(memory, space.color, step)
+            alive = memory.alive(space.color, step)
+            assert sum(each.size for each in alive) == timeline.sizes[step]
+        assert timeline.peak.size == max(timeline.sizes) <= space.size
+
+
+def _union_of_live_bytes(memory: Memory, color: int, step: int) -> int:
+    """The bytes themselves, as ranges between all boundaries: slow and obvious."""
+    total = 0
+    alive = [each for each in memory.buffers if each.color == color and each.is_live_at(step)]
+    for allocation in {each.allocation for each in alive}:
+        here = [(b.offset, b.offset + b.size) for b in alive if b.allocation == allocation]
+        bounds = sorted({bound for span in here for bound in span})
+        for low, high in pairwise(bounds):
+            if any(start <= low and high <= end for start, end in here):
+                total += high - low
+    return total
+
+
+NUMBERS = list(re.finditer(r"\d+", SEED_003.read_text()))
+
+
+@given(st.sampled_from(NUMBERS), st.sampled_from(["0", "7", "14", "40000", "9" * 20]))
+def test_with_any_number_changed_roles_still_add_up(number: re.Match[str], other: str) -> None:
+    text = number.string[: number.start()] + other + number.string[number.end() :]
+    try:
+        memory = build_memory(hlomem.load(text))
+    except HlomemError:
+        return
+    for space in memory.spaces:
+        assert sum(share.size for share in memory.roles(space.color)) == space.size
+        timeline = memory.timeline(space.color)
+        if timeline is not None:
+            alive = memory.alive(space.color, timeline.peak.step)
+            assert sum(each.size for each in alive) == timeline.peak.size
+
+
+def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:
+    memory = _memory(SEED_003)
+    assert memory.backend.name == "tpu-v5p"
+    timeline = memory.timeline(0)
+    assert timeline is not None
+    assert (timeline.peak.step, timeline.peak.instruction) == (13, "copy.3")
+    assert timeline.peak.size == 340787200 + 336199680 + 335544320 + 81920
+    assert [(each.step, each.instruction) for each in timeline.near_peaks] == [(16, "copy.4")]
+    first = memory.alive(0, 13)[0].buffer
+    assert (first.name, first.role, first.opcode) == ("copy.3", "copies", "copy")
+    assert (first.size, first.padding) == (340787200, 340787200 - 336199680)
+    assert first.source is not None
+    assert first.source.endswith("flax/linen/linear.py:663")
+    shares = {share.role: share.size for share in memory.roles(0)}
+    assert shares["copies"] == shares["temporaries"] == 336199680
+    assert shares["outputs"] == 335790080
+
+
+def test_spaces_are_found_by_name_and_by_color() -> None:
+    memory = _memory(SEED_003)
+    assert memory.find_space().color == 0
+    assert memory.find_space("vmem").color == memory.find_space("1").color == 1
+    with pytest.raises(CommandError, match=r"no memory space `host`.*default \(0\), vmem \(1\)"):
+        memory.find_space("host")
+
+
+def test_a_dump_without_allocations_is_refused() -> None:
+    text = SEED_003.read_text()
+    ranges = hlomem.load(text[text.index("HloLiveRange") :])
+    with pytest.raises(InputError, match="no allocations"):
+        build_memory(ranges)

@@ -1,0 +1,72 @@
+"""The one screen: it adds up, it fits, it points at what matters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hlomem
+from hlomem import hlo
+from hlomem.machines.capacity import parse_capacity
+from hlomem.report.data.memory import build_memory
+from hlomem.report.data.summary import build_summary
+from hlomem.report.screens.summary_text import draw_summary
+from tests.places import ROOT
+
+GOLDENS = ROOT / "tests" / "goldens"
+DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]
+SEED_003 = GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt"
+OOM = ROOT / "examples" / "oom" / "before"
+
+
+@pytest.mark.parametrize("path", DUMPS[:5] + DUMPS[5::5], ids=lambda p: "/".join(p.parts[-3:]))
+def test_it_adds_up_and_fits_one_screen(path: Path) -> None:
+    memory = build_memory(hlomem.load(path))
+    for space in memory.spaces:
+        summary = build_summary(memory, space, parse_capacity("16GiB"))
+        assert sum(share.size for share in summary.roles) == space.size
+        for width in (60, 80, 120):
+            screen = draw_summary(summary, width)
+            assert len(screen) < 60
+            assert max(len("".join(text for text, _ in line)) for line in screen) <= width
+
+
+def test_seed_003_points_at_the_padding_and_the_layout_copies() -> None:
+    memory = build_memory(hlomem.load(SEED_003))
+    hints = build_summary(memory, memory.find_space()).hints
+    assert (hints[0].command, hints[0].size) == ("copies", 340787200)
+    assert "copy.3 (layout)" in hints[0].what
+    assert (hints[1].command, hints[1].size) == ("padding", 4587520)
+    assert hints[1].what == "padding: first f32[32,513,5120], 513 → 520"
+
+
+def test_what_does_not_fit_is_said_with_the_line_it_comes_from() -> None:
+    [text] = OOM.glob("*after_optimizations.txt")
+    memory = build_memory(hlomem.load(OOM), hlo.parse(text.read_text()))
+    summary = build_summary(memory, memory.find_space(), parse_capacity("15.75G"))
+    screen = "\n".join(
+        "".join(piece for piece, _ in line).rstrip() for line in draw_summary(summary, 80)
+    )
+    assert "23.90 GiB reserved in default memory" in screen
+    assert "151.7% of 15.75 GiB, 8.15 GiB too much" in screen
+    assert "stacked by a loop           11.33 GiB   47.4%" in screen
+    assert "/tmp/prog/train.py:8" in screen  # noqa: S108
+    assert "6.03 GiB  arguments that could be donated: first params['layers']" in screen
+
+
+def test_without_lines_the_largest_buffers_are_shown() -> None:
+    memory = build_memory(hlomem.load(OOM))
+    peak = build_summary(memory, memory.find_space()).peak
+    assert peak is not None
+    assert peak.by == "buffer"
+
+
+def test_without_live_ranges_there_are_roles_but_no_peak() -> None:
+    text = SEED_003.read_text()
+    memory = build_memory(hlomem.load(text[: text.index("\nTotal bytes")]))
+    summary = build_summary(memory, memory.find_space())
+    assert summary.peak is None
+    assert sum(share.size for share in summary.roles) == summary.space.size
+    assert any("live ranges" in note for note in summary.notes)
+    assert draw_summary(summary, 80)

@@ -1,0 +1,95 @@
+"""What is concluded from out-of-memory messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem.report.data import roles
+from hlomem.report.oom.explanation import Oom, build_oom
+from hlomem.report.oom.log import read_oom
+from hlomem.report.screens.oom_text import draw_oom
+from tests.conftest import GOLDENS
+from tests.report.oom.test_log import MESSAGES
+
+
+def _explain(name: str) -> Oom:
+    oom = build_oom(read_oom((GOLDENS / "oom" / f"{name}.txt").read_text()))
+    assert oom is not None
+    return oom
+
+
+def test_roles_add_up_to_what_is_named() -> None:
+    for path in MESSAGES:
+        oom = build_oom(read_oom(path.read_text()))
+        assert oom is not None
+        assert sum(part.size for part in oom.roles) == oom.named
+        assert sum(group.size for group in oom.groups) == oom.named
+
+
+def test_padding_is_named_with_the_dimension_that_grows() -> None:
+    oom = _explain("libtpu-0.0.2/padded_convolution")
+    assert oom.roles[0].name == roles.PADDING
+    assert "padding takes 15.00 GiB of 16.00 GiB; without it the program would fit" in oom.findings
+    assert any("dimension 2 from 8 to 128" in finding for finding in oom.findings)
+
+
+def test_equal_buffers_are_one_group_with_their_line() -> None:
+    oom = _explain("libtpu-0.0.24/temporaries")
+    first = oom.groups[0]
+    assert (first.count, first.size) == (4, 16 * 2**30)
+    assert first.source is not None
+    assert first.source.startswith("tools/record_oom.py:")
+    assert any(group.role == roles.COPIES for group in oom.groups)
+
+
+def test_arguments_that_do_not_fit_are_said() -> None:
+    assert "arguments alone take 18.00 GiB, 114.3% of the memory" in (
+        _explain("libtpu-0.0.24/arguments").findings
+    )
+
+
+def test_fragmentation_is_told_from_plain_lack() -> None:
+    fragmented = _explain("jaxlib-0.11.2-h200/fragmented")
+    assert any(each.startswith("fragmented: 59.85 GiB were free") for each in fragmented.findings)
+    assert "cuda_async" in fragmented.steps[0].command
+    full = _explain("jaxlib-0.11.2-h200/many_arrays")
+    assert not any("fragmented" in each for each in full.findings)
+    assert "MEM_FRACTION" in full.steps[0].command
+
+
+def test_no_share_of_the_device_helps_what_is_larger_than_it() -> None:
+    oom = _explain("jaxlib-0.11.2-h200/one_large")
+    assert not any("MEM_FRACTION" in step.command for step in oom.steps)
+
+
+def test_a_kernel_gets_no_advice_to_dump() -> None:
+    oom = _explain("libtpu-0.0.24/kernel_blocks")
+    assert any("jit(wrapped)/pallas_call" in finding for finding in oom.findings)
+    commands = [step.command for step in oom.steps]
+    assert not any("xla_dump_to" in command for command in commands)
+    assert any("--xla_tpu_scoped_vmem_limit_kib=32768" in command for command in commands)
+
+
+def test_a_program_that_is_named_is_named_in_the_next_steps() -> None:
+    commands = [step.command for step in _explain("jaxlib-0.11.2-h200/gradients").steps]
+    assert 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …' in commands
+    assert "hlomem peak xla_dump --module jit_loss" in commands
+
+
+def test_rematerialization_that_saved_nothing_is_said() -> None:
+    findings = _explain("jaxlib-0.11.2-h200/rematerialized").findings
+    assert findings[0] == "rematerialization came down to 503.0 GiB; its aim was 78.51 GiB"
+    assert len(findings) == 2
+
+
+def test_a_log_without_a_message_is_no_explanation() -> None:
+    assert build_oom(read_oom("all went well\n")) is None
+
+
+@pytest.mark.parametrize("path", MESSAGES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_a_screen_has_80_columns(path: object) -> None:
+    oom = build_oom(read_oom(path.read_text()))  # type: ignore[attr-defined]
+    assert oom is not None
+    lines = ["".join(text for text, _ in line) for line in draw_oom(oom, 80)]
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 50
