@@ -43,7 +43,7 @@ def test_columns_hold_every_buffer(path: Path) -> None:
     columns = page.buffers
     for field in Columns.__struct_fields__:
         assert len(getattr(columns, field)) == len(memory.buffers)
-    role_names = list(page.roles)
+    role_names = [role.name for role in page.roles]
     for at, buffer in enumerate(memory.buffers):
         assert (columns.id[at], columns.offset[at], columns.size[at]) == (
             buffer.id,
@@ -65,6 +65,13 @@ def test_spaces_add_up(path: Path) -> None:
         assert sum(each.size for each in space.allocations) == space.size
         assert sum(share.size for share in space.roles) == space.size
         assert all(each.role in roles.MEANING for each in space.allocations)
+
+
+def test_every_padded_shape_says_how_it_grows() -> None:
+    space = _page(_memory(GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt")).spaces[0]
+    grown = dict(zip((row.example for row in space.padding), space.growths, strict=True))
+    assert grown["copy.3"] == "513 → 520"
+    assert grown["constant.6"] == "32 → 128, 513 → 520"
 
 
 def test_bands_lie_within_each_other() -> None:
