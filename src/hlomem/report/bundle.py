@@ -6,8 +6,8 @@ with a scope of its own, after those it imports. Comments and needless spaces ar
 
     export const b = a + 1;         modules.y=(()=>{const{a}=modules.x;const b=a+1;return{b}})();
 
-Only these forms of import and export are understood; semicolons are never left out, templates lie
-on one line and not in each other. Tests hold the modules to that.
+Only these forms of import and export are understood; semicolons are never left out, no sign follows
+a plus or minus, templates lie on one line and not in each other. Tests hold the modules to that.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _LITERAL_OR_COMMENT = re.compile(
 _LITERAL = "\0"
 """Stands for each of them while spaces are removed; no script holds one."""
 _SPACED = (
-    *(f" {operator} " for operator in ("=", "=>", "===", "!==", "?", ":", "&&", "||", "*", "/")),
+    *(" = ", " => ", " === ", " !== ", " ? ", " : ", " && ", " || ", " ?? "),
+    *(" + ", " - ", " * ", " / ", " < ", " > ", " <= ", " >= "),
     *(", ", ": ", "; ", " {", "{ ", " }", " (", ") "),
 )
-"""As a formatter writes them."""
-_OPENING, _CLOSING = "([{,", ")]}.?:"
+"""As a formatter writes them; signs before brackets, which take the space of one."""
+_OPENING, _CLOSING = "([{,;", ")]}.?:"
 """Before or after them no line need end."""
 
 
@@ -55,7 +56,7 @@ def _add_module(name: str, made: dict[str, str]) -> None:
 
 
 def _squeeze(script: str) -> str:
-    """The same tokens without comments and needless spaces, about a line for each statement.
+    """The same tokens without comments and needless spaces, about a line for each block.
 
     Literals are set aside, so that text can be replaced in the whole rest at once.
     """
@@ -69,4 +70,5 @@ def _squeeze(script: str) -> str:
     for character in _CLOSING:
         code = code.replace(f"\n{character}", character)
     rest = code.split(_LITERAL)
-    return "".join(chain.from_iterable(zip(rest, [*literals, ""], strict=True)))
+    squeezed = "".join(chain.from_iterable(zip(rest, [*literals, ""], strict=True)))
+    return re.sub(r"\n{2,}", "\n", squeezed)
