@@ -10,12 +10,13 @@ import zlib
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 import hlomem
 from hlomem.report import page as report_page
 from hlomem.report import roles
 from hlomem.report.bands import build_bands
+from hlomem.report.bundle import bundle
 from hlomem.report.diff import build_diff
 from hlomem.report.html import format_page
 from hlomem.report.memory import Memory, build_memory
@@ -72,6 +73,15 @@ def test_every_padded_shape_says_how_it_grows() -> None:
     grown = dict(zip((row.example for row in space.padding), space.growths, strict=True))
     assert grown["copy.3"] == "513 → 520"
     assert grown["constant.6"] == "32 → 128, 513 → 520"
+
+
+def test_what_python_names_no_script_names_again() -> None:
+    page = _page(_memory(LOOPS))
+    script = bundle("page")
+    for label in asdict(page.labels).values():
+        assert label not in script
+    for role in page.roles:
+        assert f'"{role.name}"' not in script or role.name == roles.PADDING  # also a column
 
 
 def test_bands_lie_within_each_other() -> None:
