@@ -17,12 +17,12 @@ from itertools import chain
 from pathlib import Path
 
 TEMPLATES = Path(__file__).parent / "templates"
-IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
-EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) ([\w$]+))", re.MULTILINE)
+IMPORT = re.compile(r'\nimport \{([^}]*)\} from "\./(\w+)\.js";')
+EXPORT = re.compile(r"\nexport (?=(?:async )?(?:function|class|const) ([\w$]+))")
 _LITERAL_OR_COMMENT = re.compile(
-    r"//.*|/\*[\s\S]*?\*/"
-    r'|("(?:[^"\\\n]|\\.)*"'  # a string
-    r"|`(?:[^`\\\n]|\\.)*`"  # a template
+    r"//.*|/\*[^*]*(?:\*(?!/)[^*]*)*\*/"
+    r'|("[^"\\\n]*(?:\\.[^"\\\n]*)*"'  # a string
+    r"|`[^`\\\n]*(?:\\.[^`\\\n]*)*`"  # a template
     r"|/(?:(?<=[(,=]/)|(?<=[(,=] /))(?:[^/\\\n]|\\.)+/)"  # a pattern, where no division can be
 )
 _LITERAL = "\0"
@@ -46,12 +46,12 @@ def bundle(main: str) -> str:
 
 def _add_module(name: str, made: dict[str, str]) -> None:
     """Adds a module after those it imports: it becomes an object of what it exports."""
-    text = (TEMPLATES / f"{name}.js").read_text(encoding="utf-8")
+    text = "\n" + (TEMPLATES / f"{name}.js").read_text(encoding="utf-8")
     for _, imported in IMPORT.findall(text):
         if imported not in made:
             _add_module(imported, made)
     exported = ", ".join(EXPORT.findall(text))
-    body = IMPORT.sub(r"const {\1} = modules.\2;\n", EXPORT.sub("", text))
+    body = IMPORT.sub(r"\nconst {\1} = modules.\2;", EXPORT.sub("\n", text))
     made[name] = _squeeze(f"modules.{name} = (() => {{ {body} return {{ {exported} }} }})();")
 
 
@@ -71,4 +71,4 @@ def _squeeze(script: str) -> str:
         code = code.replace(f"\n{character}", character)
     rest = code.split(_LITERAL)
     squeezed = "".join(chain.from_iterable(zip(rest, [*literals, ""], strict=True)))
-    return re.sub(r"\n{2,}", "\n", squeezed)
+    return re.sub(r"\n\n+", "\n", squeezed)
