@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import hlomem
 from hlomem import hlo
 from hlomem.check import findings
-from hlomem.check.findings import Finding, Involved, Verdict
+from hlomem.check.findings import Finding, ValueEvidence, Verdict
 from hlomem.check.rules import RULES
 from hlomem.check.verify import MOST_FINDINGS, verify
 from hlomem.dump.dump import Dump
@@ -581,7 +581,7 @@ def test_a_verdict_counts_by_rule() -> None:
     assert verdict.counts() == {"a/c": 1, "b/c": 2}
     assert len(verdict.errors) == 2
     assert not verdict.is_clean
-    assert str(Involved(id=3, name="v")) == "v (value 3)"
+    assert str(ValueEvidence(id=3, name="v")) == "v (value 3)"
 
 
 def test_an_old_cpu_aligns_to_16() -> None:

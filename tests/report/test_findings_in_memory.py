@@ -11,7 +11,8 @@ from hlomem import hlo
 from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.holes import build_holes
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.data.padding import build_padding
 from hlomem.report.screens.copies_text import draw_copies
 from hlomem.report.screens.donation_text import draw_donation
@@ -26,13 +27,13 @@ GPU_SWAP = GOLDENS / "xla" / "jaxlib-0.11.2" / "gpu-h200" / "donate_swap"
 ROTATE = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "loop_rotate3"
 
 
-def _memory(path: Path) -> Memory:
+def _memory(path: Path) -> MemoryView:
     return build_memory(hlomem.load(path))
 
 
 def test_padding_names_the_dimension_that_grows() -> None:
     memory = _memory(SEED_003)
-    padding = build_padding(memory, memory.find_space())
+    padding = build_padding(memory, find_space(memory))
     first = padding.rows[0]
     assert first.example == "copy.3"
     assert [str(growth) for growth in first.growths] == ["513 → 520"]
@@ -44,44 +45,44 @@ def test_padding_names_the_dimension_that_grows() -> None:
 
 def test_copies_say_what_they_are_for() -> None:
     memory = _memory(SEED_003)
-    copies = build_copies(memory, memory.find_space())
+    copies = build_copies(memory, find_space(memory))
     assert [(row.name, row.of, row.cause) for row in copies.rows] == [
         ("copy.3", "fusion.5", "layout"),
         ("copy.4", "reshape.6", "layout"),
     ]
     assert copies.rows[0].why == "{2,0,1} becomes {2,1,0}"
     assert (copies.size_at_peak, copies.count_at_peak) == (340787200, 1)
-    fast = build_copies(memory, memory.find_space("vmem"))
+    fast = build_copies(memory, find_space(memory, "vmem"))
     assert {row.cause for row in fast.rows} == {"memory space"}
 
 
 def test_copies_that_keep_a_value_name_who_would_overwrite_it() -> None:
     memory = _memory(GPU_SWAP)
-    why = {row.name: row.why for row in build_copies(memory, memory.find_space()).rows}
+    why = {row.name: row.why for row in build_copies(memory, find_space(memory)).rows}
     assert why["copy"] == "copy.2 is written over a.1 at step 3"
     rotated = _memory(ROTATE)
-    why = {row.name: row.why for row in build_copies(rotated, rotated.find_space()).rows}
+    why = {row.name: row.why for row in build_copies(rotated, find_space(rotated)).rows}
     assert why["copy.12"] == "a is not donated, so it may not be written to"
     assert why["copy.10"] == "copy.7 must come to lie where the loop has it"
 
 
 def test_donation_says_which_argument_could_and_which_does() -> None:
     memory = _memory(ROOT / "examples" / "oom" / "before")
-    donation = build_donation(memory, memory.find_space())
+    donation = build_donation(memory, find_space(memory))
     state_of = {row.name: row.state for row in donation.rows}
     assert state_of["params['layers']"] == state_of["opt_state['head']"] == "possible"
     assert state_of["x"] == "no match"
     assert donation.used_size == 0
     assert donation.possible_size == 2 * (48 * 4096 * 4096 + 4096 * 1000) * 4
     after = _memory(ROOT / "examples" / "oom" / "after")
-    donation = build_donation(after, after.find_space())
+    donation = build_donation(after, find_space(after))
     assert donation.used_size == 2 * (48 * 4096 * 4096 + 4096 * 1000) * 4
     assert donation.possible_size == 0
 
 
 def test_an_argument_read_after_its_result_is_written_is_not_counted() -> None:
     memory = _memory(GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "zero_size")
-    donation = build_donation(memory, memory.find_space())
+    donation = build_donation(memory, find_space(memory))
     [row] = [row for row in donation.rows if row.state == "read later"]
     assert (row.name, row.result) == ("b", "broadcast_multiply_fusion")
     written = "is written at step 5, and wrapped_reduce-window reads the argument at 7"
@@ -97,7 +98,7 @@ def test_a_donated_argument_no_result_takes_is_lost() -> None:
     head, _, rest = text.partition(", ")
     donor = f"{head}, buffer_donor={{ (0, {{}}) }}, {rest}"
     memory = build_memory(hlomem.load(path), hlo.parse(donor))
-    donation = build_donation(memory, memory.find_space())
+    donation = build_donation(memory, find_space(memory))
     assert donation.is_declared_known
     assert {row.name: row.state for row in donation.rows}["a"] == "lost"
 
@@ -115,7 +116,7 @@ def test_holes_and_what_is_alive_make_up_the_allocation(path: Path) -> None:
 
 def test_a_hole_names_who_lies_above_and_who_was_there() -> None:
     memory = _memory(SEED_003)
-    [allocation] = build_holes(memory, memory.find_space()).allocations
+    [allocation] = build_holes(memory, find_space(memory)).allocations
     [hole] = allocation.holes
     assert (hole.offset, hole.size) == (0, 32768)
     assert (hole.above, hole.above_start, hole.above_end) == ("copy.3", 13, 14)

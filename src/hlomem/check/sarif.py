@@ -17,7 +17,7 @@ from hlomem.base.source import visible
 from hlomem.check.rules import RULES
 
 if TYPE_CHECKING:
-    from hlomem.check.findings import Finding, Involved, Verdict
+    from hlomem.check.findings import Finding, ValueEvidence, Verdict
 
 MOST_RESULTS = 5000
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -73,7 +73,7 @@ def _result(finding: Finding, path: str, rule_index: int) -> dict[str, Any]:
     }
 
 
-def _source_line(value: Involved) -> dict[str, Any] | None:
+def _source_line(value: ValueEvidence) -> dict[str, Any] | None:
     match = _SOURCE_LINE.fullmatch(value.source)
     if match is None or int(match.group(2)) < 1:
         return None

@@ -11,12 +11,12 @@ from hlomem.report.data.copies import build_copies
 from hlomem.report.screens.copies_text import draw_copies
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
 
 
 @click.command("copies")
 @about_memory
-def command(memory: Memory, space: Space, as_json: bool) -> int:
+def command(memory: MemoryView, space: Space, as_json: bool) -> int:
     """Show copies that cost memory, and why each is made.
 
     XLA copies to change a layout, to move a value to another memory space, and to keep a value

@@ -11,12 +11,12 @@ from hlomem.report.data.donation import build_donation
 from hlomem.report.screens.donation_text import draw_donation
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
 
 
 @click.command("donate")
 @about_memory
-def command(memory: Memory, space: Space, as_json: bool) -> int:
+def command(memory: MemoryView, space: Space, as_json: bool) -> int:
     """Show which arguments give their memory to results, and which could.
 
     A donated argument (JAX: donate_argnums) is overwritten by a result of the same shape, layout

@@ -11,12 +11,12 @@ from hlomem.report.data.holes import build_holes
 from hlomem.report.screens.holes_text import draw_holes
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
 
 
 @click.command("holes")
 @about_memory
-def command(memory: Memory, space: Space, as_json: bool) -> int:
+def command(memory: MemoryView, space: Space, as_json: bool) -> int:
     """Show memory that is reserved for temporaries but never filled.
 
     An allocation is larger than the most that is alive in it at once when a buffer that stays lies

@@ -11,12 +11,12 @@ from hlomem.report.data.padding import build_padding
 from hlomem.report.screens.padding_text import draw_padding
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
 
 
 @click.command("padding")
 @about_memory
-def command(memory: Memory, space: Space, as_json: bool) -> int:
+def command(memory: MemoryView, space: Space, as_json: bool) -> int:
     """Show which arrays are larger in memory than their elements.
 
     On TPU a layout has tiles, and an array fills whole ones: 513 rows in tiles of 8 take 520.

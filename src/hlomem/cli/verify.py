@@ -25,7 +25,7 @@ from hlomem.report.json import SCHEMA
 from hlomem.report.screens.text import Line, shorten, width, wrap, write_lines
 
 if TYPE_CHECKING:
-    from hlomem.check.findings import Finding, Involved, Verdict
+    from hlomem.check.findings import Finding, ValueEvidence, Verdict
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Backend
@@ -125,7 +125,7 @@ def _draw_finding(finding: Finding, columns: int) -> list[Line]:
     return lines
 
 
-def _describe(value: Involved) -> str:
+def _describe(value: ValueEvidence) -> str:
     return f"{value}, from {value.source}" if value.source else str(value)
 
 

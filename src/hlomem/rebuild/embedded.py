@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.rebuild.listing import natural
+from hlomem.rebuild.listing import natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.instructions import Draft
-    from hlomem.view.facts import Facts
+    from hlomem.view.joined import JoinedDump
 
 _ONE_FOR_ALL = ("all-reduce", "reduce-scatter")  # adds whatever number of operands
 
 
 def name_embedded(
-    embedded: list[Computation], drafts: Mapping[str, Draft], known: set[str], facts: Facts
+    embedded: list[Computation], drafts: Mapping[str, Draft], known: set[str], joined: JoinedDump
 ) -> list[Computation]:
     """Name the computations; returns those that only bodies of fusions can call."""
     unclaimed = list(embedded)
-    for callee, caller in sorted(_references(drafts, known), key=lambda each: natural(each[0])):
-        computation = next((each for each in unclaimed if _fits(each, caller, facts)), None)
+    for callee, caller in sorted(_references(drafts, known), key=lambda each: natural_key(each[0])):
+        computation = next((each for each in unclaimed if _fits(each, caller, joined)), None)
         if computation is not None:
             computation.name = callee
             unclaimed.remove(computation)
@@ -49,11 +49,11 @@ def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[
                         yield name, draft
 
 
-def _fits(computation: Computation, caller: Draft, facts: Facts) -> bool:
+def _fits(computation: Computation, caller: Draft, joined: JoinedDump) -> bool:
     """Whether a computation takes two of every type in the caller's result, as adders do."""
     assert caller.line is not None
-    lines = [facts.lines[name] for name in computation.instructions if name in facts.lines]
-    numbered = [line for line in lines if line.number is not None]
+    printed = [joined.printed[name] for name in computation.instructions if name in joined.printed]
+    numbered = [line for line in printed if line.number is not None]
     numbered.sort(key=lambda line: line.number or 0)
     taken = [line.shape.element_type for line in numbered]
     if caller.opcode == "map":

@@ -18,7 +18,8 @@ from hlomem.rebuild.fusions import find_sharing
 
 if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
-    from hlomem.view.facts import Facts, Line, Parts, Read
+    from hlomem.view.instruction_line import PrintedInstruction
+    from hlomem.view.joined import JoinedDump, Parts, Read
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +29,7 @@ class Draft:
     name: str
     opcode: str
     operands: list[str]
-    line: Line | None = None
+    line: PrintedInstruction | None = None
     """Its text, where the dump shows it."""
     shape: Shape | None = None
     attributes: str = ""
@@ -41,14 +42,14 @@ class Draft:
         return bool(self.callees) and self.opcode.endswith("-start")
 
 
-def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str, Draft]:
+def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> dict[str, Draft]:
     """Opcodes and callees of all instructions, and the shapes the dump prints."""
     drafts: dict[str, Draft] = {}
-    shown = _shapes_of_operands(facts)
-    for name in sorted(operands, key=lambda each: facts.time_of.get(each, -1)):
-        line = facts.lines.get(name)
+    shown = _shapes_of_operands(joined)
+    for name in sorted(operands, key=lambda each: joined.time_of.get(each, -1)):
+        line = joined.printed.get(name)
         if line is None:
-            draft = _draft_unprinted(name, operands[name], facts, drafts)
+            draft = _draft_unprinted(name, operands[name], joined, drafts)
             draft.shape = shown.get(name)
         else:
             if line.opcode.endswith("-update"):
@@ -56,32 +57,34 @@ def draft_instructions(facts: Facts, operands: dict[str, list[str]]) -> dict[str
                 raise InputError(f"{problem}: plan the module instead")
             draft = Draft(name, line.opcode, operands[name], line, line.shape)
             draft.callees = _callees_in_order(line)
-            if _wraps_another(name, line, facts):
+            if _wraps_another(name, line, joined):
                 draft.callees = [f"{name}.callee"]
         drafts[name] = draft
     return drafts
 
 
-def _shapes_of_operands(facts: Facts) -> dict[str, Shape]:
+def _shapes_of_operands(joined: JoinedDump) -> dict[str, Shape]:
     """The shapes older versions print beside operands."""
     return {
         name: parse_shape_text(shape)
-        for line in facts.lines.values()
+        for line in joined.printed.values()
         for name, shape in zip(line.operands, line.operand_shapes, strict=True)
-        if shape is not None and name not in facts.lines
+        if shape and name not in joined.printed
     }
 
 
-def _wraps_another(name: str, line: Line, facts: Facts) -> bool:
+def _wraps_another(name: str, line: PrintedInstruction, joined: JoinedDump) -> bool:
     """Whether `slice-start` is short for an async-start: then a slice defines its result."""
     if not line.opcode.endswith("-start") or line.opcode == "copy-start":
         return False
-    results = [ids for index, ids in facts.held[name].items() if index[:1] == (1,)]
-    definers = {facts.by_id[each].name for ids in results for each in ids} - {name}
-    return any(facts.lines[each].opcode == line.opcode.removesuffix("-start") for each in definers)
+    results = [ids for index, ids in joined.held[name].items() if index[:1] == (1,)]
+    definers = {joined.used_by_id[each].name for ids in results for each in ids} - {name}
+    return any(
+        joined.printed[each].opcode == line.opcode.removesuffix("-start") for each in definers
+    )
 
 
-def _callees_in_order(line: Line) -> list[str]:
+def _callees_in_order(line: PrintedInstruction) -> list[str]:
     """The computations an instruction runs in its place; a loop's condition runs first."""
     if line.opcode not in RUN_IN_PLACE:
         return []
@@ -101,18 +104,18 @@ _IN_ORDER = (
 
 
 def _draft_unprinted(
-    name: str, operands: list[str], facts: Facts, drafts: dict[str, Draft]
+    name: str, operands: list[str], joined: JoinedDump, drafts: dict[str, Draft]
 ) -> Draft:
     if not operands:
         return Draft(name, "parameter", [])
-    held, operand_held = facts.held[name], facts.held.get(operands[0], {})
+    held, operand_held = joined.held[name], joined.held.get(operands[0], {})
     if len(operands) == 1:
         start = drafts.get(operands[0])
         if start is not None and start.opcode.endswith("-start"):
             opcode = "async" if start.is_async_start else start.opcode.removesuffix("-start")
             return Draft(name, f"{opcode}-done", operands)
         element = _element_held(held, operand_held)
-        if element is not None and _reads_only(element, facts.reads[name]):
+        if element is not None and _reads_only(element, joined.reads[name]):
             return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
         if held == operand_held:
             return Draft(name, "opt-barrier" if len(held) > 1 else "bitcast", operands)
@@ -138,8 +141,8 @@ def _reads_only(element: int, reads: list[Read]) -> bool:
 class Shapes:
     """The shapes of instructions, those that are not printed inferred from what they hold."""
 
-    def __init__(self, facts: Facts, drafts: dict[str, Draft]) -> None:
-        self._facts = facts
+    def __init__(self, joined: JoinedDump, drafts: dict[str, Draft]) -> None:
+        self._joined = joined
         self._drafts = drafts
         self._users: dict[str, list[Draft]] = {}
         for draft in drafts.values():
@@ -161,8 +164,8 @@ class Shapes:
         if draft.opcode == "bitcast":
             return self._infer_bitcast(draft)
         # The table of a tuple is a value, too, so the top level tells the whole.
-        value = self._facts.by_id[self._facts.held[draft.name][()][0]]
-        return self._facts.lines[value.name].shape.subshape(value.index or ())
+        value = self._joined.used_by_id[self._joined.held[draft.name][()][0]]
+        return self._joined.printed[value.name].shape.subshape(value.index or ())
 
     def _infer_bitcast(self, bitcast: Draft) -> Shape:
         """The shape a user's text contains, or that of a user that was or may be written in its
@@ -175,7 +178,7 @@ class Shapes:
                 return told
         self.guessed.append(bitcast.name)
         for user in users:
-            for sharing in find_sharing(user.name, self._facts) if user.opcode == "fusion" else ():
+            for sharing in find_sharing(user.name, self._joined) if user.opcode == "fusion" else ():
                 if user.operands[sharing.operand] == bitcast.name and user.shape is not None:
                     return user.shape.subshape(sharing.output_index)
         for user in users:

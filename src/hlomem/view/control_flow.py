@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.view.joined import Plan
+    from hlomem.view.joined import JoinedDump
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +78,18 @@ class Structure:
         return False
 
 
-def find_structure(plan: Plan) -> Structure:
+def find_structure(joined: JoinedDump) -> Structure:
     """The loops and conditionals a dump shows."""
-    loops, unknown = _find_loops(plan)
+    loops, unknown = _find_loops(joined)
     conditionals: list[Conditional] = []
     inside = [
-        (plan.time_of[each.condition_parameter], plan.time_of[each.instruction]) for each in loops
+        (joined.time_of[each.condition_parameter], joined.time_of[each.instruction])
+        for each in loops
     ]
-    branching = {name for name, text in plan.text_of.items() if text.opcode == "conditional"}
-    for name in sorted(branching & plan.time_of.keys(), key=plan.time_of.__getitem__):
+    branching = {name for name, text in joined.printed.items() if text.opcode == "conditional"}
+    for name in sorted(branching & joined.time_of.keys(), key=joined.time_of.__getitem__):
         taken = {branch.start for each in conditionals for branch in each.branches}
-        found = _find_branches(plan, name, inside, taken)
+        found = _find_branches(joined, name, inside, taken)
         if found is None:
             unknown.append(name)
         else:
@@ -96,63 +97,68 @@ def find_structure(plan: Plan) -> Structure:
     return Structure(tuple(loops), tuple(conditionals), tuple(unknown))
 
 
-def _find_loops(plan: Plan) -> tuple[list[Loop], list[str]]:
-    phis = {placed.value.name for placed in plan.placed if placed.value.is_phi}
+def _find_loops(joined: JoinedDump) -> tuple[list[Loop], list[str]]:
+    phis = {placed.value.name for placed in joined.placed if placed.value.is_phi}
     open_parameters: list[str] = []
     loops: list[Loop] = []
     unknown: list[str] = []
-    for name in plan.time_of if phis else ():
-        text = plan.text_of.get(name) if name in phis else None
+    for name in joined.time_of if phis else ():
+        text = joined.printed.get(name) if name in phis else None
         if text is None:
             continue
         if text.opcode == "parameter":
             open_parameters.append(name)
         elif text.opcode == "while":
-            mine = [each for each in open_parameters if plan.text_of[each].shape == text.shape][-2:]
+            mine = [
+                each
+                for each in open_parameters
+                if joined.printed[each].shape_text == text.shape_text
+            ][-2:]
             if len(mine) < 2:
                 unknown.append(name)
                 continue
             del open_parameters[open_parameters.index(mine[0]) :]
-            span = (plan.time_of[mine[1]], plan.time_of[name])
+            span = (joined.time_of[mine[1]], joined.time_of[name])
             nested = [
-                (plan.time_of[x.condition_parameter], plan.time_of[x.instruction]) for x in loops
+                (joined.time_of[x.condition_parameter], joined.time_of[x.instruction])
+                for x in loops
             ]
-            root = _last_of_shape(plan, name, span, nested)
+            root = _last_of_shape(joined, name, span, nested)
             loops.append(Loop(name, mine[0], mine[1], root))
     return loops, unknown
 
 
 def _last_of_shape(
-    plan: Plan, name: str, span: tuple[int, int], nested: Iterable[tuple[int, int]]
+    joined: JoinedDump, name: str, span: tuple[int, int], nested: Iterable[tuple[int, int]]
 ) -> str | None:
     """The last instruction in a span whose result has the shape of `name`'s, outside loops."""
-    wanted = {placed.value.shape for placed in plan.values_at.get((name, ()), ())}
+    wanted = {placed.value.shape for placed in joined.values_at.get((name, ()), ())}
     within = [each for each in nested if span[0] < each[0] and each[1] < span[1]]
     for moment in range(span[1] - 1, span[0] - 1, -1):
         if any(start <= moment < end for start, end in within):
             continue
-        instruction = plan.sequence[moment]
-        shapes = {placed.value.shape for placed in plan.values_at.get((instruction, ()), ())}
+        instruction = joined.sequence[moment]
+        shapes = {placed.value.shape for placed in joined.values_at.get((instruction, ()), ())}
         if shapes & wanted:
             return instruction
     return None
 
 
 def _find_branches(
-    plan: Plan, name: str, nested: Iterable[tuple[int, int]], taken: set[int]
+    joined: JoinedDump, name: str, nested: Iterable[tuple[int, int]], taken: set[int]
 ) -> Conditional | None:
     """The branches of a conditional; those of conditionals inside it begin at what is `taken`."""
-    operands = plan.text_of[name].operands[1:]
-    end = plan.time_of[name]
-    after = max((plan.time_of.get(each, end) for each in operands), default=end)
+    operands = joined.printed[name].operands[1:]
+    end = joined.time_of[name]
+    after = max((joined.time_of.get(each, end) for each in operands), default=end)
     starts = set()
     for operand in operands:
-        for placed in plan.values_at.get((operand, ()), ()):
+        for placed in joined.values_at.get((operand, ()), ()):
             assert placed.used is not None
             moments = [
-                plan.time_of.get(position.instruction, -1)
+                joined.time_of.get(position.instruction, -1)
                 for position in placed.used.positions
-                if not position.index and position.instruction not in plan.users
+                if not position.index and position.instruction not in joined.users
             ]
             starts |= {moment for moment in moments if after < moment < end}
     starts -= taken
@@ -162,7 +168,7 @@ def _find_branches(
     return Conditional(
         name,
         tuple(
-            Branch(start, stop, _last_of_shape(plan, name, (start, stop), nested))
+            Branch(start, stop, _last_of_shape(joined, name, (start, stop), nested))
             for start, stop in pairwise(bounds)
         ),
     )

@@ -16,7 +16,7 @@ import hlomem
 from hlomem.report.data import roles
 from hlomem.report.data.bands import build_bands
 from hlomem.report.data.diff import build_diff
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.page import page as report_page
 from hlomem.report.page.html import format_page
 from hlomem.report.page.page import Columns, Page, build_page
@@ -28,11 +28,11 @@ PAIRS = sorted((GOLDENS / "pairs").iterdir())
 LOOPS = GOLDENS / "xla/jaxlib-0.12.0.1/cpu/nested_while"
 
 
-def _memory(path: Path) -> Memory:
+def _memory(path: Path) -> MemoryView:
     return build_memory(hlomem.load(path))
 
 
-def _page(memory: Memory) -> Page:
+def _page(memory: MemoryView) -> Page:
     return build_page(memory)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.dump.records import Allocation
-    from hlomem.report.data.memory import Buffer, Memory, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 
 class Hole(Record, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Holes(Record, frozen=True, kw_only=True):
     allocations: tuple[HoledAllocation, ...]
 
 
-def build_holes(memory: Memory, space: Space) -> Holes:
+def build_holes(memory: MemoryView, space: Space) -> Holes:
     """The holes of every allocation of temporaries, those that lost most first."""
     rows = [
         _allocation(memory, each, step)
@@ -81,9 +81,9 @@ def build_holes(memory: Memory, space: Space) -> Holes:
     )
 
 
-def _allocation(memory: Memory, allocation: Allocation, step: int) -> HoledAllocation:
+def _allocation(memory: MemoryView, allocation: Allocation, step: int) -> HoledAllocation:
     owned, taken = memory.share_out(allocation, step)
-    sequence = memory.plan.sequence
+    sequence = memory.joined.sequence
     bounds = [(0, 0), *taken, (allocation.size, allocation.size)]
     gaps = [(low, high) for (_, low), (high, _) in pairwise(bounds) if low < high]
     values = memory.buffers_in(allocation.index)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
-from hlomem.view.guess_machine import parse_shape_or_none
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Buffer, Memory, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 
 class Growth(NamedTuple):
@@ -65,7 +65,7 @@ class Padding(Record, frozen=True, kw_only=True):
     rows: tuple[PaddedShape, ...]
 
 
-def build_padding(memory: Memory, space: Space) -> Padding:
+def build_padding(memory: MemoryView, space: Space) -> Padding:
     """The padded shapes of a space."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []

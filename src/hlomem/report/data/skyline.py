@@ -19,7 +19,7 @@ from hlomem.report.data import roles
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.report.data.memory import Memory
+    from hlomem.report.data.memory import MemoryView
 
 _ORDER = list(roles.MEANING)
 
@@ -34,7 +34,7 @@ class Layer(Record, frozen=True, kw_only=True):
     """By how much, at each of them."""
 
 
-def build_skyline(memory: Memory, color: int) -> tuple[Layer, ...]:
+def build_skyline(memory: MemoryView, color: int) -> tuple[Layer, ...]:
     """The layers of a memory space, in the order of the roles; none where lives are not known."""
     changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for role, start, stop, size in memory.uses(color):

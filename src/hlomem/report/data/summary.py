@@ -15,7 +15,8 @@ from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.padding import build_padding
-from hlomem.report.data.peak import ARGUMENTS, NOWHERE, build_alive
+from hlomem.report.data.peak import ARGUMENTS, NOWHERE, build_snapshot
+from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from hlomem.report.data.copies import Copies
     from hlomem.report.data.donation import Donation
     from hlomem.report.data.holes import Holes
-    from hlomem.report.data.memory import Memory, RoleShare, Space
+    from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.padding import Padding
-    from hlomem.report.data.peak import Alive
+    from hlomem.report.data.peak import Snapshot
+    from hlomem.report.data.role_shares import RoleShare
 
 TOP_LINES = 5
 TOP_HINTS = 3
@@ -56,14 +58,14 @@ class Summary(Record, frozen=True, kw_only=True):
     """They add up to the size of the space."""
     fullest_step: int | None
     """When temporaries need most; their roles are those of this step."""
-    peak: Alive | None
+    peak: Snapshot | None
     """By source line where the dump names any, else by buffer."""
     hints: tuple[Hint, ...]
     """What could be saved, the most first."""
     notes: tuple[str, ...]
 
 
-def build_summary(memory: Memory, space: Space, capacity: Capacity | None = None) -> Summary:
+def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = None) -> Summary:
     """One screen's worth of a memory space."""
     return Summary(
         name=memory.dump.name,
@@ -72,7 +74,7 @@ def build_summary(memory: Memory, space: Space, capacity: Capacity | None = None
         spaces=memory.spaces,
         space=space,
         capacity=capacity,
-        roles=memory.roles(space.color),
+        roles=build_role_shares(memory, space.color),
         fullest_step=memory.fullest_step(space.color),
         peak=None if memory.timeline(space.color) is None else _peak(memory, space),
         hints=build_hints(memory, space, build_savings(memory, space))[:TOP_HINTS],
@@ -80,14 +82,14 @@ def build_summary(memory: Memory, space: Space, capacity: Capacity | None = None
     )
 
 
-def _peak(memory: Memory, space: Space) -> Alive:
-    by_line = build_alive(memory, space, by="line", top=TOP_LINES)
+def _peak(memory: MemoryView, space: Space) -> Snapshot:
+    by_line = build_snapshot(memory, space, by="line", top=TOP_LINES)
     if all(row.key in {ARGUMENTS, NOWHERE} for row in by_line.rows):
-        return build_alive(memory, space, by="buffer", top=TOP_LINES)
+        return build_snapshot(memory, space, by="buffer", top=TOP_LINES)
     return by_line
 
 
-def _kept_for_backward(memory: Memory, space: Space) -> int:
+def _kept_for_backward(memory: MemoryView, space: Space) -> int:
     """Bytes at the peak that a loop of the forward pass stacks, by the names JAX gives them."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
@@ -109,7 +111,7 @@ class Savings(NamedTuple):
     holes: Holes
 
 
-def build_savings(memory: Memory, space: Space) -> Savings:
+def build_savings(memory: MemoryView, space: Space) -> Savings:
     """The reports on what could be saved in a space."""
     return Savings(
         build_padding(memory, space),
@@ -119,12 +121,12 @@ def build_savings(memory: Memory, space: Space) -> Savings:
     )
 
 
-def build_hints(memory: Memory, space: Space, savings: Savings) -> tuple[Hint, ...]:
+def build_hints(memory: MemoryView, space: Space, savings: Savings) -> tuple[Hint, ...]:
     """What could be saved, the most first."""
     return tuple(sorted(_hints(memory, space, savings), key=lambda hint: -hint.size))
 
 
-def _hints(memory: Memory, space: Space, savings: Savings) -> Iterator[Hint]:
+def _hints(memory: MemoryView, space: Space, savings: Savings) -> Iterator[Hint]:
     """What the other reports say could be saved at the peak."""
     padding, copies, donation, holes = savings
     if kept := _kept_for_backward(memory, space):

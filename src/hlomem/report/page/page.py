@@ -15,8 +15,9 @@ from hlomem.dump.records import Record
 from hlomem.machines.capacity import GIB_OF_CHIP
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
-from hlomem.report.data.occupancy import claim
+from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.overview import kind_of
+from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.skyline import Layer, build_skyline
 from hlomem.report.data.summary import Hint, build_hints, build_savings
 
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from hlomem.report.data.copies import Copy
     from hlomem.report.data.donation import Argument
     from hlomem.report.data.holes import Hole
-    from hlomem.report.data.memory import Buffer, Memory, RoleShare, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.padding import PaddedShape
+    from hlomem.report.data.role_shares import RoleShare
     from hlomem.report.data.timeline import Summit
 
 _TOP = 200
@@ -129,14 +131,14 @@ class Page(Record, frozen=True, kw_only=True):
     trust: Trust
 
 
-def build_page(memory: Memory, capacity: int | None = None) -> Page:
+def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     """The data of a report; the plan is checked for it, where it is not very large."""
-    is_checked = len(memory.plan.placed) <= _MOST_CHECKED
+    is_checked = len(memory.joined.placed) <= _MOST_CHECKED
     texts = _Texts()
     return Page(
         name=_short_name(memory.dump.name),
         backend=memory.backend_name,
-        sequence=tuple(memory.plan.sequence),
+        sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),
         roles=roles.MEANING,
         chips={chip: gib << 30 for chip, gib in GIB_OF_CHIP.items()},
@@ -155,8 +157,8 @@ def build_page(memory: Memory, capacity: int | None = None) -> Page:
     )
 
 
-def _judge(memory: Memory) -> Verdict:
-    return verify_plan(memory.plan, module=memory.module, backend=memory.given_backend)
+def _judge(memory: MemoryView) -> Verdict:
+    return verify_plan(memory.joined, module=memory.module, backend=memory.given_backend)
 
 
 def _short_name(name: str) -> str:
@@ -164,7 +166,7 @@ def _short_name(name: str) -> str:
     return name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or name
 
 
-def _space(memory: Memory, space: Space) -> PageSpace:
+def _space(memory: MemoryView, space: Space) -> PageSpace:
     timeline = memory.timeline(space.color)
     savings = build_savings(memory, space)
     shared = {each.index for each in memory.temporary_allocations(space.color)}
@@ -174,10 +176,10 @@ def _space(memory: Memory, space: Space) -> PageSpace:
         size=space.size,
         allocations=tuple(
             _allocation(memory, each, each.index in shared)
-            for each in memory.plan.allocations
+            for each in memory.joined.allocations
             if each.color == space.color
         ),
-        roles=memory.roles(space.color),
+        roles=build_role_shares(memory, space.color),
         fullest_step=memory.fullest_step(space.color),
         peak=timeline.peak if timeline else None,
         near_peaks=timeline.near_peaks if timeline else (),
@@ -191,7 +193,7 @@ def _space(memory: Memory, space: Space) -> PageSpace:
 
 
 def _allocation(
-    memory: Memory, allocation: Allocation, is_shared_over_time: bool
+    memory: MemoryView, allocation: Allocation, is_shared_over_time: bool
 ) -> PageAllocation:
     values = memory.buffers_in(allocation.index)
     kind = kind_of(allocation)
@@ -220,7 +222,7 @@ class _Texts(dict[str | None, int]):
         return [text for text in self if text is not None]
 
 
-def _columns(memory: Memory, number_of: _Texts) -> Columns:
+def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
     buffers = memory.buffers
     number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
     return Columns(
@@ -245,19 +247,19 @@ def _columns(memory: Memory, number_of: _Texts) -> Columns:
 
 def _ranks(buffers: Sequence[Buffer]) -> list[int]:
     """The places of the buffers when sorted by who is said to hold shared bytes."""
-    claims = [claim(each) for each in buffers]
+    claims = [ownership_key(each) for each in buffers]
     ranks = [0] * len(claims)
     for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
         ranks[number] = rank
     return ranks
 
 
-def _last_uses(memory: Memory) -> list[str | None]:
+def _last_uses(memory: MemoryView) -> list[str | None]:
     """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
-    time_of = defaultdict(lambda: -1, memory.plan.time_of).__getitem__
+    time_of = defaultdict(lambda: -1, memory.joined.time_of).__getitem__
     return [
         max([use.instruction for use in used.uses], key=time_of)
         if (used := placed.used) and used.uses
         else None
-        for placed in memory.plan.placed
+        for placed in memory.joined.placed
     ]

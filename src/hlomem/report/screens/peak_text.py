@@ -19,7 +19,7 @@ from hlomem.report.screens.text import (
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.data.peak import Alive, Printed, Row
+    from hlomem.report.data.peak import Printed, Row, Snapshot
     from hlomem.report.data.timeline import Summit
 
 _BAR = 8
@@ -30,7 +30,7 @@ FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 """Keys whose ends tell most."""
 
 
-def draw_alive(alive: Alive, width: int) -> list[Line]:
+def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
     """The lines of the screen."""
     where = visible(alive.instruction) if alive.instruction else "after the last instruction"
     of = f" of {format_bytes(alive.space_size)} in {visible(alive.space)} memory"
@@ -65,7 +65,7 @@ def draw_alive(alive: Alive, width: int) -> list[Line]:
     return lines
 
 
-def draw_outline(alive: Alive) -> Line:
+def draw_outline(alive: Snapshot) -> Line:
     """The bytes alive from the first step to the last."""
     return [("  ", ""), (curve(alive.outline, alive.peak_size), "green"), ("  over time", "dim")]
 
