@@ -30,18 +30,31 @@ MAY_IMPORT = {
     "dump": {"base"},
     "dump.dump": {"base", "dump", "report.page.notebook"},  # shows itself in a notebook
     "write": PLANNER | {"dump"},
+    "view.sweep": set[str](),
+    "view.shapes": {"base", "hlo"},
+    "view.instruction_line": {"hlo", "dump.records"},
+    "view.joined": {"dump", "view.instruction_line"},
+    "view.control_flow": {"view.joined"},
+    "view.families": {"base", "view.control_flow", "view.joined"},
     "view": DUMPS,
+    "check.findings": set[str](),
+    "check.rules": set[str](),
+    "check.sarif": {"check.findings", "check.rules"},
+    "check.verify": DUMPS | {"view", "check"},
     "check": DUMPS | {"view"},
     "rebuild.listing": DUMPS | {"history", "rebuild", "view"},
     "rebuild": DUMPS | {"analysis", "view"},
     "report.page.notebook": DUMPS | {"report"},
-    "report": DUMPS | {"view", "check", "machines"},
+    "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
+    "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
+    "report": DUMPS | {"view", "machines"},
     "api": set[str](),
     "api.load": {"base", "dump", "hlo"},
     "api.plan": PLANNER | {"dump", "write", "rebuild", "report.page.notebook"},
     "api.replan": PLANNER | {"dump", "write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
-    "advice": PLANNER | {"dump", "view", "check", "report", "api.plan", "api.replan"},
+    "advice": PLANNER
+    | {"dump", "view", "check.findings", "check.verify", "report", "api.plan", "api.replan"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -52,6 +52,14 @@ class Buffer(Record, frozen=True, kw_only=True):
     parameter: str | None
     """The argument of the program whose memory it lies in, by JAX's name or by its number."""
 
+    def shares_bytes_with(self, other: Buffer) -> bool:
+        """Whether a byte belongs to both, be it at different times."""
+        return (
+            self.allocation == other.allocation
+            and self.offset < other.offset + other.size
+            and other.offset < self.offset + self.size
+        )
+
     def is_live_at(self, step: int) -> bool:
         """Whether it is alive at a step."""
         return self.start is not None and self.end is not None and self.start <= step <= self.end

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
+from hlomem.report.data.in_place import InPlace, iter_in_place
 from hlomem.report.data.overview import kind_of
 from hlomem.report.data.padding import Growth, growths
 from hlomem.view.joined import indexed
@@ -19,30 +20,6 @@ if TYPE_CHECKING:
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
     from hlomem.view.joined import PlacedValue
-
-_MAY_NOT_OVERWRITE = {
-    "all-gather",
-    "all-to-all",
-    "broadcast",
-    "cholesky",
-    "concatenate",
-    "convolution",
-    "copy",
-    "custom-call",
-    "dot",
-    "fft",
-    "gather",
-    "pad",
-    "reduce",
-    "reduce-scatter",
-    "reduce-window",
-    "reverse",
-    "slice",
-    "sort",
-    "transpose",
-    "triangular-solve",
-}
-"""Opcodes that read elements of an operand after writing others of the result."""
 
 
 class Neighbour(Record, frozen=True, kw_only=True):
@@ -57,15 +34,6 @@ class Neighbour(Record, frozen=True, kw_only=True):
     """`before`, `after`, or `together` with the buffer that is explained."""
     why: str = ""
     """Why they may be there together."""
-
-
-class InPlace(Record, frozen=True, kw_only=True):
-    """An operand, and whether the result was written over it."""
-
-    operand: str
-    size: int
-    is_shared: bool
-    why: str
 
 
 class Explanation(Record, frozen=True, kw_only=True):
@@ -125,7 +93,7 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
         last=_why_until(memory, placed, buffer),
         loops=tuple(_loops(memory, placed, buffer)),
         neighbours=tuple(_neighbours(memory, placed, buffer)),
-        in_place=tuple(_in_place(memory, buffer)),
+        in_place=tuple(iter_in_place(memory, buffer)),
     )
 
 
@@ -200,11 +168,10 @@ def _loops(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[
 def _neighbours(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[Neighbour]:
     """Who holds bytes of it, in the order they live."""
     family = {each.id for each in memory.family(placed)}
-    end = buffer.offset + buffer.size
     others = [
         each
         for each in memory.buffers_in(buffer.allocation)
-        if each.id != buffer.id and each.offset < end and buffer.offset < each.offset + each.size
+        if each.id != buffer.id and buffer.shares_bytes_with(each)
     ]
     for each in sorted(others, key=lambda other: (other.start or 0, other.id)):
         when = _when(buffer, each)
@@ -232,43 +199,3 @@ def _when(buffer: Buffer, other: Buffer) -> str:
     if other.end < buffer.start:
         return "before"
     return "after" if other.start > buffer.end else "together"
-
-
-def _in_place(memory: MemoryView, buffer: Buffer) -> Iterator[InPlace]:
-    """Whether, and if not why not, a result lies where one of its operands lies."""
-    if buffer.opcode in {None, "parameter", "constant", "tuple", "while"}:
-        return
-    seen: set[int] = set()
-    for operand in memory.operands(buffer):
-        if operand.id in seen or operand.shape.startswith("(") or operand.size == 0:
-            continue
-        seen.add(operand.id)
-        is_shared = (
-            operand.allocation == buffer.allocation
-            and operand.offset < buffer.offset + buffer.size
-            and buffer.offset < operand.offset + operand.size
-        )
-        yield InPlace(
-            operand=operand.name,
-            size=operand.size,
-            is_shared=is_shared,
-            why="it is written over it"
-            if is_shared
-            else _why_not_in_place(memory, buffer, operand),
-        )
-
-
-def _why_not_in_place(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str:
-    if operand.color != buffer.color:
-        return f"lies in {memory.space_name(operand.color)} memory"
-    if operand.role in {roles.CONSTANTS, roles.PARAMETERS}:
-        return "is a constant" if operand.role == roles.CONSTANTS else "is not donated"
-    if operand.size != buffer.size:
-        return f"has {operand.size} bytes, not {buffer.size}"
-    if operand.end is not None and buffer.start is not None and operand.end > buffer.start:
-        return f"is needed until step {operand.end}"
-    if buffer.opcode in _MAY_NOT_OVERWRITE:
-        return f"{buffer.opcode} may not overwrite what it reads"
-    if operand.shape != buffer.shape:
-        return f"has another shape or layout: {operand.shape}"
-    return "nothing in the dump speaks against it; the instruction may not allow it"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation
-    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.machines.machine import Backend
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.occupancy import ByteRange
@@ -223,6 +223,13 @@ class MemoryView:
     def buffer_by_id(self) -> dict[int, Buffer]:
         """The buffers by XLA's number of their value."""
         return {buffer.id: buffer for buffer in self.buffers}
+
+    @cached_property
+    def instruction_by_name(self) -> dict[str, HloInstruction]:
+        """The module's instructions outside of fusions; none without a module."""
+        if self.module is None:
+            return {}
+        return {each.name: each for each in self.module.iter_open_instructions()}
 
     def operands(self, buffer: Buffer) -> list[Buffer]:
         """The buffers the instruction that defines one reads, in the order of its operands."""
