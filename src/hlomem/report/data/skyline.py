@@ -1,7 +1,7 @@
 """The bytes alive at each step, by role: layers that add up to the timeline.
 
-In: a `Memory` and a space. Out: for each role the steps at which its bytes change, and by how much.
-A byte that several values hold at once counts for the one `Memory.share_out` gives it to.
+In: a `MemoryView` and a space. Out: for each role the steps at which its bytes change, and by how
+much. A byte that several values hold at once counts for the one `MemoryView.share_out` gives it to.
 
     role                  time  0    1    2    3    4
     parameters                 +8                            8  8  8  8  8
@@ -17,8 +17,6 @@ from hlomem.dump.records import Record
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hlomem.report.data.memory import MemoryView
 
 _ORDER = list(roles.MEANING)
@@ -46,13 +44,3 @@ def build_skyline(memory: MemoryView, color: int) -> tuple[Layer, ...]:
 def _layer(role: str, changes: dict[int, int]) -> Layer:
     steps = sorted(step for step, change in changes.items() if change)
     return Layer(role=role, steps=tuple(steps), changes=tuple(changes[step] for step in steps))
-
-
-def heights(layers: Iterable[Layer], length: int) -> list[int]:
-    """The layers' sum at each step."""
-    at = [0] * (length + 1)
-    for layer in layers:
-        for step, change in zip(layer.steps, layer.changes, strict=True):
-            at[step] += change
-    total = 0
-    return [total := total + change for change in at[:length]]
