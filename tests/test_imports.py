@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "report.page.notebook": DUMPS | {"report"},
     "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
     "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
+    "report.screens.verdict_text": {"base", "report", "check.findings"},
     "report": DUMPS | {"view", "machines"},
     "api": set[str](),
     "api.load": {"base", "dump", "hlo"},

@@ -32,9 +32,9 @@ _SAME_PLACE = """
 """
 _ELEMENTWISE = frozenset(_SAME_PLACE.split())
 _SAME_BYTES = frozenset({"bitcast", "bitcast-convert", "reshape", "tuple"})
-_MOST_NESTED = 20
+_MAX_NESTED = 20
 """Fusions inside fusions that are looked into."""
-_MOST_COPIED = 20
+_MAX_COPIED = 20
 """Instructions between two copies that are looked through."""
 
 
@@ -161,7 +161,7 @@ def _moved_back(
     A fusion stores nothing on the way, so that only the layouts it reads and writes count.
     """
     source = instruction
-    for _ in range(_MOST_COPIED):
+    for _ in range(_MAX_COPIED):
         matter = [each for each in source.operands if reads[each]]
         if source.opcode not in _ELEMENTWISE or len(matter) != 1:
             return None
@@ -174,7 +174,7 @@ def _moved_back(
 
 def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: int) -> set[Read]:
     """The strays inside a fusion inside a fusion."""
-    if depth == _MOST_NESTED or fusion.shape.is_tuple:
+    if depth == _MAX_NESTED or fusion.shape.is_tuple:
         return {_stray(fusion)}
     numbers = [number for number, read in enumerate(operands) if read]
     strays = [find_stray_read(fusion, number, (), depth + 1) for number in numbers]

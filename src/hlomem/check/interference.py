@@ -35,7 +35,7 @@ _CONTEXT = (2,)
 
 
 class Interference:
-    """The sweep over one plan; `pair_count` counts the pairs that share bytes rightly."""
+    """The sweep over one plan; `pair_count` counts the byte-sharing pairs proved safe."""
 
     def __init__(
         self,

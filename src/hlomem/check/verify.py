@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hlomem.view.guess_machine import Platform
     from hlomem.view.joined import JoinedDump
 
-MOST_FINDINGS = 1000
+MAX_FINDINGS = 1000
 """Of one family; a plan that is all wrong is not listed pair by pair."""
 
 
@@ -47,10 +47,10 @@ def verify(
     dump: Dump, *, module: HloModule | None = None, backend: Backend | None = None
 ) -> Verdict:
     """Judges a plan; `backend` is inferred where it is not given."""
-    return verify_plan(join_dump(dump), module=module, backend=backend)
+    return verify_joined(join_dump(dump), module=module, backend=backend)
 
 
-def verify_plan(
+def verify_joined(
     joined: JoinedDump, *, module: HloModule | None = None, backend: Backend | None = None
 ) -> Verdict:
     """The same for a dump whose files are joined already."""
@@ -76,14 +76,14 @@ def verify_plan(
     ]
     if program is not None:
         checks += [check_order(joined, program), check_against_module(joined, program)]
-    findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
+    findings = [list(islice(check, MAX_FINDINGS)) for check in checks]
     return Verdict(
         name=joined.dump.name,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(joined, platform, structure),
             *_without_module(why_not),
-            *(_left_out(found) for found in findings if len(found) == MOST_FINDINGS),
+            *(_left_out(found) for found in findings if len(found) == MAX_FINDINGS),
         ),
         assumed=_assumed(platform),
         value_count=len(joined.placed),
