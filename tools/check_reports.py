@@ -16,20 +16,14 @@ from typing import TYPE_CHECKING
 
 import hlomem
 from hlomem.api.load import find_program
-from hlomem.report.data.copies import build_copies
-from hlomem.report.data.donation import build_donation
 from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
-from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
-from hlomem.report.screens.copies_text import draw_copies
-from hlomem.report.screens.donation_text import draw_donation
+from hlomem.report.registry import REPORTS
 from hlomem.report.screens.explain_text import draw_explanation
-from hlomem.report.screens.holes_text import draw_holes
-from hlomem.report.screens.padding_text import draw_padding
 from hlomem.report.screens.peak_text import draw_snapshot
 from hlomem.report.screens.summary_text import draw_summary
 from tools.corpus import check_all, parse_arguments, write_counts
@@ -116,10 +110,10 @@ def union_of_live_bytes(memory: MemoryView, color: int, step: int) -> int:
 def _screens(memory: MemoryView, space: Space) -> Iterator[str]:
     screens: dict[str, list[Line]] = {
         "summary": draw_summary(build_summary(memory, space), WIDTH),
-        "padding": draw_padding(build_padding(memory, space), WIDTH),
-        "copies": draw_copies(build_copies(memory, space), WIDTH),
-        "donate": draw_donation(build_donation(memory, space), WIDTH),
-        "holes": draw_holes(build_holes(memory, space), WIDTH),
+        **{
+            name: report.draw(report.build(memory, space), WIDTH)
+            for name, report in REPORTS.items()
+        },
     }
     for key in KEYS:
         screens[f"peak --by {key}"] = draw_snapshot(

@@ -14,10 +14,7 @@ from hlomem.report.data.holes import build_holes
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.data.padding import build_padding
-from hlomem.report.screens.copies_text import draw_copies
-from hlomem.report.screens.donation_text import draw_donation
-from hlomem.report.screens.holes_text import draw_holes
-from hlomem.report.screens.padding_text import draw_padding
+from hlomem.report.registry import REPORTS
 from tests.places import ROOT
 
 GOLDENS = ROOT / "tests" / "goldens"
@@ -129,10 +126,7 @@ def test_the_screens_fit(path: Path) -> None:
     for space in memory.spaces:
         for width in (60, 80, 120):
             screens = [
-                draw_padding(build_padding(memory, space), width),
-                draw_copies(build_copies(memory, space), width),
-                draw_donation(build_donation(memory, space), width),
-                draw_holes(build_holes(memory, space), width),
+                report.draw(report.build(memory, space), width) for report in REPORTS.values()
             ]
             for line in (line for screen in screens for line in screen[1:]):
                 assert len("".join(text for text, _ in line)) <= width

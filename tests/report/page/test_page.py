@@ -109,9 +109,9 @@ def test_the_file_is_small_and_its_data_are_no_markup() -> None:
 
 def test_a_very_large_plan_is_not_checked_in_passing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = _memory(LOOPS)
-    monkeypatch.setattr(report_page, "_MOST_CHECKED", len(memory.buffers))
+    monkeypatch.setattr(report_page, "_MAX_CHECKED", len(memory.buffers))
     assert _page(memory).trust.verdict is not None
-    monkeypatch.setattr(report_page, "_MOST_CHECKED", len(memory.buffers) - 1)
+    monkeypatch.setattr(report_page, "_MAX_CHECKED", len(memory.buffers) - 1)
     assert _page(memory).trust.verdict is None
 
 

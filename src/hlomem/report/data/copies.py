@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
+from hlomem.report.data.hints import Hint
+from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
     from hlomem.report.data.memory import Buffer, MemoryView, Space
@@ -71,6 +73,16 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
         count_at_peak=sum(each.id in size_by_id for each in copies),
         rows=tuple(rows),
     )
+
+
+def hint_of(copies: Copies) -> Hint | None:
+    """What fewer copies would save at the peak."""
+    if not copies.size_at_peak:
+        return None
+    worst = copies.rows[0]
+    buffers = plural(copies.count_at_peak, "buffer")
+    what = f"copies at the peak, in {buffers}: first {worst.name} ({worst.cause})"
+    return Hint(size=copies.size_at_peak, what=what, command="copies")
 
 
 def _is_copy(buffer: Buffer) -> bool:

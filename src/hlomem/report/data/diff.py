@@ -46,7 +46,7 @@ Kind: TypeAlias = Literal[
 UNUSED = "(holes and alignment)"
 _RECOMPUTED = "rematted_computation"
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
 class Side(Record, frozen=True, kw_only=True):
@@ -423,5 +423,5 @@ class CauseWording:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
+from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
     from hlomem.dump.records import Allocation
@@ -126,6 +127,15 @@ def build_donation(memory: MemoryView, space: Space) -> Donation:
         is_declared_known=memory.module is not None,
         rows=tuple(rows),
     )
+
+
+def hint_of(donation: Donation) -> Hint | None:
+    """What donating more would save."""
+    if not donation.possible_size:
+        return None
+    first = next(row for row in donation.rows if row.state == "possible")
+    what = f"arguments that could be donated: first {first.name}"
+    return Hint(size=donation.possible_size, what=what, command="donate")
 
 
 def _declared(memory: MemoryView) -> frozenset[tuple[int, tuple[int, ...]]]:

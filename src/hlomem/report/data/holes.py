@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
+from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +80,12 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
         size=sum(row.size - row.most_alive for row in rows),
         allocations=tuple(rows),
     )
+
+
+def hint_of(holes: Holes) -> Hint | None:
+    """What denser packing would save."""
+    what = "holes that packing leaves when temporaries need most"
+    return Hint(size=holes.size, what=what, command="holes") if holes.size else None
 
 
 def _allocation(memory: MemoryView, allocation: Allocation, step: int) -> HoledAllocation:

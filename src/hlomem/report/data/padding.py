@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
+from hlomem.report.data.hints import Hint
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -84,6 +85,16 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
         padding_at_peak=sum(row.padding_at_peak for row in rows),
         rows=tuple(rows),
     )
+
+
+def hint_of(padding: Padding) -> Hint | None:
+    """What less padding would save at the peak."""
+    if not padding.padding_at_peak:
+        return None
+    worst = padding.rows[0]
+    grown = ", ".join(map(str, worst.growths)) or "rounded up"
+    what = f"padding: first {worst.shape.partition('{')[0]}, {grown}"
+    return Hint(size=padding.padding_at_peak, what=what, command="padding")
 
 
 def growths(shape_text: str, size: int) -> tuple[Growth, ...]:

@@ -28,7 +28,7 @@ _LARGE = 0.5
 """A buffer of more than this share of the memory is seldom meant (OpenXLA, error E1000)."""
 _WORTH_SAYING = 0.05
 _SCRATCH = frozenset({"vmem", "smem"})
-_POOL_SHARE, _MOST_SHARE = 0.75, 0.95
+_POOL_SHARE, _MAX_SHARE = 0.75, 0.95
 """What JAX takes of a GPU by default, and what it can take."""
 
 
@@ -324,10 +324,10 @@ def _steps_of_pool(failure: Failure, log: OomLog) -> Iterator[Step]:
             text="an allocator that does not fragment",
             command="XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python …",
         )
-    elif short <= pool.limit * (_MOST_SHARE / _POOL_SHARE - 1):
+    elif short <= pool.limit * (_MAX_SHARE / _POOL_SHARE - 1):
         yield Step(
             text=f"a larger share of the device for the pool, if it has JAX's {_POOL_SHARE}",
-            command=f"XLA_PYTHON_CLIENT_MEM_FRACTION={_MOST_SHARE} python …",
+            command=f"XLA_PYTHON_CLIENT_MEM_FRACTION={_MAX_SHARE} python …",
         )
     if pool.in_use > _LARGE * pool.limit:
         yield Step(

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from hlomem.check.verify import verify_plan
+from hlomem.check.verify import verify_joined
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
 from hlomem.machines.capacity import GIB_OF_CHIP
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
+from hlomem.report.data.copies import build_copies
+from hlomem.report.data.donation import build_donation
+from hlomem.report.data.holes import build_holes
 from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.overview import kind_of
+from hlomem.report.data.padding import build_padding
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.skyline import Layer, build_skyline
-from hlomem.report.data.summary import Hint, build_hints, build_savings
+from hlomem.report.data.summary import build_hints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from hlomem.dump.records import Allocation
     from hlomem.report.data.copies import Copy
     from hlomem.report.data.donation import Argument
+    from hlomem.report.data.hints import Hint
     from hlomem.report.data.holes import Hole
     from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.padding import PaddedShape
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 
 _TOP = 200
 """Rows of a table; the commands list all."""
-_MOST_CHECKED = 10_000
+_MAX_CHECKED = 10_000
 """Values of a plan that is checked for its page; checking more takes longer than all the rest."""
 
 
@@ -133,7 +138,7 @@ class Page(Record, frozen=True, kw_only=True):
 
 def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     """The data of a report; the plan is checked for it, where it is not very large."""
-    is_checked = len(memory.joined.placed) <= _MOST_CHECKED
+    is_checked = len(memory.joined.placed) <= _MAX_CHECKED
     texts = _Texts()
     return Page(
         name=_short_name(memory.dump.name),
@@ -158,7 +163,7 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
 
 
 def _judge(memory: MemoryView) -> Verdict:
-    return verify_plan(memory.joined, module=memory.module, backend=memory.given_backend)
+    return verify_joined(memory.joined, module=memory.module, backend=memory.given_backend)
 
 
 def _short_name(name: str) -> str:
@@ -168,7 +173,9 @@ def _short_name(name: str) -> str:
 
 def _space(memory: MemoryView, space: Space) -> PageSpace:
     timeline = memory.timeline(space.color)
-    savings = build_savings(memory, space)
+    padding, copies = build_padding(memory, space), build_copies(memory, space)
+    donation, holes = build_donation(memory, space), build_holes(memory, space)
+    built = {"padding": padding, "copies": copies, "donate": donation, "holes": holes}
     shared = {each.index for each in memory.temporary_allocations(space.color)}
     return PageSpace(
         color=space.color,
@@ -184,11 +191,11 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
         peak=timeline.peak if timeline else None,
         near_peaks=timeline.near_peaks if timeline else (),
         layers=build_skyline(memory, space.color),
-        hints=build_hints(memory, space, savings),
-        padding=savings.padding.rows[:_TOP],
-        donation=savings.donation.rows[:_TOP],
-        copies=savings.copies.rows[:_TOP],
-        holes=tuple(hole for each in savings.holes.allocations for hole in each.holes)[:_TOP],
+        hints=build_hints(memory, space, built),
+        padding=padding.rows[:_TOP],
+        donation=donation.rows[:_TOP],
+        copies=copies.rows[:_TOP],
+        holes=tuple(hole for each in holes.allocations for hole in each.holes)[:_TOP],
     )
 
 

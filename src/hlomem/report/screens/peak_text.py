@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BAR = 8
 _HEAD = 2 + 10 + 2 + 6 + 2 + _BAR + 2
 """Columns of a row before its words: margin, size, share and bar with a gap after each."""
-_MOST_SUMMITS = 3
+_MAX_SUMMITS = 3
 FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 """Keys whose ends tell most."""
 
@@ -73,13 +73,13 @@ def draw_outline(alive: Snapshot) -> Line:
 def draw_near_peaks(summits: tuple[Summit, ...], peak_size: int, width: int) -> list[Line]:
     """The other summits, each with what removing the peak would bring at most."""
     lines: list[Line] = []
-    for summit in summits[:_MOST_SUMMITS]:
+    for summit in summits[:_MAX_SUMMITS]:
         size = f"  {format_bytes(summit.size):>10}  {percent(summit.size, peak_size):>6}  "
         where = visible(summit.instruction or "the end")
         at = f"also at step {summit.step}, "
         lines.append([(size + at + shorten(where, width - len(size) - len(at)), "yellow")])
-    if len(summits) > _MOST_SUMMITS:
-        rest = f"and {plural(len(summits) - _MOST_SUMMITS, 'more summit')} of 90 % or more"
+    if len(summits) > _MAX_SUMMITS:
+        rest = f"and {plural(len(summits) - _MAX_SUMMITS, 'more summit')} of 90 % or more"
         lines.append([(" " * 22 + rest, "yellow")])
     return lines
 

@@ -10,10 +10,11 @@ from hlomem.report.screens.text import Line, bar, format_bytes, percent, plural,
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
+    from hlomem.report.data.hints import Hint
     from hlomem.report.data.memory import Space
     from hlomem.report.data.peak import Snapshot
     from hlomem.report.data.role_shares import RoleShare
-    from hlomem.report.data.summary import Hint, Summary
+    from hlomem.report.data.summary import Summary
 
 _BAR = 20
 _FIGURES = 32
