@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from hlomem.dump.records import AssignedValue
     from hlomem.machines.options import Options
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
 
 

@@ -9,24 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.base.disjoint_sets import DisjointSets
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.rebuild.computations import (
-    embedded_computations,
-    unflatten,
-    unite_entry_parameters,
-    unite_stretches,
-)
-from hlomem.rebuild.instructions import draft_instructions
-from hlomem.rebuild.operands import find_operands
+from hlomem.rebuild.embedded import embedded_computations
+from hlomem.rebuild.shapes import take_printed_shapes
 from hlomem.rebuild.trace import take_names
 from hlomem.rebuild.writer import ModuleWriter
+from hlomem.view.computations import find_computations
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
+    from hlomem.view.computations import CallNest
     from hlomem.view.joined import JoinedDump
 
 
@@ -52,19 +47,23 @@ def require_parts(joined: JoinedDump) -> None:
             raise InputError(f"not an instruction: `{visible(text[:80])}`")
 
 
+def _require_rebuildable(nest: CallNest) -> None:
+    if nest.problems:
+        raise InputError(nest.problems[0])
+    for name, draft in nest.drafts.items():
+        if draft.opcode.endswith("-update"):
+            problem = f"`{name}` updates an asynchronous operation, which cannot be rebuilt"
+            raise InputError(f"{problem}: plan the module instead")
+
+
 def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
     """The program a dump is of, as far as it tells; `options` are those of its release."""
-    families = DisjointSets[str]()
-    operands = find_operands(joined, families)
-    drafts = draft_instructions(joined, operands)
-    unite_stretches(joined, families)
-    unite_entry_parameters(joined, families)
-    parameters = {draft.name for draft in drafts.values() if draft.opcode == "parameter"}
-    callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
-    in_flow = unflatten(joined, families, callees, parameters, _entry_name(joined))
-    take_names(joined, in_flow, drafts)
-    embedded = embedded_computations(joined, families, operands)
-    writer = ModuleWriter(joined, drafts, in_flow, embedded)
+    nest = find_computations(joined, _entry_name(joined))
+    _require_rebuildable(nest)
+    take_printed_shapes(joined, nest.drafts)
+    take_names(joined, nest.computations, nest.drafts)
+    embedded = embedded_computations(joined, nest)
+    writer = ModuleWriter(joined, nest.drafts, nest.computations, embedded)
     text = writer.text(options)
     return Rebuilt(hlo.parse(text, "rebuilt program"), tuple(writer.notes()))
 

@@ -12,8 +12,9 @@ from hlomem.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft, Shapes
+    from hlomem.rebuild.shapes import Shapes
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from hlomem.hlo.text.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft, Shapes
+    from hlomem.rebuild.shapes import Shapes
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
 
 

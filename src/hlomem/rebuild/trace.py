@@ -12,8 +12,8 @@ from hlomem.hlo.text.attributes import read_metadata
 
 if TYPE_CHECKING:
     from hlomem.dump.records import StackTrace
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
 
 

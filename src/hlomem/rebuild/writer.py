@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
-from hlomem.rebuild.instructions import Shapes
 from hlomem.rebuild.listing import age, list_embedded, lists_by_id
 from hlomem.rebuild.parameters import number_parameters
 from hlomem.rebuild.roots import Roots
+from hlomem.rebuild.shapes import Shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.machines.options import Options
-    from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.fusions import Sharing
-    from hlomem.rebuild.instructions import Draft
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.errors import InputError
-
 if TYPE_CHECKING:
     from hlomem.base.disjoint_sets import DisjointSets
     from hlomem.view.joined import JoinedDump, Read
 
 
-def find_operands(joined: JoinedDump, families: DisjointSets[str]) -> dict[str, list[str]]:
-    """The operands of every instruction; unites those of one computation."""
+def find_operands(
+    joined: JoinedDump, families: DisjointSets[str], problems: list[str]
+) -> dict[str, list[str]]:
+    """The operands of every instruction; unites those of one computation.
+
+    What a dump that contradicts itself does not tell is left out, and said in `problems`.
+    """
     operands = {name: list(line.operands) for name, line in joined.printed.items()}
     for name, names in operands.items():
         for operand in names:
             families.unite(name, operand)
-    finder = _Finder(joined, families)
+    finder = _Finder(joined, families, problems)
     for name in sorted(joined.held, key=finder.time):
         if name not in joined.printed:
             operands[name] = finder.find(name)
@@ -34,7 +37,10 @@ def find_operands(joined: JoinedDump, families: DisjointSets[str]) -> dict[str, 
 class _Finder:
     """Finds operands in the order of the schedule."""
 
-    def __init__(self, joined: JoinedDump, families: DisjointSets[str]) -> None:
+    def __init__(
+        self, joined: JoinedDump, families: DisjointSets[str], problems: list[str]
+    ) -> None:
+        self._problems = problems
         self._joined = joined
         self._families = families
         self._returned: list[str] = []  # results of calls that are over
@@ -48,12 +54,13 @@ class _Finder:
         for read in self._joined.reads.get(name, ()):
             by_number.setdefault(read.operand, []).append(read)
         self._returned += self._callee_result(name)
-        operands = [self._choose(name, by_number[number]) for number in sorted(by_number)]
+        chosen = [self._choose(name, by_number[number]) for number in sorted(by_number)]
+        operands = [operand for operand in chosen if operand is not None]
         if len(operands) == 1 and self._joined.held[name] == self._joined.held[operands[0]]:
             self._bitcasts.add(name)
         return operands
 
-    def _choose(self, name: str, reads: list[Read]) -> str:
+    def _choose(self, name: str, reads: list[Read]) -> str | None:
         """What holds all that an operand holds: of the same computation, then the latest."""
         candidates = self._holders(name, reads[0])
         for read in reads[1:]:
@@ -61,7 +68,8 @@ class _Finder:
             candidates = [each for each in candidates if each in others]
         if not candidates:
             problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
-            raise InputError(f"{problem}; the dump contradicts itself")
+            self._problems.append(f"{problem}; the dump contradicts itself")
+            return None
         if len(candidates) > 1:
             candidates = self._in_order(name, reads[0], candidates) or candidates
         find = self._families.find
@@ -94,7 +102,7 @@ class _Finder:
             line = self._joined.printed.get(use.instruction)
             if (use.instruction, use.operand) == (reader, read.operand):
                 is_passed = True
-            elif line is not None:
+            elif line is not None and use.operand < len(line.operands):
                 known = rank.get((line.operands[use.operand], use.index), lowest)
                 if is_passed:
                     highest = known
