@@ -76,7 +76,7 @@ def explain(
     return MemoryExplanation(memory, find_space(memory, space))
 
 
-class _Drawn:
+class _Screen:
     """Something that shows itself wherever people look at it."""
 
     def _lines(self) -> list[Line]:
@@ -92,7 +92,7 @@ class _Drawn:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-class MemoryExplanation(_Drawn):
+class MemoryExplanation(_Screen):
     """One memory space of one dump; its numbers are those of the commands."""
 
     def __init__(self, memory: MemoryView, space: Space) -> None:
@@ -148,9 +148,9 @@ class MemoryExplanation(_Drawn):
         """What packing lost."""
         return build_holes(self.memory, self.space)
 
-    def __getitem__(self, name: str) -> ExplainedBuffer:
+    def __getitem__(self, name: str) -> BufferExplanation:
         """The buffer of a name as XLA prints it."""
-        return ExplainedBuffer(self.memory, find_buffer(self.memory, name))
+        return BufferExplanation(self.memory, find_buffer(self.memory, name))
 
     def __iter__(self) -> Iterator[Buffer]:
         return iter(self.buffers)
@@ -159,7 +159,7 @@ class MemoryExplanation(_Drawn):
         return draw_summary(self.summary, PIPED_WIDTH)
 
 
-class ExplainedBuffer(_Drawn):
+class BufferExplanation(_Screen):
     """A buffer, and its story."""
 
     def __init__(self, memory: MemoryView, buffer: Buffer) -> None:

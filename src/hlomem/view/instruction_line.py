@@ -28,10 +28,11 @@ _LINE = re.compile(r"(?:ROOT )?%?([^ ]++) = (?:([^ ]*+(?: [^ ]*+)*?) )??([a-z][a
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
 _OPERAND = re.compile(r"%([\w.-]++)")
 _SHAPED_OPERAND = re.compile(rf"(?:({_SHAPE}) )?%[\w.-]++")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _PARENTHESIS = re.compile(r"[()]")
 _PAIRS = "output_to_operand_aliasing={"
-_PAIR = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
-_SLICE = re.compile(r"\[(\d+):")
+_PAIR = re.compile(r"\{([0-9, ]*)\}: \(([0-9]{1,9}), \{([0-9, ]*)\}")
+_SLICE = re.compile(r"\[([0-9]{1,18}):")
 _THREAD = re.compile(r'async_execution_thread="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
@@ -75,7 +76,8 @@ class PrintedInstruction(Struct, eq=False, dict=True):
     @property
     def number(self) -> int | None:
         """Which parameter it is."""
-        return int(self.inner) if self.opcode == "parameter" and self.inner.isdecimal() else None
+        found = _NUMBER.fullmatch(self.inner) if self.opcode == "parameter" else None
+        return int(found[0]) if found else None
 
     @property
     def tail(self) -> str:
@@ -146,7 +148,7 @@ def source_of(metadata: Metadata) -> str:
 
 
 def _index(text: str) -> ShapeIndex:
-    return tuple(int(part) for part in text.split(",") if part.strip())
+    return tuple(map(int, _NUMBER.findall(text)))
 
 
 def _closing(text: str, start: int) -> int:

@@ -1,6 +1,6 @@
 """Where in the schedule each called computation runs: the bands beneath the skyline.
 
-In: a `Memory`. Out: spans of steps, each deeper than the one around it. XLA puts what an
+In: a `MemoryView`. Out: spans of steps, each deeper than the one around it. XLA puts what an
 instruction calls directly before that instruction (`HloLiveRange::FlattenSchedule`), so a
 computation is one span. With the module's text these are its computations; without it, the loops
 and branches that the dump implies.

@@ -1,6 +1,6 @@
 """Copies that cost memory, and why each is made.
 
-In: a `Memory` and a space. Out: one row per copy that has bytes of its own, those alive at the
+In: a `MemoryView` and a space. Out: one row per copy that has bytes of its own, those alive at the
 peak first. XLA copies to change a layout (`LayoutAssignment`), to move a value to another memory
 space, and to keep a value that something else would overwrite (`CopyInsertion`).
 """

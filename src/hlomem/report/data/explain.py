@@ -1,6 +1,6 @@
 """One buffer explained: why it exists, why this size, why so long, why there, why not in place.
 
-In: a `Memory` and a buffer. Out: facts, each with the names and steps it rests on.
+In: a `MemoryView` and a buffer. Out: facts, each with the names and steps it rests on.
 """
 
 from __future__ import annotations

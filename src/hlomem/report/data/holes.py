@@ -1,6 +1,6 @@
 """Memory reserved for temporaries that is free even when they need most: what packing lost.
 
-In: a `Memory` and a space. Out: for each allocation of temporaries its size, the most that is
+In: a `MemoryView` and a space. Out: for each allocation of temporaries its size, the most that is
 alive in it at once, and the free byte ranges at that step with who lies above each: bytes below a
 buffer that stays cannot be given back.
 

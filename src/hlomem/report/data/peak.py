@@ -1,6 +1,6 @@
 """Who is alive at a step: at the peak, or at any other.
 
-In: a `Memory` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer or
+In: a `MemoryView` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer or
 one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how to
 get from that number to this one.
 """

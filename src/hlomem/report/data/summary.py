@@ -1,6 +1,6 @@
 """A program's memory in one screen: how much, what for, when most, from which lines, what to gain.
 
-In: a `Memory` and a space. Out: plain data whose roles add up to the space's size, and whose lines
+In: a `MemoryView` and a space. Out: plain data whose roles add up to the space's size, and whose lines
 are those of the peak.
 """
 

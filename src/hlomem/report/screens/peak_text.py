@@ -1,4 +1,4 @@
-"""Draws an `Alive`: who is alive at a step."""
+"""Draws a `Snapshot`: who is alive at a step."""
 
 from __future__ import annotations
 
