@@ -1,6 +1,7 @@
 """What a command is about: a dump, or an HLO module that is planned first.
 
-`about_memory` gives a command the arguments they all take, and hands it a `MemoryView` and a `Space`.
+`about_memory` gives a command the arguments they all take, and hands it a `MemoryView` and a
+`Space`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which arguments give their memory to the result, and which could.
 
-In: a `MemoryView` and a space. Out: a row per argument: whether its memory is taken over (donated and
-used), whether a result could take it, and what stands in the way. A result needs the same bytes in
-the same memory space with the same layout, and nobody may read the argument once it is written.
+In: a `MemoryView` and a space. Out: a row per argument: whether its memory is taken over (donated
+and used), whether a result could take it, and what stands in the way. A result needs the same bytes
+in the same memory space with the same layout, and nobody may read the argument once it is written.
 """
 
 from __future__ import annotations

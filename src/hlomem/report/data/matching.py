@@ -1,10 +1,10 @@
 """Which buffer of one compile is which buffer of another.
 
-In: two `MemoryView`s of one program. Out: pairs of buffers. Instruction names renumber from version to
-version and mean nothing between backends, so buffers are matched by what they are: an argument by
-its name, any other by its operation, source line, shape and opcode, and where these say nothing by
-its place in the graph: the partners of what it reads and of what reads it. Strict keys come first;
-among buffers of equal keys the order of the schedule decides.
+In: two `MemoryView`s of one program. Out: pairs of buffers. Instruction names renumber from version
+to version and mean nothing between backends, so buffers are matched by what they are: an argument
+by its name, any other by its operation, source line, shape and opcode, and where these say nothing
+by its place in the graph: the partners of what it reads and of what reads it. Strict keys come
+first; among buffers of equal keys the order of the schedule decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One dump, seen by memory space, by moment, by role and by line: what every report looks at.
 
-In: a dump and, where at hand, its HLO module, whose tables name source lines. Out: `MemoryView`. Its
-numbers are exact: the bytes alive at a step are those that belong to a value alive then, each
+In: a dump and, where at hand, its HLO module, whose tables name source lines. Out: `MemoryView`.
+Its numbers are exact: the bytes alive at a step are those that belong to a value alive then, each
 counted once; the roles of a memory space add up to the sum of its allocations.
 """
 

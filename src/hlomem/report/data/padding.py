@@ -1,6 +1,7 @@
 """What layouts cost: the bytes of arrays that hold no element, dimension by dimension.
 
-In: a `MemoryView` and a space. Out: one row per padded shape, those that cost most at the peak first.
+In: a `MemoryView` and a space. Out: one row per padded shape, those that cost most at the peak
+first.
 """
 
 from __future__ import annotations

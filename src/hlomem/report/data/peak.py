@@ -1,8 +1,8 @@
 """Who is alive at a step: at the peak, or at any other.
 
-In: a `MemoryView` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer or
-one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how to
-get from that number to this one.
+In: a `MemoryView` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer
+or one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how
+to get from that number to this one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A program's memory in one screen: how much, what for, when most, from which lines, what to gain.
 
-In: a `MemoryView` and a space. Out: plain data whose roles add up to the space's size, and whose lines
-are those of the peak.
+In: a `MemoryView` and a space. Out: plain data whose roles add up to the space's size, and whose
+lines are those of the peak.
 """
 
 from __future__ import annotations

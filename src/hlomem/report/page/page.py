@@ -1,7 +1,7 @@
 """The data of the HTML report: everything the page draws, as plain columns.
 
-In: a `MemoryView`. Out: `Page`, which goes into the page as JSON. The numbers are those of the other
-reports, the verdict is the checker's; the page only draws them.
+In: a `MemoryView`. Out: `Page`, which goes into the page as JSON. The numbers are those of the
+other reports, the verdict is the checker's; the page only draws them.
 """
 
 from __future__ import annotations
