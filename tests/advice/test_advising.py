@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import hlomem
-from hlomem.report.data.advice import Advised
+from hlomem.report.data.advice import AdviceReport
 from hlomem.report.screens.advice_text import draw_advice
 from tests.conftest import GOLDENS
 
@@ -29,7 +29,7 @@ def _module(folder: Path) -> str:
     return (folder / "module.hlo").read_text()
 
 
-def _rules(advised: Advised) -> dict[str, int]:
+def _rules(advised: AdviceReport) -> dict[str, int]:
     return {each.rule: each.saves for each in reversed(advised.advice)}
 
 

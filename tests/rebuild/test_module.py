@@ -13,7 +13,7 @@ from hlomem.hlo.ir import HloInstruction, HloModule
 from hlomem.machines.machine import CPU
 from hlomem.machines.options import options_for
 from hlomem.rebuild.module import rebuild
-from hlomem.view.facts import read_facts
+from hlomem.view.joined import join_dump
 from tests.places import GOLDENS
 
 ENTRIES = sorted(
@@ -28,7 +28,7 @@ CALLERS = frozenset({"call", "conditional", "while", "async-start"})
 def _rebuilt(path: Path) -> HloModule:
     dump = hlomem.load(path)
     version = find_release(dump.era.letter).version
-    return rebuild(read_facts(dump), options_for(CPU, version)).module
+    return rebuild(join_dump(dump), options_for(CPU, version)).module
 
 
 def _in_flow(module: HloModule) -> dict[str, HloInstruction]:

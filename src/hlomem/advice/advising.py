@@ -26,10 +26,12 @@ from hlomem.dump.eras import releases_of
 from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.report.data import roles
-from hlomem.report.data.advice import CONFIDENCES, Advice, Advised, Confidence, Method
+from hlomem.report.data.advice import CONFIDENCES, Advice, AdviceReport, Confidence, Method
 from hlomem.report.data.copies import build_copies
-from hlomem.report.data.diff import hold
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.diff import iter_owners
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView, build_memory
+from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.screens.text import format_bytes, plural
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Finding
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
-    from hlomem.report.data.memory import Buffer, Owned, Space
+    from hlomem.report.data.memory import Buffer, OwnedBytes, Space
 
 E1000 = "https://openxla.org/xla/errors/error_1000"
 FLAGS = "https://openxla.org/xla/flags_guidance"
@@ -60,7 +62,7 @@ class _Subject(NamedTuple):
     """A program, its plan, and how to plan variations of it."""
 
     module: HloModule
-    memory: Memory
+    memory: MemoryView
     space: Space
     plan_text: Callable[[str], Plan]
     is_rebuilt: bool = False
@@ -88,7 +90,7 @@ def advise(
     chip: str = "",
     era: str = "",
     space: str | None = None,
-) -> Advised:
+) -> AdviceReport:
     """What would save memory in a program (HLO text or a module) or in the program of a dump.
 
     `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
@@ -107,7 +109,7 @@ def _of_program(
         return plan(text, backend=backend, chip=chip, era=era, name=program.name)
 
     memory = build_memory(plan_text(program.source.text).dump, program)
-    return _Subject(program, memory, memory.find_space(space), plan_text)
+    return _Subject(program, memory, find_space(memory, space), plan_text)
 
 
 def _of_dump(
@@ -133,7 +135,7 @@ def _of_dump(
     return _Subject(
         module=program,
         memory=memory,
-        space=memory.find_space(space),
+        space=find_space(memory, space),
         plan_text=plan_text,
         is_rebuilt=program is not module,
         is_xlas=bool(same),
@@ -155,7 +157,7 @@ def _total(dump: Dump, color: int | None = None) -> int:
     return sum(each.size for each in allocations if color in (None, each.color))
 
 
-def _advise(subject: _Subject) -> Advised:
+def _advise(subject: _Subject) -> AdviceReport:
     space = subject.space
     tried = [advice for rule in _TRIED for advice in _try_all(subject, rule)]
     known = {advice.rule for advice in tried}
@@ -168,7 +170,7 @@ def _advise(subject: _Subject) -> Advised:
         )
         for advice in (tried, counted)
     )
-    return Advised(
+    return AdviceReport(
         name=subject.memory.dump.name,
         space=space.name,
         size=space.size,
@@ -415,7 +417,9 @@ _TRIED: tuple[_Rule, ...] = (
 
 def _count_roles(subject: _Subject) -> Iterator[Advice]:
     """Memory that holds nothing of the program's own making."""
-    sizes = {share.role: share.size for share in subject.memory.roles(subject.space.color)}
+    sizes = {
+        share.role: share.size for share in build_role_shares(subject.memory, subject.space.color)
+    }
     for rule, (role, title, cost, how) in _ROLE_ADVICE.items():
         if size := sizes.get(role, 0):
             yield _counted(rule, title.format(size=format_bytes(size)), size, cost, how)
@@ -471,10 +475,10 @@ def _is_kept(buffer: Buffer) -> bool:
     return is_forward and buffer.role in {roles.ACTIVATIONS, roles.STACKED}
 
 
-def _hold(subject: _Subject) -> Iterator[Owned]:
+def _hold(subject: _Subject) -> Iterator[OwnedBytes]:
     """Who holds the memory of the space."""
     color = subject.space.color
-    return hold(subject.memory, color, subject.memory.fullest_step(color))
+    return iter_owners(subject.memory, color, subject.memory.fullest_step(color))
 
 
 def _count_narrow(subject: _Subject) -> Iterator[Advice]:

@@ -130,7 +130,7 @@ def plan(
     order_lists = find_order(order)
     releases = _releases(backend, era, like)
     written_as = like.era if like is not None else era_of(releases[0])
-    watch = Watch()
+    watch = Stopwatch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
         module = module if schedule is None else expand(module, schedule)
@@ -171,7 +171,7 @@ ORDERS = tuple(_ORDERS)
 """The orders of lists that `plan` knows, by name."""
 
 
-class Watch:
+class Stopwatch:
     """CPU time between laps."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.api.plan import (
     Plan,
-    Watch,
+    Stopwatch,
     both_given,
     files_of,
     options_of,
@@ -30,13 +30,12 @@ from hlomem.dump.eras import era_of, find_release, releases_of
 from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import Stages
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
-from hlomem.rebuild.module import rebuild
-from hlomem.view.facts import read_facts
+from hlomem.rebuild.module import rebuild, require_parts
 from hlomem.view.guess_machine import choose_platform
-from hlomem.view.joined import build_plan
+from hlomem.view.joined import join_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.list_order import ListOrder
@@ -44,17 +43,17 @@ if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
     from hlomem.dump.dump import Dump
     from hlomem.dump.eras import Era, Release
-    from hlomem.dump.records import Values
+    from hlomem.dump.records import UsedValue
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Backend
     from hlomem.machines.options import Options
-    from hlomem.view.facts import Facts
+    from hlomem.view.joined import JoinedDump
 
 
 class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     """The stages of a plan whose values a dump lists."""
 
-    values: Values
+    values: Sequence[UsedValue]
 
     @cached_property
     def order(self) -> ListOrder:
@@ -87,15 +86,17 @@ def replan(
     if era and like is not None:
         raise both_given()
     notes: list[str] = []
+    joined = join_dump(dump)
     if not backend:
-        platform = choose_platform(build_plan(dump), None)
+        platform = choose_platform(joined, None)
         backend, _, chip = platform.backend.name.partition("-")
         notes.append(f"planned for {platform.backend.name}: {platform.reason}")
     releases = [
         (release, written, options_of(backend, chip, release))
         for release, written in _releases(backend, era, like or dump)
     ]
-    replanner = _Replanner(dump, read_facts(dump), pack, name, notes)
+    require_parts(joined)
+    replanner = _Replanner(joined, pack, name, notes)
     try:
         return replanner.plan_as_one_of(releases)
     except (LookupError, ValueError) as error:
@@ -121,8 +122,7 @@ def _releases(backend: str, era: str, like: Dump) -> Iterator[tuple[Release, Era
 class _Replanner:
     """Plans the program of one dump as several releases do."""
 
-    dump: Dump
-    facts: Facts
+    joined: JoinedDump
     pack: Pack | None
     name: str
     notes: list[str]
@@ -133,14 +133,14 @@ class _Replanner:
         for release, era, options in releases:
             if all(options != each.stages.options for each in plans):
                 plans.append(self._plan_as(release, era, options))
-                if not find_differences(self.dump, plans[-1].dump):
+                if not find_differences(self.joined.dump, plans[-1].dump):
                     return plans[-1]
         return plans[0]
 
     def _plan_as(self, release: Release, era: Era, options: Options) -> Plan:
-        watch = Watch()
+        watch = Stopwatch()
         with collector_off():
-            rebuilt = rebuild(self.facts, options)
+            rebuilt = rebuild(self.joined, options)
             watch.lap("rebuild")
             stages = RecordedStages(
                 rebuilt.module,
@@ -148,11 +148,11 @@ class _Replanner:
                 options,
                 self.pack,
                 self._preset(rebuilt.module, options.backend),
-                values=self.facts.values,
+                values=self.joined.used,
             )
             stages.compute(watch.lap)
         files = files_of(self.name, era, release)
-        if self.dump.report is None:
+        if self.joined.dump.report is None:
             files = {name: kind for name, kind in files.items() if kind != "report"}
         notes = (*self.notes, f"planned as {release}", *rebuilt.notes)
         return Plan(stages, self.name, era, files, watch.seconds, notes)
@@ -160,4 +160,4 @@ class _Replanner:
     def _preset(self, module: HloModule, backend: Backend) -> Preset:
         if backend.preset_color is None:
             return NO_PRESET
-        return preset_of(module, self.dump, backend)
+        return preset_of(module, self.joined.dump, backend)

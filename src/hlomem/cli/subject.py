@@ -1,6 +1,7 @@
 """What a command is about: a dump, or an HLO module that is planned first.
 
-`about_memory` gives a command the arguments they all take, and hands it a `Memory` and a `Space`.
+`about_memory` gives a command the arguments they all take, and hands it a `MemoryView` and a
+`Space`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.hlo.ir import HloModule
 from hlomem.machines.machine import find_backend
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.json import encode
 from hlomem.report.screens.text import width, write_lines
 
@@ -64,7 +66,7 @@ def about_memory(command: Callable[..., int]) -> Callable[..., int]:
     ) -> int:
         memory = open_memory(path, module, hlo, backend, chip, era, schedule)
         click.get_current_context().find_root().obj = memory  # freed with the process, not before
-        return command(memory=memory, space=memory.find_space(space), **others)
+        return command(memory=memory, space=find_space(memory, space), **others)
 
     return with_options(_OPTIONS)(run)
 
@@ -88,7 +90,7 @@ def open_memory(
     chip: str | None = None,
     era: str | None = None,
     schedule: str | None = None,
-) -> Memory:
+) -> MemoryView:
     """The memory of a dump, or of a module as XLA would plan it."""
     loaded = load_any(path, module=module)
     if isinstance(loaded, HloModule):
@@ -102,7 +104,7 @@ def open_memory(
 
 def _planned(
     program: HloModule, path: str, backend: str, chip: str, era: str, schedule: str | None
-) -> Memory:
+) -> MemoryView:
     from hlomem.api.plan import plan  # noqa: PLC0415 - dumps are read without the planner
 
     planned = plan(

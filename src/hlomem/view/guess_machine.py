@@ -9,17 +9,15 @@ neither, any of them gives the same answers.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import HlomemError
 from hlomem.hlo.padding import unpadded_size
-from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.machines.machine import BACKENDS, CPU, CPU_ALIGNED_TO_16, GPU, Backend
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from hlomem.hlo.shape import Shape
-    from hlomem.view.joined import Placed, Plan
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 _TILED = re.compile(r":[^}]*T\(")
 _OLD_ERAS = frozenset("AB")  # jaxlib up to 0.4.30 aligned to 16; era B lasts until 0.4.35
@@ -38,16 +36,7 @@ class Platform(NamedTuple):
     """Whether it gives the size of nearly every value, so that the others are wrong."""
 
 
-@lru_cache(maxsize=4096)
-def parse_shape_or_none(text: str) -> Shape | None:
-    """The shape a value line prints; None where it is not one."""
-    try:
-        return parse_shape_text(text)
-    except HlomemError:
-        return None
-
-
-def size_on(backend: Backend, placed: Placed) -> int | None:
+def size_on(backend: Backend, placed: PlacedValue) -> int | None:
     """The bytes a value's shape takes; None where the shape does not say."""
     shape = parse_shape_or_none(placed.value.shape)
     if shape is None:
@@ -67,44 +56,44 @@ def unpadded_size_of(text: str) -> int | None:
         return None
 
 
-def choose_platform(plan: Plan, given: Backend | None) -> Platform:
+def choose_platform(joined: JoinedDump, given: Backend | None) -> Platform:
     """The backend a plan is for."""
     if given is not None:
-        return Platform(CPU_ALIGNED_TO_16 if given is CPU and _is_old(plan) else given, "")
-    backend, reason = _infer(plan)
-    wrong = (1 - _share_explained(plan, backend)) * len(plan.placed)
-    return Platform(backend, reason, wrong <= max(2, _FEW * len(plan.placed)))
+        return Platform(CPU_ALIGNED_TO_16 if given is CPU and _is_old(joined) else given, "")
+    backend, reason = _infer(joined)
+    wrong = (1 - _share_explained(joined, backend)) * len(joined.placed)
+    return Platform(backend, reason, wrong <= max(2, _FEW * len(joined.placed)))
 
 
-def _infer(plan: Plan) -> tuple[Backend, str]:
-    if any(map(_TILED.search, {placed.value.shape for placed in plan.placed})):
+def _infer(joined: JoinedDump) -> tuple[Backend, str]:
+    if any(map(_TILED.search, {placed.value.shape for placed in joined.placed})):
         chips = [each for name, each in BACKENDS.items() if name.startswith("tpu-")]
-        best = max(chips, key=lambda chip: _chip_score(plan, chip))
+        best = max(chips, key=lambda chip: _chip_score(joined, chip))
         return best, "its layouts are tiled"
     if any(
-        placed.used and "operation_queue_id" in placed.used.instruction for placed in plan.placed
+        placed.used and "operation_queue_id" in placed.used.instruction for placed in joined.placed
     ):
         return GPU, "its instructions have operation queues"
-    if _is_old(plan):
+    if _is_old(joined):
         return CPU_ALIGNED_TO_16, "its layouts are not tiled, its format is old"
     return CPU, "its layouts are not tiled"
 
 
-def _is_old(plan: Plan) -> bool:
+def _is_old(joined: JoinedDump) -> bool:
     """Whether the format is of a time when offsets on CPU were multiples of 16."""
-    return plan.dump.eras[0].letter in _OLD_ERAS
+    return joined.dump.eras[0].letter in _OLD_ERAS
 
 
-def _chip_score(plan: Plan, chip: Backend) -> tuple[float, int]:
+def _chip_score(joined: JoinedDump, chip: Backend) -> tuple[float, int]:
     """How many sizes fit, then how many allocations, be they empty, lie in its fast memory."""
-    in_fast = sum(each.color == chip.preset_color for each in plan.allocations)
-    return (_share_explained(plan, chip), in_fast)
+    in_fast = sum(each.color == chip.preset_color for each in joined.allocations)
+    return (_share_explained(joined, chip), in_fast)
 
 
-def _share_explained(plan: Plan, backend: Backend) -> float:
+def _share_explained(joined: JoinedDump, backend: Backend) -> float:
     size_of: dict[str, int | None] = {}
-    for placed in plan.placed:
+    for placed in joined.placed:
         if placed.value.shape not in size_of:
             size_of[placed.value.shape] = size_on(backend, placed)
-    fitting = sum(size_of[each.value.shape] == each.value.size for each in plan.placed)
-    return fitting / max(1, len(plan.placed))
+    fitting = sum(size_of[each.value.shape] == each.value.size for each in joined.placed)
+    return fitting / max(1, len(joined.placed))

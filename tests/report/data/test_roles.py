@@ -12,8 +12,10 @@ import hlomem
 from hlomem.dump.records import Allocation, AssignedValue, Parameter
 from hlomem.report.data import roles
 from hlomem.report.data.memory import build_memory
+from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.page.bundle import TEMPLATES
-from hlomem.view.joined import Placed, parse_text
+from hlomem.view.instruction_line import parse_instruction_line
+from hlomem.view.joined import PlacedValue
 from tests.places import ROOT
 
 OOM = ROOT / "examples" / "oom" / "before"
@@ -45,11 +47,11 @@ _LEAST_DISTANCE = 8
 def test_a_temporary_is_what_its_instruction_says(
     instruction: str, operation: str | None, role: str
 ) -> None:
-    text = parse_text(instruction)
+    text = parse_instruction_line(instruction)
     assert text is not None
     name = instruction.partition(" ")[0][1:]
-    value = AssignedValue(id=1, name=name, size=32, offset=0, shape=text.shape)
-    placed = Placed(value, Allocation(index=0, size=32), None, None)
+    value = AssignedValue(id=1, name=name, size=32, offset=0, shape=text.shape_text)
+    placed = PlacedValue(value, Allocation(index=0, size=32), None, None)
     assert roles.role_of_temporary(placed, text, operation) == role
 
 
@@ -108,7 +110,7 @@ def test_what_a_scan_stacks_is_told_from_what_it_carries() -> None:
     of = {buffer.name: buffer.role for buffer in memory.buffers}
     assert of["while.4{2}"] == of["while.4{3}"] == roles.STACKED
     assert of["opt_state__layers__.1"] == roles.OPTIMIZER
-    shares = {share.role: share.size for share in memory.roles(0)}
+    shares = {share.role: share.size for share in build_role_shares(memory, 0)}
     assert shares[roles.STACKED] > shares[roles.OUTPUTS] > shares[roles.PARAMETERS]
     assert shares[roles.CARRIED] == 10240 * 4096 * 4
 

@@ -6,18 +6,18 @@ import json
 import os
 import random
 import subprocess
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hlomem
-from hlomem.report.data.memory import Memory, Space, build_memory
-from hlomem.report.data.occupancy import claim
+from hlomem.report.data.memory import MemoryView, Space, build_memory
+from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.peak import Key, group
-from hlomem.report.data.skyline import build_skyline, heights
+from hlomem.report.data.skyline import Layer, build_skyline
 from hlomem.report.json import encode
 from hlomem.report.page.bundle import TEMPLATES, bundle
 from hlomem.report.page.page import build_page
@@ -90,18 +90,27 @@ def _dump(path: Path) -> dict[str, Any]:
     return {"name": "/".join(path.parts[-3:]), "page": page, "spaces": spaces}
 
 
-def _space(memory: Memory, space: Space) -> dict[str, Any]:
+def _space(memory: MemoryView, space: Space) -> dict[str, Any]:
     layers = build_skyline(memory, space.color)
     timeline = memory.timeline(space.color)
     assert timeline is not None
     steps = {0, memory.steps // 3, timeline.peak.step, memory.steps}
     return {
-        "heights": [heights(layers[: n + 1], memory.steps + 1) for n in range(len(layers))],
+        "heights": [_heights(layers[: n + 1], memory.steps + 1) for n in range(len(layers))],
         "moments": [_moment(memory, space, step) for step in sorted(steps)],
     }
 
 
-def _moment(memory: Memory, space: Space, step: int) -> dict[str, Any]:
+def _heights(layers: Iterable[Layer], length: int) -> list[int]:
+    """The layers' sum at each step."""
+    at = [0] * (length + 1)
+    for layer in layers:
+        for step, change in zip(layer.steps, layer.changes, strict=True):
+            at[step] += change
+    return list(accumulate(at[:length]))
+
+
+def _moment(memory: MemoryView, space: Space, step: int) -> dict[str, Any]:
     """The page draws bytes: it leaves out buffers that have none."""
     alive = [owned for owned in memory.alive(space.color, step) if owned.size]
     by: tuple[Key, ...] = ("line", "op")
@@ -116,7 +125,7 @@ def _moment(memory: Memory, space: Space, step: int) -> dict[str, Any]:
     }
 
 
-def _holders(memory: Memory, space: Space, step: int) -> Iterator[tuple[int, int | None]]:
+def _holders(memory: MemoryView, space: Space, step: int) -> Iterator[tuple[int, int | None]]:
     """Bytes of the map, where allocations lie one above the other, and who holds each."""
     base = 0
     for allocation in memory.temporary_allocations(space.color):
@@ -125,7 +134,7 @@ def _holders(memory: Memory, space: Space, step: int) -> Iterator[tuple[int, int
         for byte in {0, *edges}:
             if byte < allocation.size:
                 found = [each for each in here if each.offset <= byte < each.offset + each.size]
-                yield base + byte, min(found, key=claim).id if found else None
+                yield base + byte, min(found, key=ownership_key).id if found else None
         base += allocation.size
 
 

@@ -16,7 +16,7 @@ import hlomem
 from hlomem.report.data import roles
 from hlomem.report.data.bands import build_bands
 from hlomem.report.data.diff import build_diff
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.page import page as report_page
 from hlomem.report.page.bundle import bundle
 from hlomem.report.page.html import format_page
@@ -29,11 +29,11 @@ PAIRS = sorted((GOLDENS / "pairs").iterdir())
 LOOPS = GOLDENS / "xla/jaxlib-0.12.0.1/cpu/nested_while"
 
 
-def _memory(path: Path) -> Memory:
+def _memory(path: Path) -> MemoryView:
     return build_memory(hlomem.load(path))
 
 
-def _page(memory: Memory) -> Page:
+def _page(memory: MemoryView) -> Page:
     return build_page(memory)
 
 
@@ -126,9 +126,9 @@ def test_the_file_is_small_and_its_data_are_no_markup() -> None:
 
 def test_a_very_large_plan_is_not_checked_in_passing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = _memory(LOOPS)
-    monkeypatch.setattr(report_page, "_MOST_CHECKED", len(memory.buffers))
+    monkeypatch.setattr(report_page, "_MAX_CHECKED", len(memory.buffers))
     assert _page(memory).trust.verdict is not None
-    monkeypatch.setattr(report_page, "_MOST_CHECKED", len(memory.buffers) - 1)
+    monkeypatch.setattr(report_page, "_MAX_CHECKED", len(memory.buffers) - 1)
     assert _page(memory).trust.verdict is None
 
 

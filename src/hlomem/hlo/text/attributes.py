@@ -140,6 +140,8 @@ class Metadata(NamedTuple):
 
 
 _METADATA_DEFAULTS = Metadata()._asdict()
+METADATA = "metadata={"
+"""What stands before the metadata in a printed line."""
 
 
 def split_attributes(text: str) -> dict[str, str]:
@@ -265,17 +267,39 @@ def parse_metadata(text: str) -> Metadata:
     """`{op_name="..." source_line=3}`; fields we do not know are left out."""
     fields: dict[str, str | int] = {}
     for match in _parse_items(text, _METADATA_ITEM, "expected `field=value`"):
-        default = _METADATA_DEFAULTS.get(match[1])
-        if isinstance(default, int):
-            try:
-                fields[match[1]] = parse_integer(match[2])
-            except TextProblem:
-                raise TextProblem("expected an integer", *match.span(2)) from None
-        elif default is not None:
-            if match[2][0] not in "\"'":
-                raise TextProblem("expected a string", *match.span(2))
-            fields[match[1]] = parse_string(match[2])
-    return Metadata(**fields)  # type: ignore[arg-type]  # checked above, field by field
+        _read_field(match, fields)
+    return Metadata(**fields)  # type: ignore[arg-type]  # checked field by field
+
+
+def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
+    default = _METADATA_DEFAULTS.get(match[1])
+    if isinstance(default, int):
+        try:
+            fields[match[1]] = parse_integer(match[2])
+        except TextProblem:
+            raise TextProblem("expected an integer", *match.span(2)) from None
+    elif default is not None:
+        if match[2][0] not in "\"'":
+            raise TextProblem("expected a string", *match.span(2))
+        fields[match[1]] = parse_string(match[2])
+
+
+def read_metadata(line: str) -> Metadata:
+    """The metadata in a printed line, up to the first thing in it that is none.
+
+    Dumps and messages print lines that may be cut off; what stands before the cut is still true.
+    """
+    position = line.find(METADATA)
+    fields: dict[str, str | int] = {}
+    match_item = compiled(_METADATA_ITEM).match
+    position += len(METADATA) if position >= 0 else len(line) + 1
+    while match := match_item(line, position):
+        position = match.end()
+        try:
+            _read_field(match, fields)
+        except TextProblem:
+            break
+    return Metadata(**fields)  # type: ignore[arg-type]  # checked field by field
 
 
 def parse_backend_config(text: str) -> Json:

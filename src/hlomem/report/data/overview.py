@@ -6,24 +6,23 @@ kinds, and of the spaces, add up to the total. Drawing it is `text`'s job.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record, SpaceReport
-from hlomem.hlo.text.attributes import unescape
+from hlomem.hlo.text.attributes import read_metadata
+from hlomem.view.instruction_line import source_of
+from hlomem.view.joined import indexed, join_dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer, ShapeIndex
+    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
+    from hlomem.view.joined import JoinedDump
 
 TOP_BUFFERS = 10
 DEFAULT_SPACE = "default"
-
-_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
-_SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 
 
 class Share(Record, frozen=True, kw_only=True):
@@ -154,43 +153,24 @@ def _peak(dump: Dump, live: LiveRanges) -> PeakOverview | None:
     if (peak := live.peak) is None:
         return None
     largest = sorted(enumerate(peak.buffers), key=lambda each: (-each[1].size, each[0]))
-    instruction_of = {v.name: v.instruction for v in dump.values.values} if dump.values else {}
-    shape_of = _shapes(dump)
+    joined = join_dump(dump)
     return PeakOverview(
         moment=peak.moment,
         steps=live.end,
         instruction=live.sequence[peak.moment] if 0 <= peak.moment < len(live.sequence) else None,
         size=sum(buffer.size for buffer in peak.buffers),
-        buffers=tuple(
-            [
-                _live_buffer(buffer, shape_of, instruction_of.get(buffer.instruction, ""))
-                for _, buffer in largest[:TOP_BUFFERS]
-            ]
-        ),
+        buffers=tuple([_live_buffer(buffer, joined) for _, buffer in largest[:TOP_BUFFERS]]),
         buffer_count=len(peak.buffers),
     )
 
 
-def _shapes(dump: Dump) -> dict[tuple[str, ShapeIndex], str]:
-    """Shape by instruction and index; a value without an index is the whole instruction."""
-    allocations = dump.assignment.allocations if dump.assignment else ()
-    return {(v.name, v.index or ()): v.shape for each in allocations for v in each.values}
-
-
-def _live_buffer(
-    buffer: PeakBuffer, shape_of: dict[tuple[str, ShapeIndex], str], instruction: str
-) -> LiveBuffer:
-    index = f"{{{','.join(map(str, buffer.index))}}}" if buffer.index else ""
-    op_name, place = _OP_NAME.search(instruction), _SOURCE.search(instruction)
+def _live_buffer(buffer: PeakBuffer, joined: JoinedDump) -> LiveBuffer:
+    placed = joined.placed_by_name.get((buffer.instruction, buffer.index or ()))
+    metadata = read_metadata(joined.text_of.get(buffer.instruction, ""))
     return LiveBuffer(
-        name=buffer.instruction + index,
+        name=indexed(buffer.instruction, buffer.index),
         size=buffer.size,
-        shape=shape_of.get((buffer.instruction, buffer.index or ())),
-        op_name=unescape(op_name[1]) if op_name else None,
-        source=_place(place) if place else None,
+        shape=placed.value.shape if placed else None,
+        op_name=metadata.op_name or None,
+        source=source_of(metadata) or None,
     )
-
-
-def _place(match: re.Match[str]) -> str:
-    file, line = match.groups()
-    return unescape(file) + (f":{line}" if line else "")

@@ -13,14 +13,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
-from hlomem.report.data.lines import op_name
 from hlomem.report.data.overview import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.records import Allocation
-    from hlomem.view.joined import Placed, Plan, Text
+    from hlomem.view.instruction_line import PrintedInstruction
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 PARAMETERS = "parameters"
 DONATED = "donated parameters"
@@ -120,38 +120,42 @@ def rank(role: str) -> int:
     return _RANK[role]
 
 
-def loop_roles(plan: Plan, families: Mapping[Placed, Sequence[Placed]]) -> dict[Placed, str]:
+def loop_roles(
+    joined: JoinedDump, families: Mapping[PlacedValue, Sequence[PlacedValue]]
+) -> dict[PlacedValue, str]:
     """The values that loops carry, or stack slice by slice; and those that share storage with them.
 
     `families` are the values that share one storage, by each of them.
     """
-    loops = {name for name, text in plan.text_of.items() if text.opcode == "while"}
-    found: dict[Placed, str] = {}
-    for placed in plan.placed if loops else ():
+    loops = {name for name, text in joined.printed.items() if text.opcode == "while"}
+    found: dict[PlacedValue, str] = {}
+    for placed in joined.placed if loops else ():
         if placed not in found and _is_carried(placed, loops):
             family = families.get(placed, (placed,))
-            role = STACKED if _is_stacked(plan, family) else CARRIED
+            role = STACKED if _is_stacked(joined, family) else CARRIED
             found.update(dict.fromkeys(family, role))
     return found
 
 
-def _is_carried(placed: Placed, loops: set[str]) -> bool:
+def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:
     positions = placed.used.positions if placed.used else ()
     return any(each.instruction in loops and each.index for each in positions)
 
 
-def _is_stacked(plan: Plan, family: Iterable[Placed]) -> bool:
+def _is_stacked(joined: JoinedDump, family: Iterable[PlacedValue]) -> bool:
     """Whether a slice of it is updated, by an instruction or a fusion named after that."""
     for placed in family:
-        text = plan.text_of.get(placed.value.name)
+        text = joined.printed.get(placed.value.name)
         if text is not None and text.opcode in _WRITERS:
-            words = f"{text.opcode} {placed.value.name} {op_name(text.tail)}"
+            words = f"{text.opcode} {placed.value.name} {text.metadata.op_name}"
             if _STACKS.search(words):
                 return True
     return False
 
 
-def role_of_temporary(placed: Placed, text: Text | None, operation: str | None) -> str:
+def role_of_temporary(
+    placed: PlacedValue, text: PrintedInstruction | None, operation: str | None
+) -> str:
     """The role of a value no loop carries, by its instruction and its operation's name."""
     opcode = text.opcode if text else ""
     return role_by_name(placed.value.name, opcode, placed.value.shape, operation)

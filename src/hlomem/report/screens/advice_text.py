@@ -16,13 +16,13 @@ from hlomem.report.screens.text import (
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.data.advice import Advice, Advised
+    from hlomem.report.data.advice import Advice, AdviceReport
 
 TOP = 6
 _BAR = 10
 
 
-def draw_advice(advised: Advised, width: int) -> list[Line]:
+def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
     """The lines of the screen."""
     lines: list[Line] = [
         [(shorten_front(visible(advised.name), width), "bold")],

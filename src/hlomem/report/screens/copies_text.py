@@ -18,7 +18,7 @@ from hlomem.report.screens.text import (
 if TYPE_CHECKING:
     from hlomem.report.data.copies import Copies, Copy
 
-_MOST = 10
+_MAX_LISTED = 10
 _MARGIN = 14
 
 
@@ -35,9 +35,9 @@ def draw_copies(copies: Copies, width: int) -> list[Line]:
             [("Copies ", ""), (format_bytes(copies.size_at_peak), "bold"), (" at the peak", "")],
             [(f"  {share} of {whole}, {count}", "")],
         ]
-    for row in copies.rows[:_MOST]:
+    for row in copies.rows[:_MAX_LISTED]:
         lines += [[], *_draw_row(row, width)]
-    if rest := copies.rows[_MOST:]:
+    if rest := copies.rows[_MAX_LISTED:]:
         size = format_bytes(max(row.size for row in rest))
         words = f"  and {plural(len(rest), 'buffer')} more, none above {size} (all in --json)"
         lines += [[], [(words, "dim")]]

@@ -18,7 +18,7 @@ from hlomem.report.screens.text import (
 if TYPE_CHECKING:
     from hlomem.report.data.padding import PaddedShape, Padding
 
-_MOST = 10
+_MAX_LISTED = 10
 _MARGIN = 14
 
 
@@ -35,9 +35,9 @@ def draw_padding(padding: Padding, width: int) -> list[Line]:
             [("Padding ", ""), (size, "bold"), (" at the peak", "")],
             [(f"  {share} of {whole} in {visible(padding.space)} memory", "")],
         ]
-    for row in padding.rows[:_MOST]:
+    for row in padding.rows[:_MAX_LISTED]:
         lines += [[], *_draw_row(row, width)]
-    if (rest := len(padding.rows) - _MOST) > 0:
+    if (rest := len(padding.rows) - _MAX_LISTED) > 0:
         lines += [[], [(f"  and {plural(rest, 'padded shape')} more (all in --json)", "dim")]]
     return lines
 

@@ -10,9 +10,11 @@ from hlomem.report.screens.text import Line, bar, format_bytes, percent, plural,
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
-    from hlomem.report.data.memory import RoleShare, Space
-    from hlomem.report.data.peak import Alive
-    from hlomem.report.data.summary import Hint, Summary
+    from hlomem.report.data.hints import Hint
+    from hlomem.report.data.memory import Space
+    from hlomem.report.data.peak import Snapshot
+    from hlomem.report.data.role_shares import RoleShare
+    from hlomem.report.data.summary import Summary
 
 _BAR = 20
 _FIGURES = 32
@@ -80,7 +82,7 @@ def _roles(shares: tuple[RoleShare, ...], space: Space, step: int | None, width:
     return lines
 
 
-def _peak(peak: Alive, width: int) -> list[Line]:
+def _peak(peak: Snapshot, width: int) -> list[Line]:
     where = visible(peak.instruction) if peak.instruction else "the end"
     at = f" alive at step {peak.step} of {peak.steps}, {where}"
     lines: list[Line] = [
@@ -99,7 +101,7 @@ def _peak(peak: Alive, width: int) -> list[Line]:
     return lines
 
 
-def _method(peak: Alive) -> str:
+def _method(peak: Snapshot) -> str:
     words = "  replayed from live ranges"
     if peak.printed is not None and peak.printed.reasons:
         printed = peak.printed

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hlomem.hlo import parse
-from hlomem.report.data.program import build_program
-from hlomem.report.screens.program_text import draw_program
+from hlomem.report.data.module_overview import build_module_overview
+from hlomem.report.screens.module_overview_text import draw_module_overview
 from tests.places import GOLDENS
 
 MODULES = sorted((GOLDENS / "xla").glob("*/*/*/module.hlo"))
@@ -32,7 +32,7 @@ ENTRY %main (x: f32[3,100], y: f32[8]) -> (f32[8], f32[8]) {
 
 
 def test_counts_arguments_donations_and_spaces() -> None:
-    program = build_program(parse(DONATING))
+    program = build_module_overview(parse(DONATING))
     assert (program.name, program.is_scheduled, program.num_partitions) == ("step", True, 4)
     assert (program.computation_count, program.fused_count) == (2, 1)
     assert program.instruction_count == 6
@@ -48,14 +48,14 @@ def test_counts_arguments_donations_and_spaces() -> None:
 
 def test_counting_does_not_open_fused_bodies() -> None:
     module = parse(DONATING)
-    build_program(module)
+    build_module_overview(module)
     assert not module.computation_by_name["fused_computation"].is_open
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: "/".join(p.parts[-4:-1]))
 def test_the_screen_fits_and_its_bytes_add_up(path: Path) -> None:
-    program = build_program(parse(path.read_text()))
+    program = build_module_overview(parse(path.read_text()))
     assert sum(count for _, count in program.opcodes) == program.instruction_count
     for width in (60, 80, 120):
-        for line in draw_program(program, width):
+        for line in draw_module_overview(program, width):
             assert len("".join(text for text, _ in line)) <= width

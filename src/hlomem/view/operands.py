@@ -9,41 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.errors import InputError
-
 if TYPE_CHECKING:
-    from hlomem.view.facts import Facts, Read
+    from hlomem.base.disjoint_sets import DisjointSets
+    from hlomem.view.joined import JoinedDump, Read
 
 
-class Families:
-    """Names that are known to belong together, united step by step (a disjoint-set forest)."""
+def find_operands(
+    joined: JoinedDump, families: DisjointSets[str], problems: list[str]
+) -> dict[str, list[str]]:
+    """The operands of every instruction; unites those of one computation.
 
-    def __init__(self) -> None:
-        self._parent: dict[str, str] = {}
-
-    def find(self, name: str) -> str:
-        """The one name that stands for all of a family."""
-        parent = self._parent.setdefault(name, name)
-        while parent != name:
-            grandparent = self._parent[parent]
-            self._parent[name] = grandparent
-            name, parent = parent, grandparent
-        return name
-
-    def unite(self, one: str, other: str) -> None:
-        """Note that two names belong to one family."""
-        self._parent[self.find(one)] = self.find(other)
-
-
-def find_operands(facts: Facts, families: Families) -> dict[str, list[str]]:
-    """The operands of every instruction; unites those of one computation."""
-    operands = {name: list(line.operands) for name, line in facts.lines.items()}
+    What a dump that contradicts itself does not tell is left out, and said in `problems`.
+    """
+    operands = {name: list(line.operands) for name, line in joined.printed.items()}
     for name, names in operands.items():
         for operand in names:
             families.unite(name, operand)
-    finder = _Finder(facts, families)
-    for name in sorted(facts.held, key=finder.time):
-        if name not in facts.lines:
+    finder = _Finder(joined, families, problems)
+    for name in sorted(joined.held, key=finder.time):
+        if name not in joined.printed:
             operands[name] = finder.find(name)
             for operand in operands[name]:
                 families.unite(name, operand)
@@ -53,26 +37,30 @@ def find_operands(facts: Facts, families: Families) -> dict[str, list[str]]:
 class _Finder:
     """Finds operands in the order of the schedule."""
 
-    def __init__(self, facts: Facts, families: Families) -> None:
-        self._facts = facts
+    def __init__(
+        self, joined: JoinedDump, families: DisjointSets[str], problems: list[str]
+    ) -> None:
+        self._problems = problems
+        self._joined = joined
         self._families = families
         self._returned: list[str] = []  # results of calls that are over
         self._bitcasts: set[str] = set()
 
     def time(self, name: str) -> int:
-        return self._facts.time_of.get(name, -1)
+        return self._joined.time_of.get(name, -1)
 
     def find(self, name: str) -> list[str]:
         by_number: dict[int, list[Read]] = {}
-        for read in self._facts.reads.get(name, ()):
+        for read in self._joined.reads.get(name, ()):
             by_number.setdefault(read.operand, []).append(read)
         self._returned += self._callee_result(name)
-        operands = [self._choose(name, by_number[number]) for number in sorted(by_number)]
-        if len(operands) == 1 and self._facts.held[name] == self._facts.held[operands[0]]:
+        chosen = [self._choose(name, by_number[number]) for number in sorted(by_number)]
+        operands = [operand for operand in chosen if operand is not None]
+        if len(operands) == 1 and self._joined.held[name] == self._joined.held[operands[0]]:
             self._bitcasts.add(name)
         return operands
 
-    def _choose(self, name: str, reads: list[Read]) -> str:
+    def _choose(self, name: str, reads: list[Read]) -> str | None:
         """What holds all that an operand holds: of the same computation, then the latest."""
         candidates = self._holders(name, reads[0])
         for read in reads[1:]:
@@ -80,7 +68,8 @@ class _Finder:
             candidates = [each for each in candidates if each in others]
         if not candidates:
             problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
-            raise InputError(f"{problem}; the dump contradicts itself")
+            self._problems.append(f"{problem}; the dump contradicts itself")
+            return None
         if len(candidates) > 1:
             candidates = self._in_order(name, reads[0], candidates) or candidates
         find = self._families.find
@@ -110,10 +99,10 @@ class _Finder:
         lowest, highest = 0, len(rank)
         is_passed = False
         for use in read.value.uses or ():
-            line = self._facts.lines.get(use.instruction)
+            line = self._joined.printed.get(use.instruction)
             if (use.instruction, use.operand) == (reader, read.operand):
                 is_passed = True
-            elif line is not None:
+            elif line is not None and use.operand < len(line.operands):
                 known = rank.get((line.operands[use.operand], use.index), lowest)
                 if is_passed:
                     highest = known
@@ -126,12 +115,12 @@ class _Finder:
 
     def _callee_result(self, name: str) -> list[str]:
         """Where a call takes its result from: what holds a value the call has not read."""
-        reads = self._facts.reads.get(name, ())
+        reads = self._joined.reads.get(name, ())
         if all(each.shape_index == () for each in reads):
             return []  # a get-tuple-element reads the tuple and holds an element
         read = {each.value.id for each in reads}
-        for ids in self._facts.held[name].values():
-            for value in [self._facts.by_id[each] for each in ids if each not in read]:
+        for ids in self._joined.held[name].values():
+            for value in [self._joined.used_by_id[each] for each in ids if each not in read]:
                 holders = [each.instruction for each in value.positions]
                 before = [each for each in holders if self._is_before(each, name)]
                 if before:

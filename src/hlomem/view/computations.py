@@ -9,13 +9,17 @@ one stretch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.base.disjoint_sets import DisjointSets
+from hlomem.view.drafts import draft_instructions
+from hlomem.view.operands import find_operands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.rebuild.operands import Families
-    from hlomem.view.facts import Facts
+    from hlomem.view.drafts import Draft
+    from hlomem.view.joined import JoinedDump
 
 
 @dataclass(slots=True, eq=False)
@@ -28,9 +32,41 @@ class Computation:
     """Empty for the entry, and for what no visible instruction calls."""
 
 
-def unite_stretches(facts: Facts, families: Families) -> None:
+class CallNest(NamedTuple):
+    """A dump's program, taken apart again."""
+
+    computations: list[Computation]
+    """Those in the schedule, the entry first."""
+    drafts: dict[str, Draft]
+    """Every instruction, by name."""
+    families: DisjointSets[str]
+    """Instructions that are known to be of one computation."""
+    problems: tuple[str, ...]
+    """Where the dump contradicts itself."""
+
+    def is_parameter(self, name: str) -> bool:
+        """Whether an instruction is a parameter; one of which no value is known is none."""
+        draft = self.drafts.get(name)
+        return draft is not None and draft.opcode == "parameter"
+
+
+def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
+    """Which instructions make up one computation, and who calls it."""
+    families = DisjointSets[str]()
+    problems: list[str] = []
+    operands = find_operands(joined, families, problems)
+    drafts = draft_instructions(joined, operands)
+    _unite_stretches(joined, families)
+    _unite_entry_parameters(joined, families)
+    parameters = {draft.name for draft in drafts.values() if draft.opcode == "parameter"}
+    callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
+    computations = _unflatten(joined, families, callees, parameters, entry_name)
+    return CallNest(computations, drafts, families, tuple(problems))
+
+
+def _unite_stretches(joined: JoinedDump, families: DisjointSets[str]) -> None:
     """Unite what lies within one stretch of ids."""
-    ordered = sorted(facts.own_id.items(), key=lambda item: item[1])
+    ordered = sorted(joined.own_id.items(), key=lambda item: item[1])
     last_of = {families.find(name): number for number, (name, _) in enumerate(ordered)}
     open_until = -1
     for number, (name, _) in enumerate(ordered):
@@ -41,12 +77,12 @@ def unite_stretches(facts: Facts, families: Families) -> None:
         open_until = last_of[families.find(name)] = last
 
 
-def unite_entry_parameters(facts: Facts, families: Families) -> None:
+def _unite_entry_parameters(joined: JoinedDump, families: DisjointSets[str]) -> None:
     """Unite the parameters with values of their own: those of called computations have none."""
-    sequence = facts.live_ranges.sequence
+    sequence = joined.sequence
     for name in sequence:
-        line = facts.lines.get(name)
-        if line is not None and line.opcode == "parameter" and name in facts.own_id:
+        line = joined.printed.get(name)
+        if line is not None and line.opcode == "parameter" and name in joined.own_id:
             families.unite(name, sequence[-1])
 
 
@@ -61,15 +97,15 @@ class _Frame:
     """Callees of the instruction read last, in the order they run."""
 
 
-def unflatten(
-    facts: Facts,
-    families: Families,
+def _unflatten(
+    joined: JoinedDump,
+    families: DisjointSets[str],
     callees: Mapping[str, list[str]],
     parameters: set[str],
     entry_name: str,
 ) -> list[Computation]:
     """Take the flattened schedule apart; `callees` are those of each caller, as they run."""
-    sequence = facts.live_ranges.sequence
+    sequence = joined.sequence
     if not sequence:
         return [Computation(entry_name)]
     done: dict[str, Computation] = {}
@@ -109,38 +145,3 @@ def _is_over(frames: list[_Frame], family: str) -> bool:
     if any(each.family == family for each in outer):
         return True
     return bool(outer[-1].waiting) and frame.has_parameter
-
-
-def embedded_computations(
-    facts: Facts, families: Families, operands: Mapping[str, list[str]]
-) -> list[Computation]:
-    """What runs inside reductions, sorts and the like: no part of the schedule. By ids."""
-
-    def rank(name: str) -> tuple[int, int]:
-        """By id; what has none comes right after its operands."""
-        own = facts.own_id.get(name)
-        if own is not None:
-            return own, 0
-        last, steps = max(map(rank, operands[name]), default=(-1, 0))
-        return last, steps + 1
-
-    members: dict[str, list[str]] = {}
-    for name in sorted((name for name in facts.held if name not in facts.time_of), key=rank):
-        members.setdefault(families.find(name), []).append(name)
-    computations: list[list[str]] = []
-    for group in reversed(members.values()):
-        # A parameter nobody reads stands alone, before the computation it belongs to.
-        if computations and _is_missing_parameter(group, computations[-1], facts):
-            computations[-1][:0] = group
-        else:
-            computations.append(group)
-    return [Computation("", group) for group in reversed(computations)]
-
-
-def _is_missing_parameter(group: list[str], others: list[str], facts: Facts) -> bool:
-    """Whether a group is nothing but a parameter with a number no other has."""
-    lines = facts.lines
-    number = lines[group[0]].number if len(group) == 1 and group[0] in lines else None
-    return number is not None and all(
-        lines[name].number != number for name in others if name in lines
-    )

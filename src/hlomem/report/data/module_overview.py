@@ -1,7 +1,7 @@
 """What an HLO module is in one screen: its size, what goes in and out, what is donated.
 
-In goes a module, out comes plain data; `program_text` draws it. Bytes are those of the arrays with
-the padding their layouts ask for, which is what they take on every backend.
+In goes a module, out comes plain data; `module_overview_text` draws it. Bytes are those of the
+arrays with the padding their layouts ask for, which is what they take on every backend.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SpaceUse(Record, frozen=True, kw_only=True):
     count: int
 
 
-class Program(Record, frozen=True, kw_only=True):
+class ModuleOverview(Record, frozen=True, kw_only=True):
     """A module in one screen."""
 
     name: str
@@ -57,12 +57,12 @@ class Program(Record, frozen=True, kw_only=True):
     spaces: tuple[SpaceUse, ...]
 
 
-def build_program(module: HloModule) -> Program:
+def build_module_overview(module: HloModule) -> ModuleOverview:
     """One screen's worth of a module; fused bodies are counted, not read."""
     opcodes = Counter(
         [opcode for computation in module.computations for _, opcode in computation.outline()]
     )
-    return Program(
+    return ModuleOverview(
         name=module.name,
         is_scheduled=module.is_scheduled,
         computation_count=len(module.computations),

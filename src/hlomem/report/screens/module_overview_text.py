@@ -8,7 +8,7 @@ from hlomem.base.source import visible
 from hlomem.report.screens.text import Line, bar, format_bytes, shorten, shorten_front
 
 if TYPE_CHECKING:
-    from hlomem.report.data.program import Argument, Program
+    from hlomem.report.data.module_overview import Argument, ModuleOverview
 
 _TOP_OPCODES = 10
 _TOP_ARGUMENTS = 8
@@ -17,7 +17,7 @@ _NAME = 20
 """Columns a name may take from a shape that needs them."""
 
 
-def draw_program(program: Program, width: int) -> list[Line]:
+def draw_module_overview(program: ModuleOverview, width: int) -> list[Line]:
     """The lines of the screen."""
     order = "scheduled" if program.is_scheduled else "no schedule in the text"
     devices = program.replica_count * program.num_partitions
@@ -37,7 +37,7 @@ def draw_program(program: Program, width: int) -> list[Line]:
     ]
 
 
-def _opcodes(program: Program, width: int) -> list[Line]:
+def _opcodes(program: ModuleOverview, width: int) -> list[Line]:
     shown = program.opcodes[:_TOP_OPCODES]
     columns = max((len(visible(name)) for name, _ in shown), default=0)
     columns = min(columns, width - _BAR - 14)
@@ -91,7 +91,7 @@ def _braced(index: tuple[int, ...]) -> str:
     return f"{{{','.join(map(str, index))}}}"
 
 
-def _spaces(program: Program) -> list[Line]:
+def _spaces(program: ModuleOverview) -> list[Line]:
     if len(program.spaces) < 2:
         return []
     lines: list[Line] = [[], [("Memory spaces of arrays outside fusions", "")]]
