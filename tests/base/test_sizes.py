@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes, read and written."""
 
 from __future__ import annotations
 

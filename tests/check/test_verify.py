@@ -29,7 +29,8 @@ from hlomem.dump.records import (
     UsageRow,
     UsageTable,
 )
-from hlomem.machines.machine import CPU, find_backend
+from hlomem.machines.cpu import CPU
+from hlomem.machines.registry import find_machine
 from tests.check.faults import rebuilt
 from tests.check.small import V, small_dump
 from tests.conftest import GOLDENS
@@ -45,7 +46,7 @@ ARGUMENT = Parameter(number=0, shape="f32[16]", index=())
 def rules(dump: Dump, module: str | None = None) -> list[str]:
     """The rules a CPU plan breaks, each once."""
     parsed = hlo.parse(module) if module else None
-    verdict = verify(dump, module=parsed, backend=CPU)
+    verdict = verify(dump, module=parsed, machine=CPU)
     return sorted({finding.rule for finding in verdict.findings})
 
 
@@ -157,14 +158,14 @@ def test_what_a_loop_carries_lies_at_one_place() -> None:
         if value.name != "t":
             torn = V(**{**vars(value), "allocation": 2})
             dump = small_dump([*LOOP[:number], torn, *LOOP[number + 1 :]])
-            findings = verify(dump, backend=CPU).findings
+            findings = verify(dump, machine=CPU).findings
             assert "alias/torn" in {finding.rule for finding in findings}, value.name
             assert "carried by w" in str([finding.evidence for finding in findings])
 
 
 def test_a_loop_without_its_parameters_is_not_checked() -> None:
     dump = small_dump([LOOP[0], V("w", (1, 2), text=LOOP[-1].text, is_phi=True, allocation=1)])
-    reasons = [each.reason for each in verify(dump, backend=CPU).not_checked]
+    reasons = [each.reason for each in verify(dump, machine=CPU).not_checked]
     assert "the dump does not show the parts of w" in reasons
 
 
@@ -207,7 +208,7 @@ def test_a_branch_may_overwrite_what_it_has_read_if_nothing_later_reads_it() -> 
     assert rules(branches(o=1)) == []
     assert rules(branches(o=0)) == ["interference/overlap"]
     for reader in ("r", "z"):
-        found = verify(branches((reader, 1, ()), o=1), backend=CPU).findings
+        found = verify(branches((reader, 1, ()), o=1), machine=CPU).findings
         blamed = [each.values[1].name for each in found if each.rule == "interference/overlap"]
         assert blamed == [reader]
 
@@ -272,7 +273,7 @@ def test_the_results_of_branches_are_the_result() -> None:
 def test_a_conditional_without_its_parameters_is_not_checked() -> None:
     text = "f32[16]{0} conditional(%s, %o, %u), branch_computations={%f, %g}"
     dump = small_dump([V("k", (0, 1), text=text, is_phi=True)])
-    reasons = [each.reason for each in verify(dump, backend=CPU).not_checked]
+    reasons = [each.reason for each in verify(dump, machine=CPU).not_checked]
     assert "the dump does not show the parts of k" in reasons
 
 
@@ -537,7 +538,7 @@ def test_no_backend_does_with_less_than_a_cpu() -> None:
 def test_an_unknown_alignment_is_said() -> None:
     value = V("a", (0, 1), shape="f32[8,128]{1,0:T(8,128)S(7)}", size=4096, color=7)
     dump = small_dump([value], {0: Allocation(index=0, size=4096, color=7)})
-    verdict = verify(dump, backend=find_backend("tpu", "v5e"))
+    verdict = verify(dump, machine=find_machine("tpu", "v5e"))
     assert verdict.is_clean
     assert "the alignment of color 7 of tpu-v5e is not known" in [
         each.reason for each in verdict.not_checked
@@ -551,7 +552,7 @@ def test_a_shape_of_unknown_size_is_not_measured() -> None:
 
 def test_a_plan_that_is_all_wrong_is_not_listed_pair_by_pair() -> None:
     values = [V(f"v{number}", (number, 100)) for number in range(60)]
-    verdict = verify(small_dump(values, sequence=[f"v{n}" for n in range(100)]), backend=CPU)
+    verdict = verify(small_dump(values, sequence=[f"v{n}" for n in range(100)]), machine=CPU)
     found = [each for each in verdict.findings if each.rule == "interference/overlap"]
     assert len(found) == MOST_FINDINGS
     assert f"stopped after {MOST_FINDINGS} findings" in [
@@ -562,7 +563,7 @@ def test_a_plan_that_is_all_wrong_is_not_listed_pair_by_pair() -> None:
 def test_a_finding_names_values_ranges_bytes_and_lines() -> None:
     source = ', metadata={op_name="f/mul" source_file="train.py" source_line=12}'
     one = V("a", (0, 2), text=f"f32[16]{{0}} abs(){source}")
-    (finding,) = verify(small_dump([one, V("b", (1, 2))]), backend=CPU).findings
+    (finding,) = verify(small_dump([one, V("b", (1, 2))]), machine=CPU).findings
     assert str(finding) == "error: a and b live in the same 64 bytes [interference/overlap]"
     assert str(finding.values[0]) == "a (value 0) live 0-2 bytes [0, 64) of allocation 0"
     assert finding.values[0].source == "train.py:12"
@@ -586,7 +587,7 @@ def test_a_verdict_counts_by_rule() -> None:
 
 def test_an_old_cpu_aligns_to_16() -> None:
     path = next(iter(sorted((GOLDENS / "xla" / "jaxlib-0.4.13" / "cpu").iterdir())))
-    assert verify(hlomem.load(path), backend=find_backend("cpu")).is_clean
+    assert verify(hlomem.load(path), machine=find_machine("cpu")).is_clean
 
 
 def test_a_torn_family_may_have_members_without_a_range() -> None:

@@ -23,7 +23,7 @@ from hlomem.check.program import build_program
 from hlomem.check.required_times import ListedNeeds, TracedNeeds
 from hlomem.check.totals import check_totals
 from hlomem.view.control_flow import find_structure
-from hlomem.view.guess_machine import choose_platform
+from hlomem.view.guess_machine import choose_machine
 from hlomem.view.joined import build_plan
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from hlomem.check.program import Program
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.view.control_flow import Structure
-    from hlomem.view.guess_machine import Platform
+    from hlomem.view.guess_machine import MachineGuess
     from hlomem.view.joined import Plan
 
 MOST_FINDINGS = 1000
@@ -43,17 +43,17 @@ MOST_FINDINGS = 1000
 
 
 def verify(
-    dump: Dump, *, module: HloModule | None = None, backend: Backend | None = None
+    dump: Dump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """Judges a plan; `backend` is inferred where it is not given."""
-    return verify_plan(build_plan(dump), module=module, backend=backend)
+    """Judges a plan; `machine` is inferred where it is not given."""
+    return verify_plan(build_plan(dump), module=module, machine=machine)
 
 
 def verify_plan(
-    plan: Plan, *, module: HloModule | None = None, backend: Backend | None = None
+    plan: Plan, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
     """The same for a dump whose files are joined already."""
-    platform = choose_platform(plan, backend)
+    guess = choose_machine(plan, machine)
     program, why_not = _matching_program(plan, module)
     structure = program.structure if program is not None else find_structure(plan)
     families = find_families(plan, structure)
@@ -63,7 +63,7 @@ def verify_plan(
     liveness = Liveness(plan, families, structure, needs)
     interference = Interference(plan, families, structure, program)
     checks = [
-        check_geometry(plan, platform),
+        check_geometry(plan, guess),
         check_completeness(plan),
         check_ownership(plan),
         check_totals(plan),
@@ -80,11 +80,11 @@ def verify_plan(
         name=plan.dump.name,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
-            *_not_checked(plan, platform, structure),
+            *_not_checked(plan, guess, structure),
             *_without_module(why_not),
             *(_left_out(found) for found in findings if len(found) == MOST_FINDINGS),
         ),
-        assumed=_assumed(platform),
+        assumed=_assumed(guess),
         value_count=len(plan.placed),
         allocation_count=len(plan.allocations),
         pair_count=interference.pair_count,
@@ -121,13 +121,13 @@ def _left_out(found: list[Finding]) -> NotChecked:
     return NotChecked(rules=f"more of {family}", reason=f"stopped after {len(found)} findings")
 
 
-def _assumed(platform: Platform) -> tuple[str, ...]:
-    if not platform.reason:
+def _assumed(guess: MachineGuess) -> tuple[str, ...]:
+    if not guess.reason:
         return ()
-    return (f"a plan for {platform.backend.name}, because {platform.reason}",)
+    return (f"a plan for {guess.machine.name}, because {guess.reason}",)
 
 
-def _not_checked(plan: Plan, platform: Platform, structure: Structure) -> Iterator[NotChecked]:
+def _not_checked(plan: Plan, guess: MachineGuess, structure: Structure) -> Iterator[NotChecked]:
     """What the dump does not hold enough for."""
     dump = plan.dump
     if dump.assignment is None:
@@ -141,20 +141,16 @@ def _not_checked(plan: Plan, platform: Platform, structure: Structure) -> Iterat
         yield NotChecked(rules="interference, live", reason="the dump has no live ranges")
     if dump.report is None:
         yield NotChecked(rules="totals/report", reason="the dump has no usage report")
-    if not platform.explains_sizes:
-        reason = f"most sizes are not those of {platform.backend.name}; say --backend"
+    if not guess.explains_sizes:
+        reason = f"most sizes are not those of {guess.machine.name}; say --backend"
         yield NotChecked(rules="geometry/size-not-of-shape", reason=reason)
-    if platform.backend.default_alignment is None:
+    if guess.machine.default_alignment is None:
         unknown = sorted(
-            {
-                each.color
-                for each in plan.allocations
-                if platform.backend.alignment(each.color) is None
-            }
+            {each.color for each in plan.allocations if guess.machine.alignment(each.color) is None}
         )
         if unknown:
             colors = ", ".join(map(str, unknown))
-            reason = f"the alignment of color {colors} of {platform.backend.name} is not known"
+            reason = f"the alignment of color {colors} of {guess.machine.name} is not known"
             yield NotChecked(rules="geometry/misaligned", reason=reason)
     for name in structure.unknown:
         reason = f"the dump does not show the parts of {name}"

@@ -81,7 +81,7 @@ def test_with_any_number_changed_roles_still_add_up(number: re.Match[str], other
 
 def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:
     memory = _memory(SEED_003)
-    assert memory.backend.name == "tpu-v5p"
+    assert memory.machine.name == "tpu-v5p"
     timeline = memory.timeline(0)
     assert timeline is not None
     assert (timeline.peak.step, timeline.peak.instruction) == (13, "copy.3")

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import visible
-from hlomem.dump.records import Record, SpaceReport
+from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import Buffer, BufferBuilder
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.occupancy import Owned, alignment_gaps, share_out
-from hlomem.report.data.overview import DEFAULT_SPACE
 from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
 from hlomem.report.data.uses import iter_uses
-from hlomem.view.guess_machine import choose_platform
+from hlomem.view.guess_machine import choose_machine
 from hlomem.view.joined import build_plan
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.occupancy import ByteRange
     from hlomem.report.data.uses import InUse
@@ -65,7 +64,7 @@ class Space(Record, frozen=True, kw_only=True):
 def build_memory(
     dump: Dump,
     module: HloModule | None = None,
-    backend: Backend | None = None,
+    machine: Machine | None = None,
     *,
     is_planned: bool = False,
 ) -> Memory:
@@ -73,49 +72,44 @@ def build_memory(
     if dump.assignment is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
-    return Memory(dump, module, backend, is_planned)
+    return Memory(dump, module, machine, is_planned)
 
 
 class Memory:
     """A dump's memory; everything is computed when first asked for."""
 
     def __init__(
-        self, dump: Dump, module: HloModule | None, backend: Backend | None, is_planned: bool
+        self, dump: Dump, module: HloModule | None, machine: Machine | None, is_planned: bool
     ) -> None:
         self.dump = dump
         self.is_planned = is_planned
         self.module = module
         self.plan: Plan = build_plan(dump)
         self._builder = BufferBuilder(self.plan, Lines(module))
-        self.given_backend = backend
+        self.given_machine = machine
         self._timelines: dict[int, Timeline | None] = {}
         self._alive_at: dict[tuple[int, int], list[Owned]] = {}
 
     @cached_property
-    def backend(self) -> Backend:
+    def machine(self) -> Machine:
         """The machine the dump is of: given, or what its layouts look like."""
-        return choose_platform(self.plan, self.given_backend).backend
+        return choose_machine(self.plan, self.given_machine).machine
 
     @property
-    def backend_name(self) -> str:
+    def machine_name(self) -> str:
         """What to call the machine: a TPU's chip only where it was given, a dump does not tell."""
-        return self.backend.name if self.given_backend else self.backend.name.partition("-")[0]
+        return self.machine.name if self.given_machine else self.machine.platform
 
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
         """The memory spaces, by color."""
-        report = self.dump.report
-        names = dict(self.backend.memory_spaces)
-        if isinstance(report, SpaceReport):
-            names |= {space.color: space.name for space in report.spaces if space.name}
         sizes: dict[int, list[int]] = {}
         for allocation in self.plan.allocations:
             sizes.setdefault(allocation.color, []).append(allocation.size)
-        default = {0: DEFAULT_SPACE} | names
         return tuple(
             Space(
                 color=color,
-                name=default.get(color, f"color {color}"),
+                name=self.machine.space_name(color),
                 size=sum(all_),
                 allocation_count=len(all_),
             )
@@ -124,7 +118,7 @@ class Memory:
 
     def space_name(self, color: int) -> str:
         """What the memory space of a color is called."""
-        return next((s.name for s in self.spaces if s.color == color), f"color {color}")
+        return self.machine.space_name(color)
 
     def find_space(self, wanted: str | None = None) -> Space:
         """The space of a name or color; by default the first that holds anything."""
@@ -133,11 +127,10 @@ class Memory:
             if not held:
                 raise InputError(f"{visible(self.dump.name)}: no allocation in this dump")
             return held[0]
+        color = self.machine.find_color(wanted.lower())
         for space in self.spaces:
-            if wanted in {space.name, str(space.color)}:
+            if space.color == color:
                 return space
-        if wanted == "hbm" and self.spaces and self.spaces[0].color == 0:
-            return self.spaces[0]  # what XLA calls default is that on every TPU
         known = ", ".join(f"{space.name} ({space.color})" for space in self.spaces)
         raise CommandError(f"no memory space `{visible(wanted)}` in this dump; there are: {known}")
 
@@ -262,7 +255,7 @@ class Memory:
             padding = size * buffer.padding // buffer.size if buffer.size else 0
             yield buffer.role, size - padding
             yield roles.PADDING, padding
-        granule = self.backend.alignment(allocation.color) or 1
+        granule = self.machine.alignment(allocation.color) or 1
         alignment = sum(alignment_gaps(taken, allocation.size, granule))
         yield roles.ALIGNMENT, alignment
         in_use = sum(end - start for start, end in taken)

@@ -68,7 +68,7 @@ def build_summary(memory: Memory, space: Space, capacity: Capacity | None = None
     return Summary(
         name=memory.dump.name,
         era=describe(memory.dump.eras),
-        backend=memory.backend_name,
+        backend=memory.machine_name,
         spaces=memory.spaces,
         space=space,
         capacity=capacity,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.check.verify import verify_plan
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
-from hlomem.machines.capacity import GIB_OF_CHIP
+from hlomem.machines.registry import CHIPS
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
 from hlomem.report.data.occupancy import claim
@@ -135,11 +135,11 @@ def build_page(memory: Memory, capacity: int | None = None) -> Page:
     texts = _Texts()
     return Page(
         name=_short_name(memory.dump.name),
-        backend=memory.backend_name,
+        backend=memory.machine_name,
         sequence=tuple(memory.plan.sequence),
         bands=build_bands(memory),
         roles=roles.MEANING,
-        chips={chip: gib << 30 for chip, gib in GIB_OF_CHIP.items()},
+        chips={name: chip.size for name, chip in CHIPS.items()},
         capacity=capacity,
         spaces=tuple(_space(memory, space) for space in memory.spaces),
         buffers=_columns(memory, texts),
@@ -156,7 +156,7 @@ def build_page(memory: Memory, capacity: int | None = None) -> Page:
 
 
 def _judge(memory: Memory) -> Verdict:
-    return verify_plan(memory.plan, module=memory.module, backend=memory.given_backend)
+    return verify_plan(memory.plan, module=memory.module, machine=memory.given_machine)
 
 
 def _short_name(name: str) -> str:
