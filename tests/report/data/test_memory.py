@@ -100,8 +100,9 @@ def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:
 def test_spaces_are_found_by_name_and_by_color() -> None:
     memory = _memory(SEED_003)
     assert memory.find_space().color == 0
+    assert memory.find_space("HBM").color == memory.find_space("default").color == 0
     assert memory.find_space("vmem").color == memory.find_space("1").color == 1
-    with pytest.raises(CommandError, match=r"no memory space `host`.*default \(0\), vmem \(1\)"):
+    with pytest.raises(CommandError, match=r"no memory space `host`.*hbm \(0\), vmem \(1\)"):
         memory.find_space("host")
 
 

@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_said_with_the_line_it_comes_from() -> None:
     screen = "\n".join(
         "".join(piece for piece, _ in line).rstrip() for line in draw_summary(summary, 80)
     )
-    assert "23.90 GiB reserved in default memory" in screen
+    assert "23.90 GiB reserved in hbm memory" in screen
     assert "151.7% of 15.75 GiB, 8.15 GiB too much" in screen
     assert "stacked by a loop           11.33 GiB   47.4%" in screen
     assert "/tmp/prog/train.py:8" in screen  # noqa: S108
