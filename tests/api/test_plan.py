@@ -187,5 +187,5 @@ def test_rules_of_a_release_that_are_not_known_are_said(
     backend: str, era: str, nearest: str
 ) -> None:
     plan = hlomem.plan(BY_HAND.format(size=8), backend=backend, era=era)
-    note = f"rules of {backend} for {era} are not known: they are those of {nearest}"
-    assert plan.notes == (note,)
+    problem = f"what {era} does differently on {backend} is not known"
+    assert plan.notes == (f"{problem}: planned with {backend} rules of {nearest}",)

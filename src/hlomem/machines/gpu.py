@@ -32,7 +32,7 @@ _MARKS = Marks(
         Mark(
             "fingerprint_before_lhs",
             "it has the fingerprint that a GPU's scheduler leaves",
-            pattern=r"frontend_attributes=\{[^\n]*\bfingerprint_before_lhs=",
+            pattern=r'[{,]\s?fingerprint_before_lhs="',
         ),
         Mark("fusion_backend_config", "its fusions are configured for a GPU"),
         Mark("__cublas$", "it calls cuBLAS", pattern=r'custom_call_target="__cublas\$'),

@@ -114,5 +114,5 @@ def notes_on_release(machine: Machine, release: Release) -> list[str]:
         which = "the only release known"
     else:
         which = "the newest known" if is_newer else "the oldest known"
-    problem = f"rules of {machine.name} for {own} are not known"
-    return [*notes, f"{problem}: they are those of {nearest}, {which}"]
+    problem = f"what {own} does differently on {machine.name} is not known"
+    return [*notes, f"{problem}: planned with {machine.platform} rules of {nearest}, {which}"]

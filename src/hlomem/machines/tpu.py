@@ -55,8 +55,9 @@ _IN_CMEM = Mark("S(3)", "values lie in CMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(3\)
 _IN_VMEM = Mark("S(1)", "values lie in VMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(1\)")
 _TALL_TILES = Mark(":T(16,128)", "tiles have 16 rows", pattern=r"\{[0-9,]*:T\(16,128\)")
 
-# 0 to 5, 8 and 10 to 12 as JAX gives them to Mosaic kernels (`MemorySpace.color` of
-# jax/_src/tpu_custom_call.py); 3, 6, 7 and 9 as xprof's memory viewer names them.
+# 0 to 2, 4, 5, 8 and 10 to 12 as JAX gives them to Mosaic kernels (`MemorySpace.color` of
+# jax/_src/tpu_custom_call.py); 3, 6, 7 and 9 as xprof's memory analysis names them (6 is its
+# "workspace register"). sc is the sparse core.
 _MEMORY_SPACES = MappingProxyType(
     {
         0: "hbm",
@@ -66,12 +67,12 @@ _MEMORY_SPACES = MappingProxyType(
         4: "smem",
         5: "host",
         6: "registers",
-        7: "sparse-core-stack",
-        8: "sparse-core-scalar-sync-flags",
+        7: "sc-stack",
+        8: "sc-scalar-flags",
         9: "pinned-hbm",
-        10: "sparse-core-vector-sync-flags",
-        11: "sparse-core-scalar-smem",
-        12: "sparse-core-vector-smem",
+        10: "sc-vector-flags",
+        11: "sc-scalar-smem",
+        12: "sc-vector-smem",
     }
 )
 _VMEM = 1

@@ -25,6 +25,7 @@ from hlomem.machines.registry import PLATFORMS, find_machine, machines_of, platf
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.shape import Shape
     from hlomem.machines.machine import Machine, Marks
@@ -100,7 +101,7 @@ def choose_machine(plan: Plan, given: Machine | None) -> MachineGuess:
 
 def guess_for_dump(plan: Plan) -> MachineCandidates:
     """The machines a plan may be for: those whose sizes fit best."""
-    platform, reason = _platform_of(plan)
+    platform, reason = platform_of_dump(plan.dump)
     machines = machines_of(platform)
     if len(machines) == 1:
         return MachineCandidates(machines, reason)
@@ -109,10 +110,11 @@ def guess_for_dump(plan: Plan) -> MachineCandidates:
     return MachineCandidates(tuple(best), reason)
 
 
-def _platform_of(plan: Plan) -> tuple[str, str]:
-    """The platform of a dump; the one without marks where there are none."""
-    shapes = {placed.value.shape for placed in plan.placed}
-    printed = [placed.used.instruction for placed in plan.placed if placed.used]
+def platform_of_dump(dump: Dump) -> tuple[str, str]:
+    """The platform of a dump and the reason; the one without marks where there are none."""
+    allocations = dump.assignment.allocations if dump.assignment else ()
+    shapes = {value.shape for allocation in allocations for value in allocation.values}
+    printed = [value.instruction for value in dump.values.values] if dump.values else []
     always, _ = _marking_platforms()
     return _find_mark(always, (*shapes, *printed)) or _unmarked()
 
@@ -220,7 +222,7 @@ def _chips_of_module(
 ) -> MachineCandidates:
     """The chips of a platform that a module may be for."""
     words = set(re.split(r"[^a-z0-9]+", PurePath(file_name).name.lower()))
-    named = [machine for machine in machines if machine.chip_name in words]
+    named = [machine for machine in machines if machine.chip_name and machine.chip_name in words]
     if len(named) == 1:
         says = f"its file is called {PurePath(file_name).name}"
         return MachineCandidates((named[0],), f"{reason}, {says}" if reason else says)

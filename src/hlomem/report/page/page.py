@@ -122,6 +122,8 @@ class Page(Record, frozen=True, kw_only=True):
     """Every role, in words."""
     chips: dict[str, int]
     """The memory of one device, by the chip's name."""
+    nominal_chips: tuple[str, ...]
+    """Those of which only the data sheet's figure is known."""
     capacity: int | None
     spaces: tuple[PageSpace, ...]
     texts: list[str]
@@ -140,6 +142,7 @@ def build_page(memory: Memory, capacity: int | None = None) -> Page:
         bands=build_bands(memory),
         roles=roles.MEANING,
         chips={name: chip.size for name, chip in CHIPS.items()},
+        nominal_chips=tuple(name for name, chip in CHIPS.items() if chip.is_nominal),
         capacity=capacity,
         spaces=tuple(_space(memory, space) for space in memory.spaces),
         buffers=_columns(memory, texts),

@@ -263,7 +263,7 @@ async function main() {
   difference = data.difference;
   colours = theme();
   $("chip").append(element("option", "—", { value: "" }), ...Object.entries(reports[0].chips).map(
-    ([name, bytes]) => element("option", `${name}, ${formatBytes(bytes)}`, { value: name })));
+    ([name, bytes]) => element("option", `${name}, ${formatBytes(bytes)}${nominal(name)}`, { value: name })));
   readHash();
   listen();
   $("search").value = state.query;

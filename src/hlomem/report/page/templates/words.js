@@ -1,5 +1,7 @@
 // Sentences, the capacity bar, tips, and what the numbers rest on.
 
+const nominal = (chip) => reports[0].nominal_chips.includes(chip) ? " nominal" : "";
+
 function drawCapacity() {
   const { size, roles } = space(), capacity = state.chip ? report().chips[state.chip] : report().capacity;
   const isTiny = capacity && size < capacity / 12; // then its own size fills the bar
@@ -25,10 +27,10 @@ function drawCapacity() {
   const name = state.chip || "the device";
   if (size > capacity) {
     bar.append(element("b", null, { style: `left:${100 * capacity / whole}%`, title: `over the capacity of ${formatBytes(capacity)}` }));
-    said.textContent = `No: ${formatBytes(size)}, ${formatBytes(size - capacity)} more than ${name} has (${formatBytes(capacity)}).`;
+    said.textContent = `No: ${formatBytes(size)}, ${formatBytes(size - capacity)} more than ${name} has (${formatBytes(capacity)}${nominal(state.chip)}).`;
     said.classList.add("over");
   } else {
-    said.textContent = `Yes: ${formatBytes(size)} of ${formatBytes(capacity)} (${percent(size, capacity)}) of ${name}.${isTiny ? " The bar shows only these." : ""}`;
+    said.textContent = `Yes: ${formatBytes(size)} of ${formatBytes(capacity)}${nominal(state.chip)} (${percent(size, capacity)}) of ${name}.${isTiny ? " The bar shows only these." : ""}`;
   }
 }
 
