@@ -55,6 +55,14 @@ def test_what_does_not_fit_is_said_with_the_line_it_comes_from() -> None:
     assert "6.03 GiB  arguments that could be donated: first params['layers']" in screen
 
 
+def test_a_nominal_capacity_says_what_it_leaves_out() -> None:
+    memory = build_memory(hlomem.load(OOM))
+    space = memory.find_space()
+    (note,) = build_summary(memory, space, parse_capacity("h100")).notes
+    assert note.startswith("80.00 GiB is nominal for h100: programs get less; JAX preallocates 75%")
+    assert build_summary(memory, space, parse_capacity("v5e")).notes == ()
+
+
 def test_without_lines_the_largest_buffers_are_shown() -> None:
     memory = build_memory(hlomem.load(OOM))
     peak = build_summary(memory, memory.find_space()).peak
