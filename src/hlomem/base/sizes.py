@@ -22,8 +22,8 @@ def parse_size(text: str) -> int | None:
     if match is None:
         return None
     amount, prefix, binary, byte = match.groups()
-    base = 1000.0 if byte and not binary else 1024.0
-    return round(float(amount) * base ** _POWER[prefix.lower()])
+    base = 1000 if byte and not binary else 1024
+    return _scaled(amount, base ** _POWER[prefix.lower()])
 
 
 def parse_printed_size(text: str) -> int:
@@ -36,8 +36,14 @@ def parse_printed_size(text: str) -> int:
     if number is None:
         raise ValueError(f"no size: {text}")
     unit = text[number.end() :].strip()[:1].upper()
-    power = max(_PRINTED_UNITS.find(unit), 0)
-    return round(float(number[0]) * 1024**power) if unit else int(number[0])
+    if not unit:
+        return int(number[0])
+    return _scaled(number[0], 1024 ** max(_PRINTED_UNITS.find(unit), 0))
+
+
+def _scaled(amount: str, unit: int) -> int:
+    """An amount of units; exact where it is a whole number."""
+    return round(float(amount) * unit) if "." in amount else int(amount) * unit
 
 
 def format_bytes(size: int) -> str:
