@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.analysis.alias_rules import DEFAULT_RULES, why_not_by_opcode
+from hlomem.analysis.alias_rules import why_not_by_opcode
 from hlomem.analysis.overwriting import NOT_ELEMENTWISE, WHY_NOT, Reading
+from hlomem.machines.alias import DEFAULT_RULES
 
 
 @pytest.mark.parametrize(

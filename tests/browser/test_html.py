@@ -275,7 +275,7 @@ NASTY = (
 def test_names_are_text_whatever_they_hold(show: Show, tmp_path: Path) -> None:
     """Scopes, files and parameters of a program that means harm, planned and shown."""
     name = (NASTY + "x" * 10_000).replace('"', r"\"")
-    module = tmp_path / "</script><b>.hlo".replace("/", "-")
+    module = tmp_path / "</script><b>.cpu_after_optimizations.hlo".replace("/", "-")
     module.write_text(
         "HloModule evil, is_scheduled=true\n\n"
         "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
@@ -303,14 +303,14 @@ def test_names_are_text_whatever_they_hold(show: Show, tmp_path: Path) -> None:
 
 
 def test_the_smallest_programs_look_fine(show: Show, tmp_path: Path) -> None:
-    one = tmp_path / "one.hlo"
+    one = tmp_path / "one.cpu_after_optimizations.hlo"
     one.write_text(
         "HloModule one, is_scheduled=true\n\nENTRY %main (p: f32[]) -> f32[] {\n"
         "  ROOT %p = f32[] parameter(0)\n}\n"
     )
     shown = show(one)
     assert "4 B" in shown.text("fits")
-    empty = tmp_path / "empty.hlo"
+    empty = tmp_path / "empty.cpu_after_optimizations.hlo"
     empty.write_text(
         "HloModule empty, is_scheduled=true\n\nENTRY %main (p: f32[0]) -> f32[0] {\n"
         "  %p = f32[0]{0} parameter(0)\n  ROOT %n = f32[0]{0} negate(%p)\n}\n"
@@ -323,7 +323,7 @@ def test_a_notebook_shows_the_report_in_a_frame(browser: Browser, tmp_path: Path
     page, problems = browser.new_page(), list[str]()
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda said: problems.append(said.text))
-    plan = hlomem.plan(ONE)
+    plan = hlomem.plan(ONE, backend="cpu")
     for number, shown in enumerate((hlomem.load(SEED)._repr_html_(), plan._repr_html_())):
         notebook = tmp_path / f"{number}.html"
         notebook.write_text(f"<!doctype html><p>cell</p>{shown}", encoding="utf-8")

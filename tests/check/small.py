@@ -22,7 +22,7 @@ from hlomem.dump.records import (
     UsedValue,
     Values,
 )
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.check.faults import rebuilt
 from tests.conftest import GOLDENS
 
@@ -154,7 +154,7 @@ def _used(value: V, number: int, values: Sequence[V]) -> UsedValue:
 def rules(dump: Dump, module: str | None = None) -> list[str]:
     """The rules a CPU plan breaks, each once."""
     parsed = hlo.parse(module) if module else None
-    verdict = verify(dump, module=parsed, backend=CPU)
+    verdict = verify(dump, module=parsed, machine=CPU)
     return sorted({finding.rule for finding in verdict.findings})
 
 
@@ -202,7 +202,7 @@ def branches(*more_uses: tuple[str, int, tuple[int, ...]], **places: int) -> Dum
 
 def blamed(dump: Dump, module: str) -> list[tuple[str, str]]:
     """The values that break a rule, each with the rule."""
-    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
+    verdict = verify(dump, module=hlo.parse(module), machine=CPU)
     return [(value.name, each.rule) for each in verdict.findings for value in each.values]
 
 

@@ -9,7 +9,7 @@ from hlomem import hlo
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation, Position, Use, UsedValue
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.check.faults import rebuilt
 from tests.check.small import V, blamed, moved, planned, shortened, small_dump, with_sequence
 
@@ -27,7 +27,7 @@ ENTRY e {
 
 def rules(dump: Dump, module: str = MODULE) -> list[str]:
     """The rules a CPU plan breaks, each once."""
-    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
+    verdict = verify(dump, module=hlo.parse(module), machine=CPU)
     return sorted({finding.rule for finding in verdict.findings})
 
 
@@ -241,7 +241,7 @@ CALLED = """f {
     ids=["another program", "does not fit", "called twice"],
 )
 def test_a_module_that_cannot_be_used_is_said(module: str, reason: str) -> None:
-    verdict = verify(planned(MODULE), module=hlo.parse(module), backend=CPU)
+    verdict = verify(planned(MODULE), module=hlo.parse(module), machine=CPU)
     assert reason in [each.reason for each in verdict.not_checked]
 
 

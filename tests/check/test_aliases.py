@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hlomem.check.verify import verify
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.check.faults import rebuilt
 from tests.check.small import LOOP, V, branches, rules, small_dump
 
@@ -16,7 +16,7 @@ def test_what_a_loop_carries_lies_at_one_place() -> None:
         if value.name != "t":
             torn = V(**{**vars(value), "allocation": 2})
             dump = small_dump([*LOOP[:number], torn, *LOOP[number + 1 :]])
-            findings = verify(dump, backend=CPU).findings
+            findings = verify(dump, machine=CPU).findings
             assert "alias/torn" in {finding.rule for finding in findings}, value.name
             assert "carried by w" in str([finding.evidence for finding in findings])
 

@@ -9,7 +9,7 @@ from hlomem.check.verify import verify
 from hlomem.dump.records import (
     Allocation,
 )
-from hlomem.machines.machine import find_backend
+from hlomem.machines.registry import find_machine
 from tests.check.small import V, rules, small_dump
 from tests.conftest import GOLDENS
 
@@ -26,7 +26,7 @@ def test_a_shape_of_unknown_size_is_not_measured() -> None:
 
 def test_an_old_cpu_aligns_to_16() -> None:
     path = next(iter(sorted((GOLDENS / "xla" / "jaxlib-0.4.13" / "cpu").iterdir())))
-    assert verify(hlomem.load(path), backend=find_backend("cpu")).is_clean
+    assert verify(hlomem.load(path), machine=find_machine("cpu")).is_clean
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hlomem.dump.dump import Dump
 from hlomem.dump.records import (
     Allocation,
 )
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.check.small import V, branches, rules, small_dump
 
 
@@ -46,7 +46,7 @@ def test_a_branch_may_overwrite_what_it_has_read_if_nothing_later_reads_it() -> 
     assert rules(branches(o=1)) == []
     assert rules(branches(o=0)) == ["interference/overlap"]
     for reader in ("r", "z"):
-        found = verify(branches((reader, 1, ()), o=1), backend=CPU).findings
+        found = verify(branches((reader, 1, ()), o=1), machine=CPU).findings
         blamed = [each.values[1].name for each in found if each.rule == "interference/overlap"]
         assert blamed == [reader]
 

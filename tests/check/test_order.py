@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlomem import hlo
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.check.small import blamed, planned, with_sequence
 
 MODULE = """HloModule m, is_scheduled=true
@@ -22,7 +22,7 @@ ENTRY e {
 
 def rules(dump: Dump, module: str = MODULE) -> list[str]:
     """The rules a CPU plan breaks, each once."""
-    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
+    verdict = verify(dump, module=hlo.parse(module), machine=CPU)
     return sorted({finding.rule for finding in verdict.findings})
 
 

@@ -12,7 +12,8 @@ from hlomem.check.verify import MAX_FINDINGS, verify
 from hlomem.dump.records import (
     Allocation,
 )
-from hlomem.machines.machine import CPU, find_backend
+from hlomem.machines.cpu import CPU
+from hlomem.machines.registry import find_machine
 from tests.check.faults import rebuilt
 from tests.check.small import LOOP, V, small_dump
 from tests.conftest import GOLDENS
@@ -42,14 +43,14 @@ def test_no_alarm_on_the_corpus(shared: Path) -> None:
 
 def test_a_loop_without_its_parameters_is_not_checked() -> None:
     dump = small_dump([LOOP[0], V("w", (1, 2), text=LOOP[-1].text, is_phi=True, allocation=1)])
-    reasons = [each.reason for each in verify(dump, backend=CPU).not_checked]
+    reasons = [each.reason for each in verify(dump, machine=CPU).not_checked]
     assert "the dump does not show the parts of w" in reasons
 
 
 def test_a_conditional_without_its_parameters_is_not_checked() -> None:
     text = "f32[16]{0} conditional(%s, %o, %u), branch_computations={%f, %g}"
     dump = small_dump([V("k", (0, 1), text=text, is_phi=True)])
-    reasons = [each.reason for each in verify(dump, backend=CPU).not_checked]
+    reasons = [each.reason for each in verify(dump, machine=CPU).not_checked]
     assert "the dump does not show the parts of k" in reasons
 
 
@@ -76,7 +77,7 @@ def test_a_backend_that_explains_no_size_is_not_believed() -> None:
 def test_an_unknown_alignment_is_said() -> None:
     value = V("a", (0, 1), shape="f32[8,128]{1,0:T(8,128)S(7)}", size=4096, color=7)
     dump = small_dump([value], {0: Allocation(index=0, size=4096, color=7)})
-    verdict = verify(dump, backend=find_backend("tpu", "v5e"))
+    verdict = verify(dump, machine=find_machine("tpu", "v5e"))
     assert verdict.is_clean
     assert "the alignment of color 7 of tpu-v5e is not known" in [
         each.reason for each in verdict.not_checked
@@ -85,7 +86,7 @@ def test_an_unknown_alignment_is_said() -> None:
 
 def test_a_plan_that_is_all_wrong_is_not_listed_pair_by_pair() -> None:
     values = [V(f"v{number}", (number, 100)) for number in range(60)]
-    verdict = verify(small_dump(values, sequence=[f"v{n}" for n in range(100)]), backend=CPU)
+    verdict = verify(small_dump(values, sequence=[f"v{n}" for n in range(100)]), machine=CPU)
     found = [each for each in verdict.findings if each.rule == "interference/overlap"]
     assert len(found) == MAX_FINDINGS
     assert f"stopped after {MAX_FINDINGS} findings" in [each.reason for each in verdict.not_checked]

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from hlomem import hlo
 from hlomem.advice.memory_order import memory_order
 from hlomem.analysis.call_graph import CallGraph
-from hlomem.api.plan import Plan, options_of, plan
+from hlomem.api.plan import Plan, plan
 from hlomem.api.replan import replan
 from hlomem.base.errors import HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import releases_of
 from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.report.data import roles
@@ -32,7 +32,7 @@ from hlomem.report.data.diff import iter_owners
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.data.role_shares import build_role_shares
-from hlomem.report.screens.text import format_bytes, plural
+from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Finding
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
+    from hlomem.machines.machine import Machine
     from hlomem.report.data.memory import Buffer, OwnedBytes, Space
 
 E1000 = "https://openxla.org/xla/errors/error_1000"
@@ -94,34 +95,44 @@ def advise(
     """What would save memory in a program (HLO text or a module) or in the program of a dump.
 
     `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
-    is `cpu` for a program, and inferred for a dump.
+    and `chip` are inferred where they are not given.
     """
     if isinstance(subject, Dump):
         return _advise(_of_dump(subject, module, backend, chip, space))
     program = hlo.parse(subject) if isinstance(subject, str) else subject
-    return _advise(_of_program(program, backend or "cpu", chip, era, space))
+    return _advise(_of_program(program, backend, chip, era, space))
 
 
 def _of_program(
     program: HloModule, backend: str, chip: str, era: str, space: str | None
 ) -> _Subject:
-    def plan_text(text: str) -> Plan:
-        return plan(text, backend=backend, chip=chip, era=era, name=program.name)
+    base = plan(program, backend=backend, chip=chip, era=era, name=program.name)
+    machine = base.stages.options.machine
 
-    memory = build_memory(plan_text(program.source.text).dump, program)
-    return _Subject(program, memory, find_space(memory, space), plan_text)
+    def plan_text(text: str) -> Plan:
+        return _plan_on(machine, text, era=era, name=program.name)
+
+    memory = build_memory(base.dump, program, machine)
+    return _Subject(program, memory, find_space(memory, space), plan_text, notes=base.notes)
+
+
+def _plan_on(
+    machine: Machine, text: str, *, era: str, name: str, preset: Dump | None = None
+) -> Plan:
+    platform, chip = machine.platform, machine.chip_name
+    return plan(text, backend=platform, chip=chip, era=era, preset=preset, name=name)
 
 
 def _of_dump(
     dump: Dump, module: HloModule | None, backend: str, chip: str, space: str | None
 ) -> _Subject:
     base = replan(dump, backend=backend, chip=chip)
-    name, _, kind = base.stages.options.backend.name.partition("-")
-    preset = dump if name == "tpu" else None
-    era = _release_of(base, dump, name, kind)
+    options = base.stages.options
+    preset = None if options.machine.preset_color is None else dump
+    era = str(options.release)
 
     def plan_text(text: str) -> Plan:
-        return plan(text, backend=name, chip=kind, era=era, preset=preset, name=dump.name)
+        return _plan_on(options.machine, text, era=era, preset=preset, name=dump.name)
 
     given = [module] if module is not None and module.is_scheduled else []
     plans = [(each, plan_text(each.source.text)) for each in (*given, base.stages.module)]
@@ -141,14 +152,6 @@ def _of_dump(
         is_xlas=bool(same),
         notes=tuple(notes),
     )
-
-
-def _release_of(base: Plan, dump: Dump, backend: str, chip: str) -> str:
-    """A release that writes a dump's format and plans as a plan of it was made."""
-    package = "libtpu" if backend == "tpu" else "jaxlib"
-    releases = [release for era in dump.eras for release in releases_of(era, package)]
-    same = (each for each in releases if options_of(backend, chip, each) == base.stages.options)
-    return str(next(same))
 
 
 def _total(dump: Dump, color: int | None = None) -> int:
@@ -376,16 +379,15 @@ _NUMPY = {"f32": "jnp.float32", "bf16": "jnp.bfloat16", "c64": "jnp.complex64"}
 
 def _reorder(subject: _Subject) -> Iterator[_Trial]:
     """Every computation of the program's flow in an order made for memory."""
-    module, backend = subject.module, subject.memory.backend
+    module, machine = subject.module, subject.memory.machine
     graph = CallGraph(module)
     flow = [
         each
         for each in module.computations
         if graph.is_in_flow(each) and each.instruction_count <= _LONGEST_COMPUTATION
     ]
-    flag = _SCHEDULER_FLAGS.get(backend.name.partition("-")[0], "")
     yield _Trial(
-        with_order(module, [memory_order(each, backend.size_of) for each in flow]),
+        with_order(module, [memory_order(each, machine.size_of) for each in flow]),
         Advice(
             rule="order",
             title="run the instructions in an order made for memory",
@@ -393,17 +395,12 @@ def _reorder(subject: _Subject) -> Iterator[_Trial]:
             method="re-planned",
             confidence="low",
             cost="less overlap of computation and communication; XLA's own order will differ",
-            how=flag,
+            how=machine.scheduler_flag,
             link=FLAGS,
         ),
     )
 
 
-_SCHEDULER_FLAGS = {
-    "cpu": 'XLA_FLAGS="--xla_cpu_enable_concurrency_optimized_scheduler=false"',
-    "gpu": 'XLA_FLAGS="--xla_gpu_enable_analytical_sol_latency_estimator=false"',
-    "tpu": 'LIBTPU_INIT_ARGS="--xla_latency_hiding_scheduler_rerun=5"',
-}
 _TRIED: tuple[_Rule, ...] = (
     _donate,
     _drop_copies,

@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
 from hlomem.analysis.overwriting import (
@@ -23,6 +21,7 @@ from hlomem.analysis.overwriting import (
 )
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
+from hlomem.machines.alias import DEFAULT_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.machines.alias import AliasRules
 
 
 class InPlacePair(NamedTuple):
@@ -225,19 +225,6 @@ MAY_WRITE_IN_PLACE = frozenset(_IN_PLACE) | {"fusion"}
 # May.
 
 _LOOP_FUSION = ", kind=kLoop,"
-
-
-class AliasRules(Struct, frozen=True):
-    """What a backend adds to the rules of all (`AliasInfo`); `platforms.py` holds the tables."""
-
-    may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
-    """Whether a user may overwrite an operand with a part of its result; None where the rules of
-    all backends decide (`AliasInfo::MayAlias`)."""
-    opcodes: frozenset[str] = frozenset()
-    """Opcodes that may share with it and never without."""
-
-
-DEFAULT_RULES = AliasRules()
 
 
 def may_share_with_operand(user: HloInstruction, rules: AliasRules) -> bool:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from hlomem.api.plan import Plan
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.report.data.copies import Copies
     from hlomem.report.data.donation import Donation
     from hlomem.report.data.explain import Explanation
@@ -55,7 +55,7 @@ def explain(
     subject: str | Path | Dump | Plan,
     *,
     program: str | HloModule | None = None,
-    backend: Backend | None = None,
+    machine: Machine | None = None,
     space: str | None = None,
 ) -> MemoryExplanation:
     """What the memory of a dump, or of a plan, is for.
@@ -72,7 +72,7 @@ def explain(
     elif not isinstance(subject, Dump):
         program = program or subject.stages.module
         subject = subject.dump
-    memory = build_memory(subject, program, backend)
+    memory = build_memory(subject, program, machine)
     return MemoryExplanation(memory, find_space(memory, space))
 
 

@@ -15,11 +15,11 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.view.guess_machine import Platform
+    from hlomem.view.guess_machine import MachineGuess
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 
-def check_geometry(joined: JoinedDump, platform: Platform) -> Iterator[Finding]:
+def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]:
     """Every rule about one value and its allocation."""
     for allocation in joined.allocations:
         if allocation.size < 0:
@@ -30,8 +30,8 @@ def check_geometry(joined: JoinedDump, platform: Platform) -> Iterator[Finding]:
             )
     for placed in joined.placed:
         yield from _check_bounds(placed)
-        yield from _check_alignment(placed, platform)
-        yield from _check_size(placed, platform)
+        yield from _check_alignment(placed, guess)
+        yield from _check_size(placed, guess)
         yield from _check_color(placed)
 
 
@@ -45,36 +45,36 @@ def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:
         yield value_finding(placed, "geometry/out-of-bounds", problem)
 
 
-def _check_alignment(placed: PlacedValue, platform: Platform) -> Iterator[Finding]:
-    backend, color = platform.backend, placed.allocation.color
-    alignment = backend.alignment(color)
+def _check_alignment(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
+    machine, color = guess.machine, placed.allocation.color
+    alignment = machine.alignment(color)
     if alignment is not None and placed.value.offset % alignment:
         problem = f"has offset {placed.value.offset}, no multiple of {alignment}"
-        fact = f"{backend.name} aligns color {color} to {alignment} bytes"
+        fact = f"{machine.name} aligns color {color} to {alignment} bytes"
         yield value_finding(placed, "geometry/misaligned", problem, fact)
 
 
-def _check_size(placed: PlacedValue, platform: Platform) -> Iterator[Finding]:
+def _check_size(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
     if parse_shape_or_none(placed.value.shape) is None:
         yield value_finding(
             placed,
             "geometry/unreadable-shape",
             f"has the shape {placed.value.shape}, which is none",
         )
-    expected = size_on(platform.backend, placed)
+    expected = size_on(guess.machine, placed)
     if expected is None or expected == placed.value.size:
         return
-    if not platform.explains_sizes and not _is_too_small(placed, platform, expected):
+    if not guess.explains_sizes and not _is_too_small(placed, guess, expected):
         return
     problem = f"has {placed.value.size} bytes, its shape takes {expected}"
-    fact = f"{placed.value.shape} takes {expected} bytes on {platform.backend.name}"
+    fact = f"{placed.value.shape} takes {expected} bytes on {guess.machine.name}"
     yield value_finding(placed, "geometry/size-not-of-shape", problem, fact)
 
 
-def _is_too_small(placed: PlacedValue, platform: Platform, expected: int) -> bool:
+def _is_too_small(placed: PlacedValue, guess: MachineGuess, expected: int) -> bool:
     """Whether no machine can do with so few bytes: an array takes at least what a CPU takes."""
     is_tuple = placed.value.shape.startswith("(")
-    return not platform.backend.pads_tiles and not is_tuple and placed.value.size < expected
+    return not guess.machine.pads_tiles and not is_tuple and placed.value.size < expected
 
 
 def _check_color(placed: PlacedValue) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from hlomem.check.required_times import ListedNeeds, TracedNeeds
 from hlomem.check.totals import check_totals
 from hlomem.view.control_flow import find_structure
 from hlomem.view.families import find_alias_classes
-from hlomem.view.guess_machine import choose_platform
+from hlomem.view.guess_machine import choose_machine
 from hlomem.view.joined import join_dump
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from hlomem.check.program import TracedProgram
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.view.control_flow import Structure
-    from hlomem.view.guess_machine import Platform
+    from hlomem.view.guess_machine import MachineGuess
     from hlomem.view.joined import JoinedDump
 
 MAX_FINDINGS = 1000
@@ -44,17 +44,17 @@ MAX_FINDINGS = 1000
 
 
 def verify(
-    dump: Dump, *, module: HloModule | None = None, backend: Backend | None = None
+    dump: Dump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """Judges a plan; `backend` is inferred where it is not given."""
-    return verify_joined(join_dump(dump), module=module, backend=backend)
+    """Judges a plan; `machine` is inferred where it is not given."""
+    return verify_joined(join_dump(dump), module=module, machine=machine)
 
 
 def verify_joined(
-    joined: JoinedDump, *, module: HloModule | None = None, backend: Backend | None = None
+    joined: JoinedDump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
     """The same for a dump whose files are joined already."""
-    platform = choose_platform(joined, backend)
+    guess = choose_machine(joined, machine)
     program, why_not = _matching_program(joined, module)
     structure = program.structure if program is not None else find_structure(joined)
     families = find_alias_classes(joined, structure)
@@ -64,7 +64,7 @@ def verify_joined(
     liveness = Liveness(joined, families, structure, needs)
     interference = Interference(joined, families, structure, program)
     checks = [
-        check_geometry(joined, platform),
+        check_geometry(joined, guess),
         check_completeness(joined),
         check_ownership(joined),
         check_totals(joined),
@@ -81,11 +81,11 @@ def verify_joined(
         name=joined.dump.name,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
-            *_not_checked(joined, platform, structure),
+            *_not_checked(joined, guess, structure),
             *_without_module(why_not),
             *(_left_out(found) for found in findings if len(found) == MAX_FINDINGS),
         ),
-        assumed=_assumed(platform),
+        assumed=_assumed(guess),
         value_count=len(joined.placed),
         allocation_count=len(joined.allocations),
         pair_count=interference.pair_count,
@@ -124,14 +124,14 @@ def _left_out(found: list[Finding]) -> NotChecked:
     return NotChecked(rules=f"more of {family}", reason=f"stopped after {len(found)} findings")
 
 
-def _assumed(platform: Platform) -> tuple[str, ...]:
-    if not platform.reason:
+def _assumed(guess: MachineGuess) -> tuple[str, ...]:
+    if not guess.reason:
         return ()
-    return (f"a plan for {platform.backend.name}, because {platform.reason}",)
+    return (f"a plan for {guess.machine.name}, because {guess.reason}",)
 
 
 def _not_checked(
-    joined: JoinedDump, platform: Platform, structure: Structure
+    joined: JoinedDump, guess: MachineGuess, structure: Structure
 ) -> Iterator[NotChecked]:
     """What the dump does not hold enough for."""
     dump = joined.dump
@@ -146,20 +146,20 @@ def _not_checked(
         yield NotChecked(rules="interference, live", reason="the dump has no live ranges")
     if dump.report is None:
         yield NotChecked(rules="totals/report", reason="the dump has no usage report")
-    if not platform.explains_sizes:
-        reason = f"most sizes are not those of {platform.backend.name}; say --backend"
+    if not guess.explains_sizes:
+        reason = f"most sizes are not those of {guess.machine.name}; say --backend"
         yield NotChecked(rules="geometry/size-not-of-shape", reason=reason)
-    if platform.backend.default_alignment is None:
+    if guess.machine.default_alignment is None:
         unknown = sorted(
             {
                 each.color
                 for each in joined.allocations
-                if platform.backend.alignment(each.color) is None
+                if guess.machine.alignment(each.color) is None
             }
         )
         if unknown:
             colors = ", ".join(map(str, unknown))
-            reason = f"the alignment of color {colors} of {platform.backend.name} is not known"
+            reason = f"the alignment of color {colors} of {guess.machine.name} is not known"
             yield NotChecked(rules="geometry/misaligned", reason=reason)
     for name in structure.unknown:
         reason = f"the dump does not show the parts of {name}"

@@ -9,6 +9,7 @@ import click
 
 from hlomem.api.load import Module, list_modules, load_any, load_module
 from hlomem.base.errors import EXIT_OK, HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.cli.options import WHICH_DUMP
 from hlomem.hlo.ir import HloModule
@@ -17,7 +18,7 @@ from hlomem.report.data.overview import build_overview
 from hlomem.report.json import encode_dump, encode_module_overview
 from hlomem.report.screens.module_overview_text import draw_module_overview
 from hlomem.report.screens.overview_text import draw_overview
-from hlomem.report.screens.text import Line, format_bytes, shorten, width, write_lines
+from hlomem.report.screens.text import Line, shorten, width, write_lines
 
 
 @click.command("show")

@@ -16,9 +16,8 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.gc_pause import collector_off
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
-from hlomem.cli.options import BACKEND
-from hlomem.cli.subject import chosen_backend
-from hlomem.machines.machine import CHIPS
+from hlomem.cli.options import BACKEND, CHIP
+from hlomem.cli.subject import chosen_machine
 from hlomem.report.json import encode
 from hlomem.report.screens.text import width, write_lines
 from hlomem.report.screens.verdict_text import draw_verdict
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
 
 
 @click.command("verify")
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     "--module", metavar="FILE|NAME", help="Its HLO text, else found; or which dump of a folder."
 )
 @BACKEND
-@click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
+@CHIP
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
 @click.option("--sarif", metavar="FILE", type=Path, help="Also write the findings as SARIF 2.1.0.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
@@ -60,7 +59,7 @@ def command(
     dump_path = _choose_dump(path, module if is_name else None)
     dump = load(dump_path)
     program = load_program(module) if module and not is_name else find_program(dump_path)
-    verdict = verify(dump, module=program, backend=chosen_backend(backend, chip))
+    verdict = verify(dump, module=program, machine=chosen_machine(backend, chip))
     if sarif is not None:
         text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
         write_files(sarif.parent, {sarif.name: [text.encode()]}, force=force)
@@ -72,9 +71,9 @@ def command(
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
 
 
-def say_wrong(dump: Dump, module: HloModule, backend: Backend) -> bool:
+def say_wrong(dump: Dump, module: HloModule, machine: Machine) -> bool:
     """Whether a plan of ours is wrong; what is, is said on standard error."""
-    verdict = verify(dump, module=module, backend=backend)
+    verdict = verify(dump, module=module, machine=machine)
     for line in [] if verdict.is_clean else draw_verdict(verdict, width(), sequence_of(dump)):
         click.echo("".join(piece for piece, _ in line).rstrip(), err=True)
     return not verdict.is_clean

@@ -14,7 +14,7 @@ from hlomem.analysis.overwriting import (
     OTHER_SHAPE,
 )
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.machines.alias import alias_rules_of
+from hlomem.machines.options import Options
 from hlomem.pipeline import start_stages
 from hlomem.report.data.in_place import ALLOWED, UNKNOWN, InPlace, iter_in_place
 from hlomem.report.data.lookup import find_buffer
@@ -98,7 +98,7 @@ def test_the_reason_is_the_planners(name: str) -> None:
     memory = _golden(name)
     assert memory.module is not None
     dataflow = start_stages(memory.module).dataflow
-    rules = alias_rules_of(memory.backend)
+    rules = memory.machine.alias_rules(Options(memory.machine))
     checked = 0
     for buffer in memory.buffers:
         placed = memory.joined.placed_by_id[buffer.id]

@@ -83,7 +83,7 @@ def test_with_any_number_changed_roles_still_add_up(number: re.Match[str], other
 
 def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:
     memory = _memory(SEED_003)
-    assert memory.backend.name == "tpu-v5p"
+    assert memory.machine.name == "tpu-v5p"
     timeline = memory.timeline(0)
     assert timeline is not None
     assert (timeline.peak.step, timeline.peak.instruction) == (13, "copy.3")
@@ -102,8 +102,9 @@ def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:
 def test_spaces_are_found_by_name_and_by_color() -> None:
     memory = _memory(SEED_003)
     assert find_space(memory).color == 0
+    assert find_space(memory, "HBM").color == find_space(memory, "default").color == 0
     assert find_space(memory, "vmem").color == find_space(memory, "1").color == 1
-    with pytest.raises(CommandError, match=r"no memory space `host`.*default \(0\), vmem \(1\)"):
+    with pytest.raises(CommandError, match=r"no memory space `host`.*hbm \(0\), vmem \(1\)"):
         find_space(memory, "host")
 
 

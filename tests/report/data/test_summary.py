@@ -49,11 +49,19 @@ def test_what_does_not_fit_is_said_with_the_line_it_comes_from() -> None:
     screen = "\n".join(
         "".join(piece for piece, _ in line).rstrip() for line in draw_summary(summary, 80)
     )
-    assert "23.90 GiB reserved in default memory" in screen
+    assert "23.90 GiB reserved in hbm memory" in screen
     assert "151.7% of 15.75 GiB, 8.15 GiB too much" in screen
     assert "stacked by a loop           11.33 GiB   47.4%" in screen
     assert "/tmp/prog/train.py:8" in screen  # noqa: S108
     assert "6.03 GiB  arguments that could be donated: first params['layers']" in screen
+
+
+def test_a_nominal_capacity_says_what_it_leaves_out() -> None:
+    memory = build_memory(hlomem.load(OOM))
+    space = find_space(memory)
+    (note,) = build_summary(memory, space, parse_capacity("h100")).notes
+    assert note.startswith("80.00 GiB is nominal for h100: programs get less; JAX preallocates 75%")
+    assert build_summary(memory, space, parse_capacity("v5e")).notes == ()
 
 
 def test_without_lines_the_largest_buffers_are_shown() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import hlomem
+from hlomem.base.sizes import format_bytes
 from hlomem.report.data.memory import MemoryView, Space, build_memory
 from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.peak import Key, group
@@ -21,7 +22,6 @@ from hlomem.report.data.skyline import Layer, build_skyline
 from hlomem.report.json import encode
 from hlomem.report.page.bundle import TEMPLATES, bundle
 from hlomem.report.page.page import build_page
-from hlomem.report.screens.text import format_bytes
 from tests.places import ROOT
 from tools.check_scripts import find_node
 

@@ -14,7 +14,7 @@ from hlomem.analysis.fused_bodies import FusedBodies
 from hlomem.analysis.overwriting import COPY, OTHER_SHAPE, Reading
 from hlomem.dump.records import Record
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.machines.alias import alias_rules_of
+from hlomem.machines.options import Options
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _why_not_by_rules(
     assert memory.module is not None
     operand = user.operands[number]
     part, result = operand.shape.subshape(index), user.shape.subshape(output_index)
-    bodies, rules = FusedBodies(memory.module), alias_rules_of(memory.backend)
+    bodies, rules = FusedBodies(memory.module), memory.machine.alias_rules(Options(memory.machine))
     return why_not_overwrite(operand, user, output_index, part == result, bodies, rules)
 
 
@@ -112,7 +112,8 @@ def _by_opcode(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str | Non
         return None  # it is read under another name, of which no line tells
     users = sum(name in other.operands for other in joined.printed.values())
     reading = Reading(numbers, len(printed.operands), placed.index, users)
-    reason = why_not_by_opcode(printed.opcode, reading, alias_rules_of(memory.backend))
+    rules = memory.machine.alias_rules(Options(memory.machine))
+    reason = why_not_by_opcode(printed.opcode, reading, rules)
     if reason is not None and operand.shape != buffer.shape:
         return OTHER_SHAPE
     is_elsewhere = read.used is not None and len(read.used.positions) > 1

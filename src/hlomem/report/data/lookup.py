@@ -26,11 +26,10 @@ def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
         if not held:
             raise InputError(f"{visible(memory.dump.name)}: no allocation in this dump")
         return held[0]
+    color = memory.machine.find_color(wanted.lower())
     for space in memory.spaces:
-        if wanted in {space.name, str(space.color)}:
+        if space.color == color:
             return space
-    if wanted == "hbm" and memory.spaces and memory.spaces[0].color == 0:
-        return memory.spaces[0]  # what XLA calls default is that on every TPU
     known = ", ".join(f"{space.name} ({space.color})" for space in memory.spaces)
     raise CommandError(f"no memory space `{visible(wanted)}` in this dump; there are: {known}")
 

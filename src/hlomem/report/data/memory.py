@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.dump.records import Record, SpaceReport
+from hlomem.dump.records import Record
 from hlomem.report.data.buffers import Buffer, BufferBuilder
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.occupancy import OwnedBytes, share_out
-from hlomem.report.data.overview import DEFAULT_SPACE
 from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
 from hlomem.report.data.uses import iter_uses
-from hlomem.view.guess_machine import choose_platform
+from hlomem.view.guess_machine import choose_machine
 from hlomem.view.joined import join_dump
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.occupancy import ByteRange
     from hlomem.report.data.uses import Usage
@@ -52,7 +51,7 @@ class Space(Record, frozen=True, kw_only=True):
 def build_memory(
     dump: Dump,
     module: HloModule | None = None,
-    backend: Backend | None = None,
+    machine: Machine | None = None,
     *,
     is_planned: bool = False,
 ) -> MemoryView:
@@ -60,49 +59,44 @@ def build_memory(
     if dump.assignment is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
-    return MemoryView(dump, module, backend, is_planned)
+    return MemoryView(dump, module, machine, is_planned)
 
 
 class MemoryView:
     """A dump's memory; everything is computed when first asked for."""
 
     def __init__(
-        self, dump: Dump, module: HloModule | None, backend: Backend | None, is_planned: bool
+        self, dump: Dump, module: HloModule | None, machine: Machine | None, is_planned: bool
     ) -> None:
         self.dump = dump
         self.is_planned = is_planned
         self.module = module
         self.joined: JoinedDump = join_dump(dump)
         self._builder = BufferBuilder(self.joined, Lines(module))
-        self.given_backend = backend
+        self.given_machine = machine
         self._timelines: dict[int, Timeline | None] = {}
         self._alive_at: dict[tuple[int, int], list[OwnedBytes]] = {}
 
     @cached_property
-    def backend(self) -> Backend:
+    def machine(self) -> Machine:
         """The machine the dump is of: given, or what its layouts look like."""
-        return choose_platform(self.joined, self.given_backend).backend
+        return choose_machine(self.joined, self.given_machine).machine
 
     @property
-    def backend_name(self) -> str:
+    def machine_name(self) -> str:
         """What to call the machine: a TPU's chip only where it was given, a dump does not tell."""
-        return self.backend.name if self.given_backend else self.backend.name.partition("-")[0]
+        return self.machine.name if self.given_machine else self.machine.platform
 
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
         """The memory spaces, by color."""
-        report = self.dump.report
-        names = dict(self.backend.memory_spaces)
-        if isinstance(report, SpaceReport):
-            names |= {space.color: space.name for space in report.spaces if space.name}
         sizes: dict[int, list[int]] = {}
         for allocation in self.joined.allocations:
             sizes.setdefault(allocation.color, []).append(allocation.size)
-        default = {0: DEFAULT_SPACE} | names
         return tuple(
             Space(
                 color=color,
-                name=default.get(color, f"color {color}"),
+                name=self.machine.space_name(color),
                 size=sum(all_),
                 allocation_count=len(all_),
             )
@@ -111,7 +105,7 @@ class MemoryView:
 
     def space_name(self, color: int) -> str:
         """What the memory space of a color is called."""
-        return next((s.name for s in self.spaces if s.color == color), f"color {color}")
+        return self.machine.space_name(color)
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record, SpaceReport
 from hlomem.hlo.text.attributes import read_metadata
+from hlomem.machines.registry import platform_machine
+from hlomem.view.guess_machine import platform_of_dump
 from hlomem.view.instruction_line import source_of
 from hlomem.view.joined import indexed, join_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
     from hlomem.view.joined import JoinedDump
 
 TOP_BUFFERS = 10
-DEFAULT_SPACE = "default"
 
 
 class Share(Record, frozen=True, kw_only=True):
@@ -113,19 +114,19 @@ def _total(dump: Dump) -> int | None:
 
 
 def _spaces(dump: Dump) -> tuple[Share, ...]:
-    report = dump.report if isinstance(dump.report, SpaceReport) else None
-    name_by_color = {space.color: space.name for space in report.spaces} if report else {}
     if dump.assignment is not None:
-        named = (
-            (_space_name(each.color, name_by_color), each.size)
-            for each in dump.assignment.allocations
+        machine = platform_machine(platform_of_dump(dump)[0])
+        assert machine is not None
+        names = machine.memory_spaces
+        return _shares(
+            (_space_name(each.color, names), each.size) for each in dump.assignment.allocations
         )
-        return _shares(named)
+    report = dump.report if isinstance(dump.report, SpaceReport) else None
     if report is not None:
         return tuple(
             [
                 Share(
-                    name=_space_name(s.color, name_by_color),
+                    name=_space_name(s.color, {s.color: s.name}),
                     size=s.total_bytes,
                     count=len(s.tables),
                 )
@@ -135,8 +136,8 @@ def _spaces(dump: Dump) -> tuple[Share, ...]:
     return ()
 
 
-def _space_name(color: int, name_by_color: dict[int, str]) -> str:
-    name = name_by_color.get(color) or (DEFAULT_SPACE if color == 0 else "")
+def _space_name(color: int, names: Mapping[int, str]) -> str:
+    name = names.get(color)
     return f"{name} (color {color})" if name else f"color {color}"
 
 

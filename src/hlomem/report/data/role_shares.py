@@ -65,7 +65,7 @@ def _roles_of(
         padding = size * buffer.padding // buffer.size if buffer.size else 0
         yield buffer.role, size - padding
         yield roles.PADDING, padding
-    granule = memory.backend.alignment(allocation.color) or 1
+    granule = memory.machine.alignment(allocation.color) or 1
     alignment = sum(alignment_gaps(taken, allocation.size, granule))
     yield roles.ALIGNMENT, alignment
     in_use = sum(end - start for start, end in taken)

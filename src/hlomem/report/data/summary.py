@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
@@ -53,7 +54,7 @@ def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = 
     return Summary(
         name=memory.dump.name,
         era=describe(memory.dump.eras),
-        backend=memory.backend_name,
+        backend=memory.machine_name,
         spaces=memory.spaces,
         space=space,
         capacity=capacity,
@@ -61,8 +62,17 @@ def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = 
         fullest_step=memory.fullest_step(space.color),
         peak=None if memory.timeline(space.color) is None else _peak(memory, space),
         hints=build_hints(memory, space)[:TOP_HINTS],
-        notes=tuple(note.text for note in memory.dump.notes),
+        notes=(*(note.text for note in memory.dump.notes), *_notes_on(capacity)),
     )
+
+
+def _notes_on(capacity: Capacity | None) -> list[str]:
+    """A chip's nominal memory is more than programs get: by how much, it does not say."""
+    if capacity is None or not capacity.is_nominal:
+        return []
+    size = format_bytes(capacity.size)
+    parts = [f"{size} is nominal for {capacity.name}: programs get less", capacity.note]
+    return ["; ".join(filter(None, parts))]
 
 
 def _peak(memory: MemoryView, space: Space) -> Snapshot:

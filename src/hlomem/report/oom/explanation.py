@@ -10,14 +10,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions
 from hlomem.hlo.text.attributes import read_metadata
 from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
 from hlomem.report.data.lines import Lines
 from hlomem.report.oom.log import Failure, NamedBuffer, OomLog, Part
-from hlomem.report.screens.text import format_bytes, percent
+from hlomem.report.screens.text import percent
 from hlomem.view.instruction_line import parse_instruction_line
 
 if TYPE_CHECKING:
@@ -295,10 +297,11 @@ def _steps(failure: Failure, log: OomLog) -> Iterator[Step]:
     if failure.space in _SCRATCH:
         yield from _steps_in_kernel(failure)
         return
-    if failure.moment == "run" and failure.platform == "tpu":
+    machine = platform_machine(failure.platform)
+    if failure.moment == "run" and machine is not None and machine.allocations_flag:
         yield Step(
             text="run again with a report of all allocations when memory runs out",
-            command='LIBTPU_INIT_ARGS="--tpu_log_allocations_on_oom=true" python …',
+            command=f"{machine.allocations_flag} python …",
         )
     yield from _steps_of_pool(failure, log)
     yield from _steps_with_dump(failure)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.check.verify import verify_joined
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
-from hlomem.machines.capacity import GIB_OF_CHIP
+from hlomem.machines.registry import CHIPS
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
 from hlomem.report.data.copies import build_copies
@@ -141,6 +141,8 @@ class Page(Record, frozen=True, kw_only=True):
     labels: Labels
     chips: dict[str, int]
     """The memory of one device, by the chip's name."""
+    nominal_chips: tuple[str, ...]
+    """Those of which only the data sheet's figure is known."""
     capacity: int | None
     spaces: tuple[PageSpace, ...]
     texts: list[str]
@@ -154,12 +156,13 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     texts = _Texts()
     return Page(
         name=_short_name(memory.dump.name),
-        backend=memory.backend_name,
+        backend=memory.machine_name,
         sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),
         roles=roles.ROLES,
         labels=Labels(),
-        chips={chip: gib << 30 for chip, gib in GIB_OF_CHIP.items()},
+        chips={name: chip.size for name, chip in CHIPS.items()},
+        nominal_chips=tuple(name for name, chip in CHIPS.items() if chip.is_nominal),
         capacity=capacity,
         spaces=tuple(_space(memory, space) for space in memory.spaces),
         buffers=_columns(memory, texts),
@@ -176,7 +179,7 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
 
 
 def _judge(memory: MemoryView) -> Verdict:
-    return verify_joined(memory.joined, module=memory.module, backend=memory.given_backend)
+    return verify_joined(memory.joined, module=memory.module, machine=memory.given_machine)
 
 
 def _short_name(name: str) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
-from hlomem.report.screens.text import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, format_bytes, plural, shorten, wrap
+from hlomem.report.screens.text import Line, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.donation import Argument, Donation

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.screens.text import Line, format_bytes, percent, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, percent, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

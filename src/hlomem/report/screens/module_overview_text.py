@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, format_bytes, shorten, shorten_front
+from hlomem.report.screens.text import Line, bar, shorten, shorten_front
 
 if TYPE_CHECKING:
     from hlomem.report.data.module_overview import Argument, ModuleOverview

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.screens.text import (
     Line,
     bar,
     curve,
-    format_bytes,
     percent,
     plural,
     shorten,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.screens.peak_text import draw_near_peaks, draw_outline, draw_row
-from hlomem.report.screens.text import Line, bar, format_bytes, percent, plural, shorten, wrap
+from hlomem.report.screens.text import Line, bar, percent, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
@@ -54,7 +55,7 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
 def _capacity(capacity: Capacity, size: int, width: int) -> Line:
     left = capacity.size - size
     verdict = f"{format_bytes(left)} left" if left >= 0 else f"{format_bytes(-left)} too much"
-    of = f" of {format_bytes(capacity.size)}{f' ({capacity.name})' if capacity.name else ''}, "
+    of = f" of {format_bytes(capacity.size)}{f' ({capacity.label})' if capacity.name else ''}, "
     words = f"  {percent(size, capacity.size)}{of}{verdict}"
     columns = max(10, width - len(words))
     style = "green" if left >= 0 else "red"

@@ -12,6 +12,7 @@ import {
   chooseSpace,
   content,
   moveTo,
+  nominal,
   redraw,
   report,
   resetBytes,
@@ -94,7 +95,7 @@ export function fillChips() {
   $("chip").append(
     element("option", "—", { value: "" }),
     ...chips.map(([name, size]) =>
-      element("option", `${name}, ${formatBytes(size)}`, { value: name }),
+      element("option", `${name}, ${formatBytes(size)}${nominal(name)}`, { value: name }),
     ),
   );
 }

@@ -77,7 +77,7 @@ export interface Finding {
   rule: string;
   message: string;
   severity: "error" | "warning";
-  values: Involved[];
+  values: ValueEvidence[];
   allocations: number[];
   evidence: string[];
 }
@@ -103,18 +103,6 @@ export interface Hole {
   before_end: number | null;
   after: string | null;
   after_start: number | null;
-}
-
-/** A value a finding is about, as the dump shows it. */
-export interface Involved {
-  id: number;
-  name: string;
-  allocation: number | null;
-  start_byte: number | null;
-  end_byte: number | null;
-  live_from: number | null;
-  live_to: number | null;
-  source: string;
 }
 
 /** What groups of buffers are called where their names or lines are not known. */
@@ -159,6 +147,7 @@ export interface Page {
   roles: Role[];
   labels: Labels;
   chips: Record<string, number>;
+  nominal_chips: string[];
   capacity: number | null;
   spaces: PageSpace[];
   texts: string[];
@@ -225,6 +214,18 @@ export interface Trust {
   era: string;
   verdict: Verdict | null;
   notes: string[];
+}
+
+/** A value a finding is about, as the dump shows it. */
+export interface ValueEvidence {
+  id: number;
+  name: string;
+  allocation: number | null;
+  start_byte: number | null;
+  end_byte: number | null;
+  live_from: number | null;
+  live_to: number | null;
+  source: string;
 }
 
 /** Everything a check has to say about one plan. */

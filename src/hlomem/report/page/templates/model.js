@@ -28,6 +28,7 @@ export class Report {
     this.bands = page.bands;
     this.roles = page.roles;
     this.chips = page.chips;
+    this.nominalChips = new Set(page.nominal_chips);
     this.capacity = page.capacity;
     this.labels = page.labels;
     this.texts = page.texts;

@@ -158,6 +158,11 @@ export function redraw() {
   });
 }
 
+/** @param {string} chip the word that its size is nominal, where it is */
+export function nominal(chip) {
+  return content.reports[0].nominalChips.has(chip) ? " nominal" : "";
+}
+
 /** @param {number} step */
 export function moveTo(step) {
   state.step = clamp(Math.round(step), 0, report().steps);

@@ -5,7 +5,7 @@ import { NAMES } from "./comparison.js";
 import { $, element } from "./dom.js";
 import { formatBytes, percent, plural, shorten } from "./formats.js";
 import { NONE } from "./model.js";
-import { content, report, space, state } from "./state.js";
+import { content, nominal, report, space, state } from "./state.js";
 
 /**
  * @import { RoleShare } from "./data.d.ts"
@@ -41,7 +41,7 @@ export function drawCapacity() {
  */
 function fits(size, capacity, isTiny) {
   const name = state.chip || "the device";
-  const all = formatBytes(capacity);
+  const all = `${formatBytes(capacity)}${nominal(state.chip)}`;
   if (size > capacity) {
     const over = formatBytes(size - capacity);
     return `No: ${formatBytes(size)}, ${over} more than ${name} has (${all}).`;
