@@ -242,7 +242,7 @@ def test_two_compiles_on_one_page(show: Show, capsys: pytest.CaptureFixture[str]
 
 def test_two_programs_of_nothing_in_common(show: Show) -> None:
     shown = show(SEED, LOOPS)
-    for space in ("vmem", "smem", "default"):
+    for space in ("vmem", "sync-flags", "hbm"):
         shown.page.click(f"#spaces >> text={space}")
     shown.page.click("#reports >> text=B")
     shown.page.hover("#other-map")
