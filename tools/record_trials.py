@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--full", type=Path)
     parser.add_argument("name", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     shutil.copytree(PROGRAMS, options.home, dirs_exist_ok=True)
     line = [options.python, "-c", _VERSIONS]
     versions = json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)

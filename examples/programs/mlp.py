@@ -37,9 +37,9 @@ def loss_fn(params, x, labels):
     else:
         for i in range(config.layers):
             x = step(x, compiling.taken(weights["layers"], i))
-    logits = x @ weights["head"]
-    if config.upcast:
-        logits = logits.astype(jnp.float32)
+    head = weights["head"]
+    wide = jnp.float32 if config.upcast else None
+    logits = jnp.matmul(x, head, preferred_element_type=wide)
     return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1))
 
 

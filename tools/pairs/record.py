@@ -75,7 +75,8 @@ def spaces_of(folder: Path) -> dict[str, int]:
 
 def compiled(side: Side, options: argparse.Namespace) -> Path:
     """The folder of a side, compiled unless it was before."""
-    key = hashlib.sha256(json.dumps(side).encode()).hexdigest()[:16]
+    source = (PROGRAMS / side.program).read_text()
+    key = hashlib.sha256(json.dumps([side, source]).encode()).hexdigest()[:16]
     folder: Path = options.out.parent / "compiled" / key
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--python", action="append", required=True, metavar="VERSION=PYTHON")
     parser.add_argument("name", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     split = (given.rpartition("=") for given in options.python)
     options.pythons = {version or NEWEST: Path(path) for version, _, path in split}
     shutil.copytree(PROGRAMS, options.home, dirs_exist_ok=True)

@@ -1,0 +1,24 @@
+"""Distances of all pairs of rows: small if the differences are never written to memory."""
+
+import compiling
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+config = compiling.options(__doc__, barrier=False, weighted=False, rows=512, others=512, width=128)
+
+
+def distances(x, y, w):
+    difference = x[:, None, :] - y[None, :, :]
+    if config.barrier:
+        difference = lax.optimization_barrier(difference)
+    squared = difference * difference
+    if config.weighted:
+        return jnp.sqrt(jax.nn.relu(jnp.tanh(squared) @ w)).sum(-1) + squared.sum(-1)
+    return jnp.sqrt(squared.sum(-1)) + w.sum()
+
+
+sharding = compiling.single(config.platform)
+shapes = ((config.rows, config.width), (config.others, config.width), (config.width, 8))
+arguments = [jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding) for shape in shapes]
+compiling.compile_and_report(jax.jit(distances).lower(*arguments), "distances")
