@@ -9,7 +9,8 @@ The rules. `diff`: the text of the first cause has to match the pattern of the t
 change (PATTERNS); where the change reads "8 became 16", both numbers have to stand in it in that
 order, or the pattern to match. `advise` on the program before: the first advice whose rule is the
 truth's (RULES) is compared with the bytes that XLA saved. It is right if what it promises differs
-from them by no more than a tenth, or if it promises "at most" and XLA saved no more than that.
+from them by no more than a tenth, or if it promises "at most" and XLA saved no more than that and
+no less than half of it.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def check_advice(folder: Path, truth: dict[str, Any]) -> tuple[bool, list[str]]:
     promised, saved = advice[0]["saves"], -truth["delta"]
     bound = advice[0]["method"] == "counted"
     kept = f"{saved / promised:.0%}" if promised else "-"
-    right = saved <= promised if bound else abs(saved - promised) <= TOLERANCE * abs(saved)
+    near = abs(saved - promised) <= TOLERANCE * abs(saved)
+    right = promised / 2 <= saved <= promised if bound else near
     word = f"{'at most ' * bound}{format_bytes(promised)}"
     return right, [advice[0]["title"][:110], word, kept]
 

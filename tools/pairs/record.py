@@ -3,9 +3,9 @@
     python -m tools.pairs.record diff|advice OUT --home HOME --python VERSION=PYTHON... [NAME...]
 
 OUT/NAME/{before,after}/ get what XLA writes with the README's flags; OUT/NAME/truth.json says what
-was changed and what XLA reserved on both sides, in bytes; OUT/truths.json has them all. A side that
-several pairs share is compiled once. On a TPU the process is stopped once XLA has written its plan,
-which is long before it has made code.
+was changed and what XLA reserved on both sides, in bytes, and the truths of all pairs of OUT go to
+this folder, as diff.json or advice.json. A side that several pairs share is compiled once. On a TPU
+the process is stopped once XLA has written its plan, which is long before it has made code.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ def main() -> None:
     with ThreadPoolExecutor(MAX_WORKERS) as pool:
         list(pool.map(lambda name: record(name, options), names))
     truths = [json.loads(path.read_text()) for path in sorted(options.out.glob("*/truth.json"))]
-    (options.out / "truths.json").write_text(json.dumps(truths, indent=1) + "\n")
+    (Path(__file__).parent / f"{options.table}.json").write_text(
+        json.dumps(truths, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":
