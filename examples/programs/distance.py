@@ -5,20 +5,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-config = compiling.options(__doc__, barrier=False, weighted=False, rows=512, others=512, width=128)
+config = compiling.options(__doc__, barrier=False, rows=512, others=512, width=128)
 
 
-def distances(x, y, w):
+def distances(x, y):
     difference = x[:, None, :] - y[None, :, :]
     if config.barrier:
         difference = lax.optimization_barrier(difference)
-    squared = difference * difference
-    if config.weighted:
-        return jnp.sqrt(jax.nn.relu(jnp.tanh(squared) @ w)).sum(-1) + squared.sum(-1)
-    return jnp.sqrt(squared.sum(-1)) + w.sum()
+    return jnp.sqrt((difference * difference).sum(-1))
 
 
 sharding = compiling.single(config.platform)
-shapes = ((config.rows, config.width), (config.others, config.width), (config.width, 8))
+shapes = ((config.rows, config.width), (config.others, config.width))
 arguments = [jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding) for shape in shapes]
 compiling.compile_and_report(jax.jit(distances).lower(*arguments), "distances")
