@@ -35,7 +35,8 @@ _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 0.5
 _TIMEOUT_SECONDS = 900
 _UNWANTED = shutil.ignore_patterns("*.o", "*.flagfile", "*.ll", "*comp_env.txt", "*_config.txt")
-_SPACE = re.compile(r"^Memory Space: (\S+) \(color=(\d+)\)\nTotal bytes: (\d+)", re.MULTILINE)
+_SPACE = re.compile(r"^Memory Space: \S+ \(color=(\d+)\)\nTotal bytes: (\d+)", re.MULTILINE)
+_DEFAULT = "0"
 
 
 def compile_side(side: Side, home: Path, pythons: dict[str, Path], folder: Path) -> None:
@@ -65,12 +66,15 @@ def compile_side(side: Side, home: Path, pythons: dict[str, Path], folder: Path)
 
 
 def spaces_of(folder: Path) -> dict[str, int]:
-    """Bytes that XLA reserves in each memory space, of the largest module of a folder."""
+    """Bytes that XLA reserves in each memory space, by color, of the largest module of a folder.
+
+    Its names would mislead: what it calls cmem, color 5, is the host's memory.
+    """
     found: list[dict[str, int]] = []
     for path in folder.glob("*memory-usage-report.txt"):
         rows = _SPACE.findall(path.read_text())
-        found.append({"host" if color == "5" else name: int(size) for name, color, size in rows})
-    return max(found, key=lambda spaces: spaces.get("default", 0), default={})
+        found.append({color: int(size) for color, size in rows})
+    return max(found, key=lambda spaces: spaces.get(_DEFAULT, 0), default={})
 
 
 def compiled(side: Side, options: argparse.Namespace) -> Path:
@@ -91,7 +95,7 @@ def compiled(side: Side, options: argparse.Namespace) -> Path:
 def truth_of(name: str, row: Row, sides: dict[str, Side], folders: dict[str, Path]) -> Any:
     """What was changed in a pair, and what it did to the memory."""
     spaces = {side: spaces_of(folder) for side, folder in folders.items()}
-    before, after = (spaces[side].get("default", 0) for side in SIDES)
+    before, after = (spaces[side].get(_DEFAULT, 0) for side in SIDES)
     return {
         "name": name,
         "cause": row.cause,
