@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hlomem.api.load import load, read_source
 from hlomem.dump.dump import Dump
-from hlomem.inputs import load, read_source
 
 FOLDERS = sorted(
     path.parent for path in Path(__file__).parent.glob("goldens/trials/*/*/origin.json")

@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hlomem.report.text import format_bytes
+from hlomem.base.sizes import format_bytes
 
 PATTERNS = {
     "donation": r"donat",
