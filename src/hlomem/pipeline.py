@@ -24,7 +24,7 @@ from hlomem.base.errors import UnsupportedError
 from hlomem.base.gc_pause import collector_off
 from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import Schedule, schedule_of
-from hlomem.hlo.verifier import verify_computations, verify_module
+from hlomem.hlo.verifier import verify_computations, verify_flow, verify_module
 from hlomem.machines.options import Options
 
 if TYPE_CHECKING:
@@ -70,10 +70,14 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def call_graph(self) -> CallGraph:
         """Who calls whom; what only the bodies of fusions call is opened for it, and verified."""
-        known = {each for each in self.module.computations if each.is_open}
         graph = CallGraph(self.module)
-        opened = [each for each in self.module.computations if each.is_open and each not in known]
-        verify_computations(opened)
+        verified = set(self.module.outer_computations)
+        verify_computations(
+            each
+            for each in self.module.computations
+            if each not in verified and not graph.is_fused(each)
+        )
+        verify_flow(self.module, graph.is_embedded)
         return graph
 
     @cached_property

@@ -27,7 +27,7 @@ def unnamed_elements(module: HloModule) -> list[HloInstruction]:
         return []
     return [
         instruction
-        for instruction in module.iter_open_instructions()
+        for instruction in module.iter_outer_instructions()
         if instruction.opcode == "get-tuple-element" and not instruction.is_root
     ]
 
@@ -42,9 +42,8 @@ def expand(module: HloModule, dump: Dump) -> HloModule:
     draft = hlo.parse(module.source.text)
     time_of = {name: time for time, name in enumerate(dump.live_ranges.sequence)}
     _name_elements(unnamed_elements(draft), draft, dump.values, time_of)
-    for computation in draft.computations:
-        if computation.is_open:
-            computation.instructions.sort(key=lambda each: time_of.get(each.name, -1))
+    for computation in draft.outer_computations:
+        computation.instructions.sort(key=lambda each: time_of.get(each.name, -1))
     return hlo.parse(format_module(draft, draft.style._replace(compact_gte=False)))
 
 
@@ -61,7 +60,7 @@ def _name_elements(
         for position in value.positions
     }
     implied = set(elements)
-    taken = {each.name for each in module.iter_open_instructions() if each not in implied}
+    taken = {each.name for each in module.iter_outer_instructions() if each not in implied}
     for element in elements:  # in the order of the text: an operand has its name before
         value = value_at.get((element.operands[0].name, (element.tuple_index,)))
         for name in [] if value is None else _holders(value, element, time_of):

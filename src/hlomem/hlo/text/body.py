@@ -264,7 +264,7 @@ def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> No
     opcode = instruction.opcode
     names: list[str] = []
     for attribute, _ in call_attributes(opcode):
-        found = _names_of(attribute, attributes)
+        found = names_of(attribute, attributes)
         if not found and opcode in _NEED_ALL:
             raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs `{attribute}=`")
         names += found
@@ -297,7 +297,7 @@ def _name_problem(attributes: str, name: str, problem: str, hint: str = "") -> R
 
 
 def _link_control(body: _Body, instruction: HloInstruction, attributes: str) -> None:
-    names = _names_of(CONTROL_PREDECESSORS, attributes)
+    names = names_of(CONTROL_PREDECESSORS, attributes)
     for name in names:
         if name not in body.scope.by_name:
             problem = f"control predecessor `{name}` is not defined above"
@@ -305,7 +305,7 @@ def _link_control(body: _Body, instruction: HloInstruction, attributes: str) -> 
     instruction.control_predecessors = tuple([body.scope.by_name[name] for name in names])
 
 
-def _names_of(attribute: str, attributes: str) -> list[str]:
+def names_of(attribute: str, attributes: str) -> list[str]:
     """The names an attribute lists, `%` removed; empty where it is absent."""
     match = compiled(_NAMES[attribute]).search(attributes)
     if match is not None and attributes.find('"', 0, match.start()) < 0:

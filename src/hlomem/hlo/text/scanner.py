@@ -153,6 +153,15 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
     return rows
 
 
+def instruction_row(text: str, start: int, end: int) -> InstructionRow | None:
+    """The instruction of one line, taken apart; None where the line is not one."""
+    match = _INSTRUCTION.match(text, start, end)
+    if match is None or match.end() != end:
+        return None
+    mark, name, shape, opcode, inner, attributes = match.groups("")
+    return mark, name, shape, opcode, inner, attributes
+
+
 def may_hide_instructions(rows: list[InstructionRow]) -> bool:
     """Whether a line seems to hold more than the one instruction it was taken for."""
     suspects = [row[3:] for row in rows if " = " in row[4] or " = " in row[5]]

@@ -1,0 +1,88 @@
+"""The programs of the goldens, and how each is planned."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import hlomem
+from hlomem import hlo
+from hlomem.analysis.live_range import split_sequence
+from hlomem.api.plan import options_of, preset_of
+from hlomem.assign.preset import NO_PRESET
+from hlomem.dump.eras import find_release
+from hlomem.hlo.schedule import schedule_from_names
+from hlomem.pipeline import Stages, start_stages
+from tests.places import GOLDENS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class GoldenProgram(NamedTuple):
+    """A module XLA printed, with XLA's dump of its plan beside it."""
+
+    home: Path
+
+    def __str__(self) -> str:
+        return "/".join(self.home.parts[-3:])
+
+    @property
+    def text(self) -> str:
+        """The module."""
+        return (self.home / "module.hlo").read_text()
+
+    @property
+    def compact_text(self) -> str:
+        """The module without lines for its get-tuple-elements, as newer XLA prints it."""
+        module = hlo.parse(self.text)
+        return hlo.format_module(module, module.style._replace(compact_gte=True))
+
+    @property
+    def _origin(self) -> dict[str, Any]:
+        origin: dict[str, Any] = json.loads((self.home / "origin.json").read_text())
+        return origin
+
+    def start(self, module: hlo.HloModule) -> Stages:
+        """The stages of a plan of a module, as the release plans it that the golden is of."""
+        origin = self._origin
+        backend = origin["backend"]
+        package = "libtpu" if backend == "tpu" else "jaxlib"
+        release = find_release(self.home.parts[-3], package)
+        options = options_of(backend, origin["chip"], release)
+        schedule, preset = None, NO_PRESET
+        if not origin["scheduled"]:
+            live_ranges = hlomem.load(self.home).live_ranges
+            assert live_ranges is not None
+            orders = split_sequence(module, live_ranges.sequence)
+            schedule = schedule_from_names(module, orders)
+        if backend == "tpu":
+            preset = preset_of(module, hlomem.load(self.home), options.backend)
+        return start_stages(module, options, schedule, preset=preset)
+
+
+GOLDEN_PROGRAMS = [
+    GoldenProgram(path.parent) for path in sorted((GOLDENS / "xla").glob("*/*/*/origin.json"))
+]
+
+
+def planned_values(stages: Stages) -> list[object]:
+    """Every value of a plan by names and numbers: id, positions, live range and place."""
+    ranges = stages.live_ranges.range_of
+    places = {
+        value: (allocation.index, place)
+        for allocation in stages.assignment.allocations
+        for value, place in allocation.slices.items()
+    }
+    return [
+        (
+            value.id,
+            value.instruction.name,
+            value.index,
+            value.is_phi,
+            [(instruction.name, index) for instruction, index in value.positions],
+            ranges.get(value),
+            places.get(value),
+        )
+        for value in stages.dataflow.values
+    ]
