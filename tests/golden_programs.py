@@ -33,10 +33,14 @@ class GoldenProgram(NamedTuple):
         return (self.home / "module.hlo").read_text()
 
     @property
-    def compact_text(self) -> str:
-        """The module without lines for its get-tuple-elements, as newer XLA prints it."""
+    def texts(self) -> list[str]:
+        """The module as it is, and without lines for its get-tuple-elements as newer XLA prints it.
+
+        What takes its schedule from a dump needs their names.
+        """
         module = hlo.parse(self.text)
-        return hlo.format_module(module, module.style._replace(compact_gte=True))
+        style = module.style._replace(compact_gte=True)
+        return [self.text, hlo.format_module(module, style)] if module.is_scheduled else [self.text]
 
     @property
     def _origin(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from hlomem.base.errors import UnsupportedError
 from hlomem.base.gc_pause import collector_off
 from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import Schedule, schedule_of
-from hlomem.hlo.verifier import verify_computations, verify_flow, verify_module
+from hlomem.hlo.verifier import verify_computations, verify_module
 from hlomem.machines.options import Options
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
             for each in self.module.computations
             if each not in verified and not graph.is_fused(each)
         )
-        verify_flow(self.module, graph.is_embedded)
+        if (call := graph.find_call_in_both()) is not None:
+            raise call.error("what it calls runs both in the flow of the program and in a fusion")
         return graph
 
     @cached_property

@@ -35,7 +35,7 @@ def test_opening_all_bodies_between_two_stages_changes_nothing(golden: GoldenPro
 
 @pytest.mark.parametrize("golden", GOLDEN_PROGRAMS, ids=str)
 def test_a_body_answers_alike_before_and_after_it_is_read(golden: GoldenProgram) -> None:
-    for text in (golden.text, golden.compact_text):
+    for text in golden.texts:
         module, read = hlo.parse(text), hlo.parse(text)
         read.open_all()
         for before, after in zip(module.computations, read.computations, strict=True):

@@ -75,6 +75,17 @@ class CallGraph:
         """Whether anything calls it."""
         return bool(self.callsites[computation]) or computation in self._called_in_bodies
 
+    def find_call_in_both(self) -> HloInstruction | None:
+        """A call that runs in the flow of the program what also runs inside an operation."""
+        calls = (
+            site
+            for computation in self.module.outer_computations
+            if computation in self._embedded
+            for site in self.callsites[computation]
+            if site.opcode in RUN_IN_PLACE and self.is_in_flow(site.parent)
+        )
+        return next(calls, None)
+
     def _read_calls(self) -> None:
         for computation in reversed(self.module.computations):  # callers before callees
             if computation in self._fused:

@@ -68,17 +68,16 @@ class FusedBodies(dict["HloComputation", FusedBody]):
         body = computation.body_text
         if body is None:
             return None
-        rows: list[Row] = _ROW.findall(*body)
+        rows: list[Row] = _ROW.findall(body)
         # `%fusion#1` stands for an instruction that has no row.
-        if len(rows) != body.text.count("\n", *body[1:]) or body.text.find("#", *body[1:]) >= 0:
+        if len(rows) != body.count("\n") or "#" in body:
             return None
         return rows
 
     def _read(self, computation: HloComputation) -> FusedBody:
-        body = computation.body_text
-        if body is None:
+        text = computation.body_text
+        if text is None:
             return _outlined(computation)
-        text = body.text[body.start : body.end]
         form = text.encode("utf-8", "surrogatepass").translate(_BLURRED)
         known = self._known_forms.get(form)
         if known is None:

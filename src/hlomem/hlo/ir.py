@@ -22,6 +22,7 @@ from hlomem.base.errors import ParseError
 from hlomem.base.source import Source
 from hlomem.hlo.opcodes import ASYNC_OPCODES, CallRole, call_role
 from hlomem.hlo.text import attributes as attr
+from hlomem.hlo.text.style import TextStyle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.scanner import ComputationText
     from hlomem.hlo.text.stack_frames import StackFrame, StackFrameTables
-    from hlomem.hlo.text.style import TextStyle
 
 T = TypeVar("T")
 
@@ -53,14 +53,6 @@ class BodyCall(NamedTuple):
     """As `HloInstruction.attribute_text`."""
 
 
-class BodyText(NamedTuple):
-    """A body as XLA prints it: a text, and where in it the instructions begin and end."""
-
-    text: str
-    start: int
-    end: int
-
-
 class BodyReader(Protocol):
     """What a computation needs of the parser: its body, at the moment somebody asks for it."""
 
@@ -79,7 +71,7 @@ class BodyReader(Protocol):
     def first_parameter(self, computation: HloComputation) -> str:
         """The name of parameter 0, empty where there is none; links nothing."""
 
-    def body_text(self, computation: HloComputation) -> BodyText | None:
+    def body_text(self, computation: HloComputation) -> str | None:
         """The body, if it is laid out as XLA prints it."""
 
     def locate(self, computation: HloComputation, name: str) -> Span:
@@ -87,6 +79,9 @@ class BodyReader(Protocol):
 
     def style(self) -> TextStyle:
         """How the text was written."""
+
+    def implies_elements(self) -> bool:
+        """Whether some instructions have no line in the text."""
 
     def validate(self) -> None:
         """Read what was left as text."""
@@ -323,10 +318,10 @@ class HloComputation(Struct, eq=False):
             self.reader.open(self)
 
     @property
-    def body_text(self) -> BodyText | None:
-        """The text of the instructions, read or not; None unless XLA's printer could have made it.
+    def body_text(self) -> str | None:
+        """The lines between its braces, each after a line break, whether it has been read or not.
 
-        A part of a text the module was parsed from; what was edited has none.
+        None for what was made or edited, and for a text that is not laid out as XLA prints it.
         """
         return None if self.reader is None else self.reader.body_text(self)
 
@@ -386,11 +381,11 @@ class HloModule:
         header: str | dict[str, str],
         tables: StackFrameTables,
         reader: BodyReader | None = None,
-        style: TextStyle | None = None,
+        style: Callable[[], TextStyle] = TextStyle,
     ) -> None:
         """`header` is the text behind the name, or the attributes that would stand there.
 
-        `reader` reads the text the module is of, `style` is that of one that has none.
+        `reader` reads the text the module is of, `style` makes that of one that has none.
         """
         self.name = name
         self.stack_frame_tables = tables
@@ -398,7 +393,7 @@ class HloModule:
         self.reader = reader
         self.entry: HloComputation  # set by who makes the module
         self._header = header
-        self._style = style
+        self._make_style = style
 
     def __repr__(self) -> str:
         return f"<module {self.name}>"
@@ -415,11 +410,12 @@ class HloModule:
     @cached_property
     def style(self) -> TextStyle:
         """How the text was written; what `printer.format_module` prints unless told otherwise."""
-        if self.reader is not None:
-            return self.reader.style()
-        from hlomem.hlo.text.style import TextStyle  # noqa: PLC0415 - few print
+        return self._make_style() if self.reader is None else self.reader.style()
 
-        return self._style or TextStyle()
+    @property
+    def implies_elements(self) -> bool:
+        """Whether it was read from a text that leaves get-tuple-elements out, as `%fusion#1`."""
+        return self.reader is not None and self.reader.implies_elements()
 
     @cached_property
     def attributes(self) -> dict[str, str]:

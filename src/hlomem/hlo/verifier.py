@@ -100,14 +100,6 @@ def _verify_contexts(module: HloModule) -> None:
                 embedding += [each for each in callee.instructions if each.called_computations]
 
 
-def verify_flow(module: HloModule, is_embedded: Callable[[HloComputation], bool]) -> None:
-    """Raise where something inside a fusion calls what runs in the flow of the program."""
-    for computation in running_computations(module):
-        if is_embedded(computation):
-            problem = f"`{computation.name}` runs both in a fusion and in the flow of the program"
-            raise computation.root.error(problem)
-
-
 def _verify_aliases(module: HloModule) -> None:
     """The header's aliases and donors name parts that are there."""
     for what, shape, index in _aliased_parts(module):

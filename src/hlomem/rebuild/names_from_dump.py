@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def unnamed_elements(module: HloModule) -> list[HloInstruction]:
     """The get-tuple-elements a compact text implies, outside of fusions."""
-    # The style of a text is known when all of it has been read.
-    if "#" not in module.source.text or not module.style.compact_gte:
+    if not module.implies_elements:
         return []
     return [
         instruction

@@ -51,7 +51,7 @@ class InstructionTexts:
         if body is None:
             return None
         # Every line begins with two spaces, one of them perhaps with the mark of the root, too.
-        lines = body.text[body.start + 3 : body.end].split("\n  ")
+        lines = body[3:].split("\n  ")
         if len(lines) != len(computation.instructions):
             return None
         root = computation.root.index

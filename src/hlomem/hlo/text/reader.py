@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Source, Span
-from hlomem.hlo.ir import MAIN_THREAD, BodyCall, BodyText, HloComputation, HloModule
-from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES, call_attributes
+from hlomem.hlo.ir import MAIN_THREAD, BodyCall, HloComputation, HloModule
+from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES
 from hlomem.hlo.text import scanner, validation
 from hlomem.hlo.text.async_sugar import is_sugared
 from hlomem.hlo.text.attributes import TextProblem
-from hlomem.hlo.text.body import CONTROL_PREDECESSORS, RowProblem, link_body, names_of
+from hlomem.hlo.text.body import CONTROL_PREDECESSORS, RowProblem, called_names, link_body
 from hlomem.hlo.text.shape_parser import ShapeTable
 from hlomem.hlo.text.stack_frames import StackFrameTables
 from hlomem.hlo.text.style import TextStyle
@@ -103,62 +103,48 @@ class ModuleReader:
         """The instructions of the body that call computations."""
         if self._offsets is not None:
             return self._linked_calls(computation)
+        text, by_name = self._text, computation.module.computation_by_name
         calls: list[BodyCall] = []
         position, end = _text_of(computation).body
-        while match := _MAY_CALL.search(self._text, position, end):
-            line_start = self._text.rfind("\n", position, match.start()) + 1
-            line_end = self._text.find("\n", match.end(), end)
-            position = end if line_end < 0 else line_end
-            row = scanner.instruction_row(self._text, line_start, position)
-            if (
-                row is None
-                or is_sugared(row[3])
-                or scanner.has_comment(self._text, line_start, position)
-            ):
+        while match := _MAY_CALL.search(text, position, end):
+            start = text.rfind("\n", position, match.start()) + 1
+            position = text.find("\n", match.end(), end)
+            position = end if position < 0 else position
+            row = scanner.opcode_and_attributes(text, start, position)
+            if row is None or is_sugared(row[0]):
                 return self._linked_calls(computation)
-            called = self._callees(computation, row[3], row[5])
+            try:
+                called = tuple([by_name[name] for name in called_names(*row)])
+            except (KeyError, RowProblem):
+                return self._linked_calls(computation)
             if called:
-                calls.append(BodyCall(row[3], called, row[5]))
+                calls.append(BodyCall(row[0], called, row[1]))
+        if any(callee.index >= computation.index for call in calls for callee in call[1]):
+            return self._linked_calls(computation)
         return calls
 
     def _linked_calls(self, computation: HloComputation) -> list[BodyCall]:
+        """The same of a body that must be read; raises what is wrong with it, in its place."""
         computation.open()
         return computation.calls()
 
-    def _callees(
-        self, computation: HloComputation, opcode: str, attributes: str
-    ) -> tuple[HloComputation, ...]:
-        """What the attributes of an instruction call."""
-        by_name = computation.module.computation_by_name
-        try:
-            names = [
-                name
-                for attribute, _ in call_attributes(opcode)
-                for name in names_of(attribute, attributes)
-            ]
-        except RowProblem:
-            names = [""]
-        callees = tuple([by_name[name] for name in names if name in by_name])
-        if len(callees) != len(names) or any(each.index >= computation.index for each in callees):
-            computation.open()  # raises what is wrong with it, in its place
-        return callees
-
     def first_parameter(self, computation: HloComputation) -> str:
         """The name of the first parameter."""
-        body = self.body_text(computation)
-        match = None if body is None else _FIRST_PARAMETER.search(*body)
+        body = _text_of(computation).body
+        match = _FIRST_PARAMETER.search(self._text, *body) if self._offsets is None else None
         if match is not None:
             return match[1]
-        if body is not None and body.text.find(" parameter(", body.start, body.end) < 0:
+        if self._text.find(" parameter(", *body) < 0:
             return ""
         computation.open()
         return computation.first_parameter_name
 
-    def body_text(self, computation: HloComputation) -> BodyText | None:
+    def body_text(self, computation: HloComputation) -> str | None:
         """The body, unless the text is laid out otherwise than XLA prints it."""
-        return (
-            None if self._offsets is not None else BodyText(self._text, *_text_of(computation).body)
-        )
+        if self._offsets is not None:
+            return None
+        start, end = _text_of(computation).body
+        return self._text[start:end]
 
     def locate(self, computation: HloComputation, name: str) -> Span:
         """Where an instruction stands; the head of its computation if it has no line."""
@@ -186,6 +172,11 @@ class ModuleReader:
             name_after_brace=any(each.has_name_after_brace for each in self._spans.computations),
             async_sugar=any(is_sugared(opcode) for opcode in {opcode for opcode, _ in rows}),
         )
+
+    def implies_elements(self) -> bool:
+        """Whether an operand names an element of a tuple that has no line of its own."""
+        # The style of a text is known when all of it has been read.
+        return "#" in self._text and self._module.style.compact_gte
 
     def validate(self) -> None:
         """Read what was left as text, and check it (`hlomem.hlo.text.validation`)."""

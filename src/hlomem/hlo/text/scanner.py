@@ -153,13 +153,12 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
     return rows
 
 
-def instruction_row(text: str, start: int, end: int) -> InstructionRow | None:
-    """The instruction of one line, taken apart; None where the line is not one."""
+def opcode_and_attributes(text: str, start: int, end: int) -> tuple[str, str] | None:
+    """Those of the instruction of one line; None where it does not plainly hold one."""
     match = _INSTRUCTION.match(text, start, end)
-    if match is None or match.end() != end:
+    if match is None or has_comment(text, start, end):
         return None
-    mark, name, shape, opcode, inner, attributes = match.groups("")
-    return mark, name, shape, opcode, inner, attributes
+    return match[4], match[6]
 
 
 def may_hide_instructions(rows: list[InstructionRow]) -> bool:
