@@ -81,10 +81,10 @@ class ModuleDraft:
         self._drafts: dict[HloComputation, Draft] = {}
         self._removed: set[HloInstruction] = set()
         self._is_finished = False
-        self.header = dict(given.attributes)
+        self._header = dict(given.attributes)
         self.module = HloModule(
             given.name,
-            self.header,
+            self._header,
             given.stack_frame_tables,
             # An element that moved or was renamed cannot be implied: everything has a line.
             style=lambda: given.style._replace(compact_gte=False, async_sugar=False),
@@ -205,6 +205,12 @@ class ModuleDraft:
             computation.index = index
         self.module.__dict__.pop("computation_by_name", None)
 
+    @property
+    def header(self) -> dict[str, str]:
+        """The attributes of the header, to be changed."""
+        self._check_open()
+        return self._header
+
     def forget_header(self) -> None:
         """The header was changed: forget what was read of it."""
         for name in ("input_output_alias", "buffer_donor", _LAYOUT, "frontend_attributes"):
@@ -237,7 +243,7 @@ class ModuleDraft:
                 kept if one == other else other
                 for kept, one, other in zip(shapes, old, new, strict=True)
             ]
-        self.header[_LAYOUT] = f"{{{tuple_shape(new[:-1]).text}->{new[-1].text}}}"
+        self._header[_LAYOUT] = f"{{{tuple_shape(new[:-1]).text}->{new[-1].text}}}"
 
     def _check_open(self) -> None:
         if self._is_finished:
