@@ -315,7 +315,8 @@ class Rewriter:
     def clone_computation(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
         """Add a second computation like one, with clones of all that it calls; nobody calls it yet.
 
-        Names get the suffix, and a number where that is not enough (`HloModule::DeepClone…`).
+        Names get the suffix, and a number where that is not enough, as in
+        `HloModule::DeepCloneComputation`.
         """
         check_name(suffix, "a clone")
         return self._clone_computation(self._draft.computation(computation), suffix, {})
