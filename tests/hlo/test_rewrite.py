@@ -68,7 +68,7 @@ def test_any_order_prints_and_plans_as_its_text_does(
     before = structure(hlo.parse(module.source.text))
     rewriter = Rewriter(module)
     longest = max(module.outer_computations, key=lambda each: len(each.instructions))
-    for computation in {module.entry, longest}:
+    for computation in dict.fromkeys((module.entry, longest)):
         if len(computation.instructions) < 200:
             rewriter.reorder(computation, _some_order(data, computation))
     edited = rewriter.finish()
