@@ -26,7 +26,7 @@ def _drafts(folder: Path) -> dict[str, Draft]:
 def test_opcodes_are_those_of_the_module(folder: Path) -> None:
     drafts = _drafts(folder)
     module = hlo.parse((folder / "module.hlo").read_text())
-    for instruction in module.iter_open_instructions():
+    for instruction in module.iter_outer_instructions():
         draft = drafts.get(instruction.name)
         if draft is None or instruction.opcode.startswith("async-"):
             continue

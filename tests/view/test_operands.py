@@ -24,7 +24,7 @@ def test_tuple_elements_and_bitcasts_read_what_the_module_says(folder: Path) -> 
     problems: list[str] = []
     operands = find_operands(joined, DisjointSets[str](), problems)
     assert problems == []
-    for instruction in module.iter_open_instructions():
+    for instruction in module.iter_outer_instructions():
         if instruction.name not in operands or instruction.name in joined.printed:
             continue
         if instruction.opcode == "get-tuple-element":

@@ -1,9 +1,9 @@
 """`hlomem.advise`: what would make a program need less memory, and by how much.
 
 In: a program, or a dump of one. Out: advice, the largest saving first. Where a change can be made
-in the module's text (a donation, another layout, a narrower type, another order), it is made, the
-text is planned anew and the plan is verified: the saving is the difference between two plans, not
-an estimate. What cannot be tried is counted: the bytes it is about, which nothing can exceed.
+in the module (a donation, another layout, a narrower type, another order), it is made, the edited
+module is planned and the plan is verified: the saving is the difference between two plans, not an
+estimate. What cannot be tried is counted: the bytes it is about, which nothing can exceed.
 
 The rules are those of OpenXLA's page on error E1000 and its guide to memory flags.
 """
@@ -23,7 +23,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
+from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.report.data import roles
 from hlomem.report.data.advice import CONFIDENCES, Advice, AdviceReport, Confidence, Method
@@ -65,7 +65,7 @@ class _Subject(NamedTuple):
     module: HloModule
     memory: MemoryView
     space: Space
-    plan_text: Callable[[str], Plan]
+    plan: Callable[[HloModule], Plan]
     is_rebuilt: bool = False
     """Whether it was made of a dump, which does not tell what fusions do inside."""
     is_xlas: bool = True
@@ -74,9 +74,9 @@ class _Subject(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """A change that was made in the text, before its worth is known."""
+    """A change that was made in the program, before its worth is known."""
 
-    text: str
+    module: HloModule
     advice: Advice
 
 
@@ -109,18 +109,18 @@ def _of_program(
     base = plan(program, backend=backend, chip=chip, era=era, name=program.name)
     machine = base.stages.options.machine
 
-    def plan_text(text: str) -> Plan:
-        return _plan_on(machine, text, era=era, name=program.name)
+    def plan_module(module: HloModule) -> Plan:
+        return _plan_on(machine, module, era=era, name=program.name)
 
     memory = build_memory(base.dump, program, machine)
-    return _Subject(program, memory, find_space(memory, space), plan_text, notes=base.notes)
+    return _Subject(program, memory, find_space(memory, space), plan_module, notes=base.notes)
 
 
 def _plan_on(
-    machine: Machine, text: str, *, era: str, name: str, preset: Dump | None = None
+    machine: Machine, module: HloModule, *, era: str, name: str, preset: Dump | None = None
 ) -> Plan:
     platform, chip = machine.platform, machine.chip_name
-    return plan(text, backend=platform, chip=chip, era=era, preset=preset, name=name)
+    return plan(module, backend=platform, chip=chip, era=era, preset=preset, name=name)
 
 
 def _of_dump(
@@ -131,11 +131,11 @@ def _of_dump(
     preset = None if options.machine.preset_color is None else dump
     era = str(options.release)
 
-    def plan_text(text: str) -> Plan:
-        return _plan_on(options.machine, text, era=era, preset=preset, name=dump.name)
+    def plan_module(module: HloModule) -> Plan:
+        return _plan_on(options.machine, module, era=era, preset=preset, name=dump.name)
 
     given = [module] if module is not None and module.is_scheduled else []
-    plans = [(each, plan_text(each.source.text)) for each in (*given, base.stages.module)]
+    plans = [(each, plan_module(each)) for each in (*given, base.stages.module)]
     same = [each for each in plans if _total(each[1].dump) == _total(dump)]
     program, planned = (same or plans)[0]
     notes = [] if program is module else ["the program was rebuilt from the dump"]
@@ -147,7 +147,7 @@ def _of_dump(
         module=program,
         memory=memory,
         space=find_space(memory, space),
-        plan_text=plan_text,
+        plan=plan_module,
         is_rebuilt=program is not module,
         is_xlas=bool(same),
         notes=tuple(notes),
@@ -203,7 +203,7 @@ def _try_all(subject: _Subject, rule: _Rule) -> Iterator[Advice]:
 
 def _judge(subject: _Subject, trial: _Trial) -> tuple[Plan, list[Finding]]:
     """The plan of a changed program, and what is wrong with it."""
-    planned = subject.plan_text(trial.text)
+    planned = subject.plan(trial.module)
     verdict = verify(planned.dump, module=planned.stages.module)
     ignored = {_IN_PLACE} if subject.is_rebuilt else set()
     return planned, [each for each in verdict.findings if each.rule not in ignored]
@@ -266,11 +266,13 @@ def _donations(module: HloModule) -> Iterator[tuple[ShapeIndex, HloInstruction]]
 
 
 def _donation(subject: _Subject, pairs: list[tuple[ShapeIndex, HloInstruction]]) -> _Trial:
-    numbers = {index: parameter.parameter_number for index, parameter in pairs}
     names = [_argument_name(parameter) for _, parameter in pairs]
-    module = _without_saving_copies(subject.module, set(numbers.values()))
+    rewriter = Rewriter(subject.module)
+    for index, parameter in pairs:
+        _drop_saving_copy(rewriter, parameter)
+        rewriter.donate(parameter.parameter_number, index)
     return _Trial(
-        with_aliases(module, numbers),
+        rewriter.finish(),
         Advice(
             rule="donate",
             title=f"donate {plural(len(names), 'argument')}: {_listed(names)}",
@@ -284,15 +286,12 @@ def _donation(subject: _Subject, pairs: list[tuple[ShapeIndex, HloInstruction]])
     )
 
 
-def _without_saving_copies(module: HloModule, donated: set[int]) -> HloModule:
-    """A module without the copies that only save arguments from being overwritten."""
-    for number in sorted(donated):
-        parameter = module.entry.parameters[number]
-        match parameter.users:
-            case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
-                if not copy.is_root:
-                    module = hlo.parse(without_copy(copy, keeps_layout=True))
-    return module
+def _drop_saving_copy(rewriter: Rewriter, parameter: HloInstruction) -> None:
+    """Drop the copy that only saves an argument from being overwritten."""
+    match parameter.users:
+        case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
+            if not copy.is_root:
+                rewriter.drop_copy(copy)
 
 
 def _argument_name(parameter: HloInstruction) -> str:
@@ -319,14 +318,21 @@ def _drop_copy(copy: HloInstruction) -> Iterator[_Trial]:
     own, other = (format_layout(each.shape) for each in (source, copy))
     if source.opcode == "parameter":
         title = f"give {_argument_name(source)} in layout {other}"
-        yield _Trial(without_copy(copy, keeps_layout=False), _layout_advice(title, "in_shardings"))
+        yield _without_copy(copy, _layout_advice(title, "in_shardings"), takes_layout_of_copy=True)
         return
     if copy.is_root or copy.users == [copy.parent.root]:
         title = f"take the result that {copy.name} copies in layout {own}"
-        yield _Trial(without_copy(copy, keeps_layout=True), _layout_advice(title, "out_shardings"))
+        advice = _layout_advice(title, "out_shardings")
+        yield _without_copy(copy, advice, takes_layout_of_copy=False)
     if source.opcode not in _VIEWS:
         title = f"compute {source.name} in layout {other}, so that {copy.name} is not needed"
-        yield _Trial(without_copy(copy, keeps_layout=False), _layout_advice(title, ""))
+        yield _without_copy(copy, _layout_advice(title, ""), takes_layout_of_copy=True)
+
+
+def _without_copy(copy: HloInstruction, advice: Advice, *, takes_layout_of_copy: bool) -> _Trial:
+    rewriter = Rewriter(copy.parent.module)
+    rewriter.drop_copy(copy, takes_layout_of_copy=takes_layout_of_copy)
+    return _Trial(rewriter.finish(), advice)
 
 
 def format_layout(shape: Shape) -> str:
@@ -352,12 +358,15 @@ def _layout_advice(title: str, option: str) -> Advice:
 def _narrow(subject: _Subject) -> Iterator[_Trial]:
     """The widest type of the program, halved."""
     for old in _widest(subject.module):
-        advice = _narrow_advice(old, "re-planned", 0)
-        yield _Trial(with_element_type(subject.module, old, _NARROWER[old]), advice)
+        rewriter = Rewriter(subject.module)
+        rewriter.change_element_type(old, _NARROWER[old])
+        yield _Trial(rewriter.finish(), _narrow_advice(old, "re-planned", 0))
 
 
 def _widest(module: HloModule) -> list[str]:
-    return [old for old in _NARROWER if f"{old}[" in module.source.text][:1]
+    shapes = {shape for each in module.computations for shape, _ in each.outline()}
+    types = {leaf.element_type.text for shape in shapes for _, leaf in shape.leaves()}
+    return [old for old in _NARROWER if old in types][:1]
 
 
 def _narrow_advice(old: str, method: Method, saves: int) -> Advice:
@@ -386,8 +395,11 @@ def _reorder(subject: _Subject) -> Iterator[_Trial]:
         for each in module.computations
         if graph.is_in_flow(each) and each.instruction_count <= _LONGEST_COMPUTATION
     ]
+    rewriter = Rewriter(module)
+    for computation in flow:
+        rewriter.reorder(computation, memory_order(computation, machine.size_of))
     yield _Trial(
-        with_order(module, [memory_order(each, machine.size_of) for each in flow]),
+        rewriter.finish(),
         Advice(
             rule="order",
             title="run the instructions in an order made for memory",

@@ -325,7 +325,7 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
         raise InputError(
             f"{where}: {problem}, which every dump of `{machine.name}` has: give its own"
         )
-    shape_of = {each.name: each.shape for each in module.iter_open_instructions()}
+    shape_of = {each.name: each.shape for each in module.iter_outer_instructions()}
     for value in (value for each in allocations for value in each.values):
         whole = shape_of.get(value.name)
         part = None if whole is None else whole.optional_subshape(value.index or ())

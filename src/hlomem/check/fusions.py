@@ -95,17 +95,15 @@ def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
     return all(size == 1 for size in root.operands[1].shape.dimensions)
 
 
-def may_have(body: HloComputation, *words: str) -> bool:
-    """Whether one of these stands in the text of a body, which need not be read for a no."""
-    span, text = body.body_span, body.module.source.text
-    if body.is_open or span is None:
-        return True
-    return any(text.find(word, span.start, span.end) >= 0 for word in words)
+def _may_update(body: HloComputation) -> bool:
+    """Whether the text of a body names an update, so that it must be read to know."""
+    text = body.body_text
+    return text is None or any(word in text for word in UPDATES)
 
 
 def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
     """The outputs that are an operand with a part of it replaced, each with that operand."""
-    if not may_have(fusion.called_computations[0], *UPDATES):
+    if not _may_update(fusion.called_computations[0]):
         return []
     root = fusion.called_computations[0].root
     outputs: list[tuple[ShapeIndex, HloInstruction]] = [((), root)]

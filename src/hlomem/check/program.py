@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlomem.check.flow import is_update, trace
-from hlomem.check.fusions import may_have
 from hlomem.view.control_flow import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
@@ -57,17 +56,9 @@ class TracedProgram:
             for instruction in pending.pop().instructions:
                 new = [each for each in instruction.called_computations if each not in seen]
                 seen.update(new)
-                pending += filter(_may_call, new)
+                pending += (each for each in new if each.calls())
                 if instruction.opcode != "fusion":
                     yield from (each for each in new if each not in self.flow.callers)
-
-
-def _may_call(computation: HloComputation) -> bool:
-    """Whether an instruction in it calls another computation.
-
-    `to_apply=%add`, `branch_computations={%a, %b}`: operands do not follow an equals sign.
-    """
-    return may_have(computation, "=%", "={%") or not may_have(computation, "%")
 
 
 def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
@@ -89,8 +80,7 @@ def _has_updates_at_start(module: HloModule, joined: JoinedDump) -> bool:
     """Whether the dump lists what an asynchronous update computes as a part of its start."""
     return any(
         value.value.name == start.called_computations[0].root.name
-        for computation in module.computations
-        if computation.is_open  # nothing inside a fusion is asynchronous
+        for computation in module.outer_computations  # nothing inside a fusion is asynchronous
         for start in computation.instructions
         if start.opcode == "async-start" and is_update(start)
         for value in joined.values_at.get((start.name, (1,)), ())

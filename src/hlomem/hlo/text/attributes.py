@@ -24,7 +24,7 @@ from hlomem.hlo.shape import Shape, ShapeIndex
 from hlomem.hlo.text.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -327,6 +327,22 @@ def parse_input_output_alias(text: str) -> tuple[InputOutputAlias, ...]:
         InputOutputAlias(_index(match[1]), int(match[2]), _index(match[3]), match[4] == must)
         for match in _parse_items(text, _ALIAS_ITEM, example)
     )
+
+
+def format_input_output_alias(aliases: Iterable[InputOutputAlias]) -> str:
+    """As `HloInputOutputAliasConfig::ToShortString` writes them."""
+    items = [
+        f"{each.output_index}: ({each.parameter_number}, {each.parameter_index}, "
+        f"{'must' if each.must_alias else 'may'}-alias)"
+        for each in aliases
+    ]
+    return f"{{ {', '.join(items)} }}"
+
+
+def format_buffer_donor(donors: Iterable[BufferDonor]) -> str:
+    """As `HloBufferDonorConfig::ToShortString` writes them."""
+    items = [f"({each.parameter_number}, {each.parameter_index})" for each in donors]
+    return f"{{ {', '.join(items)} }}"
 
 
 def parse_buffer_donor(text: str) -> tuple[BufferDonor, ...]:

@@ -51,7 +51,7 @@ _Span = tuple[str, str, int, int]
 
 def _of_module(memory: MemoryView, module: HloModule) -> Iterator[_Span]:
     time_of = memory.joined.time_of
-    scheduled = [each for each in module.computations if each.is_open]
+    scheduled = module.outer_computations
     caller_of = {
         callee: instruction
         for computation in scheduled

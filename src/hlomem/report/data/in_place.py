@@ -95,7 +95,7 @@ def _why_not_by_rules(
     assert memory.module is not None
     operand = user.operands[number]
     part, result = operand.shape.subshape(index), user.shape.subshape(output_index)
-    bodies, rules = FusedBodies(memory.module), memory.machine.alias_rules(Options(memory.machine))
+    bodies, rules = FusedBodies(), memory.machine.alias_rules(Options(memory.machine))
     return why_not_overwrite(operand, user, output_index, part == result, bodies, rules)
 
 

@@ -223,7 +223,7 @@ class MemoryView:
         """The module's instructions outside of fusions; none without a module."""
         if self.module is None:
             return {}
-        return {each.name: each for each in self.module.iter_open_instructions()}
+        return {each.name: each for each in self.module.iter_outer_instructions()}
 
     def operands(self, buffer: Buffer) -> list[Buffer]:
         """The buffers the instruction that defines one reads, in the order of its operands."""

@@ -66,7 +66,7 @@ def build_module_overview(module: HloModule) -> ModuleOverview:
         name=module.name,
         is_scheduled=module.is_scheduled,
         computation_count=len(module.computations),
-        fused_count=sum(computation.is_fused for computation in module.computations),
+        fused_count=len(module.fused_computations),
         instruction_count=opcodes.total(),
         replica_count=module.replica_count,
         num_partitions=module.num_partitions,
@@ -142,8 +142,7 @@ def _spaces(module: HloModule) -> tuple[SpaceUse, ...]:
     arrays = Counter(
         [
             leaf.memory_space
-            for computation in module.computations
-            if computation.is_open and not computation.is_fused
+            for computation in module.outer_computations
             for instruction in computation.instructions
             if instruction.opcode not in {"tuple", "get-tuple-element"}
             for _, leaf in instruction.shape.leaves()
