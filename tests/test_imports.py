@@ -21,6 +21,8 @@ MAY_IMPORT = {
     "options": BASE | {"hlo", "backends"},
     "analysis": PROGRAM,
     "assign": PROGRAM | {"analysis"},
+    "packer": BASE,
+    "packing": BASE | {"assign", "packer"},
     "pipeline": PLANNER,
     "dump": BASE,
     "dump.build": PLANNER,

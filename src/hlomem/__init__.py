@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Buffer",
     "Dump",
     "HlomemError",
+    "Packing",
     "ParseError",
     "Plan",
     "Verdict",
@@ -28,6 +30,7 @@ __all__ = [
     "diff",
     "explain",
     "load",
+    "pack",
     "plan",
     "read_oom",
     "replan",
@@ -42,14 +45,18 @@ if TYPE_CHECKING:
     from hlomem.errors import HlomemError, ParseError
     from hlomem.explaining import explain
     from hlomem.inputs import load
+    from hlomem.packer.buffers import Buffer, Packing
+    from hlomem.packing import pack
     from hlomem.planning import Plan, plan
     from hlomem.replanning import replan
     from hlomem.report.diff import diff
     from hlomem.report.oom_log import read_oom
 
 _HOME = {
+    "Buffer": "hlomem.packer.buffers",
     "Dump": "hlomem.dump.dump",
     "HlomemError": "hlomem.errors",
+    "Packing": "hlomem.packer.buffers",
     "ParseError": "hlomem.errors",
     "Plan": "hlomem.planning",
     "Verdict": "hlomem.check.findings",
@@ -57,6 +64,7 @@ _HOME = {
     "diff": "hlomem.report.diff",
     "explain": "hlomem.explaining",
     "load": "hlomem.inputs",
+    "pack": "hlomem.packing",
     "plan": "hlomem.planning",
     "read_oom": "hlomem.report.oom_log",
     "replan": "hlomem.replanning",

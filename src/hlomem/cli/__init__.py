@@ -42,6 +42,7 @@ COMMANDS = {
     "holes": "Show memory that is reserved for temporaries but never filled.",
     "html": "Write the memory report as one page that opens offline.",
     "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
+    "pack": "Find the smallest heap for buffers that live at times, and prove it.",
     "padding": "Show which arrays are larger in memory than their elements.",
     "peak": "Show who is alive when the program needs most memory.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
