@@ -96,10 +96,12 @@ class Search:
     def _set_capacity(self, capacity: int) -> None:
         instance = self._instance
         unit = instance.unit
-        self._full_units = capacity // unit
+        self._units = units = capacity // unit
         self._last = [(capacity - buffer.size) // unit for buffer in instance.buffers]
-        units = (capacity + max(instance.padding, default=0)) // unit
-        bits = self._bits = units.bit_length() + 1
+        # Padding may stick out of the heap, which gives the topmost buffer a unit more.
+        self._sticks_out = [(capacity + padding) // unit > units for padding in instance.padding]
+        self._may_stick_out = any(self._sticks_out)
+        bits = self._bits = (units + 1).bit_length() + 1
         lane = [1 << bits * section for section in range(instance.section_count)]
         self._lanes = [
             sum(sum(lane[first:end]) for first, end in ranges) for ranges in instance.ranges
@@ -110,7 +112,7 @@ class Search:
         ones = sum(lane)
         self._overflow = ones << (bits - 1)
         self._spare = ones * ((1 << (bits - 1)) - 1 - units)
-        self._is_hopeless = max(instance.loads, default=0) > units
+        self._is_hopeless = max(instance.loads, default=0) > units + self._may_stick_out
 
     def _find_twins(self) -> None:
         """Equal buffers, which lie one above the other in the order of rank."""
@@ -335,10 +337,14 @@ class Search:
         """The state, its buffers in order; None if some section is hopeless."""
         earliest, lanes, weights = state.earliest, self._lanes, self._weights
         overflow, total = self._overflow, self._spare
+        may_stick_out, sticks_out = self._may_stick_out, self._sticks_out
         ordered = sorted(state.unplaced, key=earliest.__getitem__)
+        topmost = 0  # a unit less in each section where padding may stick out
         for b in reversed(ordered):
             total += weights[b]
-            if wrong := (total + earliest[b] * lanes[b]) & overflow:
+            if may_stick_out and sticks_out[b]:
+                topmost |= lanes[b]
+            if wrong := (total - topmost + earliest[b] * lanes[b]) & overflow:
                 self._blame(((wrong & -wrong).bit_length() - 1) // self._bits)
                 return None
         return state._replace(ordered=ordered)
@@ -350,7 +356,7 @@ class Search:
     def _could_trade(self, b: int, offset: int) -> bool:
         """Whether a buffer would lie on shorter ones alone that could as well lie on it."""
         instance = self._instance
-        if not offset or instance.is_aligned or offset + instance.size[b] > self._full_units:
+        if not offset or instance.is_aligned or offset + instance.size[b] > self._units:
             return False
         offsets, size, masks = self.offsets, instance.size, instance.masks
         below = [d for d in instance.neighbours[b] if offsets[d] >= 0]
