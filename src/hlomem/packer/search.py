@@ -49,6 +49,29 @@ class _State(NamedTuple):
     """The unplaced by earliest offset, then rank."""
 
 
+_Key = tuple[object, ...]
+
+
+def _key_of(state: _State) -> _Key:
+    """All that the search below a state depends on, but for trades with what is placed."""
+    unplaced, earliest, support, delayed, _ = state
+    return (
+        tuple(unplaced),
+        tuple([earliest[b] for b in unplaced]),
+        tuple([support[b] for b in unplaced]),
+        frozenset(delayed.items()),
+    )
+
+
+def _part_of(state: _State, members: set[int]) -> _State:
+    """The state of some of the buffers."""
+    return state._replace(
+        unplaced=[b for b in state.unplaced if b in members],
+        delayed={b: height for b, height in state.delayed.items() if b in members},
+        ordered=[b for b in state.ordered if b in members],
+    )
+
+
 class _Choice(NamedTuple):
     """A buffer was placed; the other possibility is left."""
 
@@ -57,12 +80,17 @@ class _Choice(NamedTuple):
     placed: int
     """How many were placed before."""
     goals: _Goals | None
+    key: _Key
+    """Of what was left after it."""
+    group: tuple[_Key, int]
+    """The group the buffer is in: its key, and how many choices there were before it."""
 
 
 class _Goals(NamedTuple):
     """Other groups that are left to place when this one is done."""
 
     state: _State
+    key: _Key
     choices: int
     """How many choices there were before this group and its siblings."""
     rest: _Goals | None
@@ -88,6 +116,12 @@ class Search:
         self._placed: list[int] = []
         self._choices: list[_Choice] = []
         self._goals: _Goals | None = None
+        self._group: tuple[_Key, int] = (), 0
+        self._failed: set[_Key] = set()  # what was searched in vain
+        self._when = [0] * instance.count  # how many were placed before a buffer
+        self._traded: list[
+            int
+        ] = []  # for each choice, the first buffer trades since then are about
         self._state: _State | None = None
         self._witness: list[int] = [-1] * instance.count  # what was seen in the way of a buffer
         self._set_capacity(capacity)
@@ -148,8 +182,10 @@ class Search:
             if after is None:
                 self._state = self._delay(state, b)
             else:
-                self._choices.append(_Choice(state, b, before, self._goals))
-                self._enter(after)
+                key = _key_of(after)
+                self._choices.append(_Choice(state, b, before, self._goals, key, self._group))
+                self._traded.append(self._instance.count)
+                self._enter(after, key)
                 if len(self._placed) == self._instance.count:
                     return "fits"
             while self._state is None and self._choices:
@@ -169,41 +205,58 @@ class Search:
                     return
         state = self._bounded(_State(list(self._ranking), earliest, [0] * count, {}, []))
         if state is not None:
-            self._enter(state)
+            self._enter(state, _key_of(state))
 
-    def _enter(self, state: _State) -> None:
+    def _enter(self, state: _State, key: _Key) -> None:
         """Goes on with what is left, or when nothing is, with the next group."""
+        self._state = None
         if state.unplaced:
-            self._divide(state)
+            self._divide(state, key)
         elif self._goals is not None:
             # A group that is done is independent of the next: its choices are not looked at again.
-            del self._choices[self._goals.choices :]
-            self._state, _, self._goals = self._goals
+            self._state, key, choices, self._goals = self._goals
+            del self._choices[choices:]
+            del self._traded[choices:]
+            self._group = key, choices
 
     def _take_back(self) -> None:
         """Turns to the other possibility of the last choice."""
-        state, b, placed, self._goals = self._choices.pop()
+        group_key, choices = self._group
+        is_group_done = choices == len(self._choices)
+        state, b, placed, self._goals, key, self._group = self._choices.pop()
+        traded = self._traded.pop()
+        # Below a trade that is about an earlier buffer, another arrangement of what is placed might
+        # have led to a packing.
+        if traded > placed:
+            self._failed.add(key)
+            if is_group_done:
+                self._failed.add(group_key)
+        if self._traded:
+            self._traded[-1] = min(self._traded[-1], traded)
         for other in self._placed[placed:]:
             self.offsets[other] = -1
         del self._placed[placed:]
         self._state = self._delay(state, b)
 
-    def _divide(self, state: _State) -> None:
+    def _divide(self, state: _State, key: _Key) -> None:
         """Goes on with the smallest of the groups that share no time; the others become goals."""
+        if key in self._failed:
+            return
         groups = self._groups(state.unplaced)
         if len(groups) == 1:
             self._state = state
             return
-        states = []
+        choices = len(self._choices)
+        entries = []
         for group in sorted(groups, key=len):
-            members = set(group)
-            delayed = {b: height for b, height in state.delayed.items() if b in members}
-            ordered = [b for b in state.ordered if b in members]
-            unplaced = [b for b in state.unplaced if b in members]
-            states.append(state._replace(unplaced=unplaced, delayed=delayed, ordered=ordered))
-        self._state = states[0]
-        for other in reversed(states[1:]):
-            self._goals = _Goals(other, len(self._choices), self._goals)
+            part = _part_of(state, set(group))
+            part_key = _key_of(part)
+            if part_key in self._failed:
+                return
+            entries.append((part, part_key))
+        for other, other_key in reversed(entries[1:]):
+            self._goals = _Goals(other, other_key, choices, self._goals)
+        self._state, self._group = entries[0][0], (entries[0][1], choices)
 
     def _groups(self, unplaced: Sequence[int]) -> list[list[int]]:
         ranges = self._instance.ranges
@@ -248,6 +301,7 @@ class Search:
         if self._could_trade(b, offset):
             return None
         self.offsets[b] = offset
+        self._when[b] = len(self._placed)
         self._placed.append(b)
         earliest, support = state.earliest[:], state.support[:]
         after = _State(
@@ -370,6 +424,8 @@ class Search:
             moved = [d for d in below if offsets[d] + size[d] > level]
         else:
             return False
-        if all(masks[d] == masks[b] for d in moved):
-            return self._rank[moved[0]] > self._rank[b]
+        if all(masks[d] == masks[b] for d in moved) and self._rank[moved[0]] < self._rank[b]:
+            return False
+        if self._traded:
+            self._traded[-1] = min(self._traded[-1], *(self._when[d] for d in moved))
         return True
