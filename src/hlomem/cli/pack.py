@@ -75,7 +75,7 @@ def command(
     PROBLEM is CSV as MiniMalloc reads it: columns id, lower, upper, size and perhaps alignment.
     A buffer is alive from lower until before upper. The solution has one more column, offset.
     With --capacity the exit code is 1 if the buffers do not fit, or if nothing was found within
-    the effort; the first line says which.
+    the effort; the status says which.
     """
     problem = read_problem(read_source(path))
     packing = pack(problem.buffers, capacity=capacity, effort=effort, second_opinion=solver)

@@ -65,6 +65,18 @@ class Instance:
         return bound
 
     @cached_property
+    def meetings(self) -> int:
+        """How often a life begins during another: about how many pairs of buffers meet."""
+        ends: list[int] = []
+        met = 0
+        for first, end in sorted(life for ranges in self.ranges for life in ranges):
+            while ends and ends[0] <= first:
+                heappop(ends)
+            met += len(ends)
+            heappush(ends, end)
+        return met
+
+    @cached_property
     def sections(self) -> list[list[int]]:
         """The buffers of each section."""
         sections: list[list[int]] = [[] for _ in range(self.section_count)]

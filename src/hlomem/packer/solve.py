@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     Heap = Callable[[Sequence[Buffer]], Offsets]
 
 DEFAULT_EFFORT = 200_000
+MAX_MEETINGS = 4_000_000
+"""Pairs of buffers that are alive together; with more, one method has to do."""
 _FIRST_SHARE = 2
 """The first try, at the lower bound, may take one part in so many of the effort; so may each of the
 following, of what is left."""
@@ -81,8 +83,13 @@ class _Solver:
         instance = self._instance
         for name, heap in heaps.items():
             yield name, heap(self._buffers)
+        is_large = instance.meetings > MAX_MEETINGS
+        if is_large and heaps:
+            return
         for name, key in skyline_keys(instance).items():
             yield f"skyline by {name}", self._named(place_by_skyline(instance, key))
+            if is_large:
+                return
         for name, key in best_fit_keys(instance).items():
             yield f"best fit by {name}", self._named(place_by_best_fit(instance, key))
 
