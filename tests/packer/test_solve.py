@@ -17,7 +17,7 @@ from hlomem.packing import pack_as_xla
 from hlomem.source import Source
 from tests.packer.problems import GAP, problems, smallest_height
 
-EASY = {"A": 3500, "F": 1000, "G": 1000, "J": 1500, "K": 1500}
+EASY = {"A": 3500, "F": 1000, "G": 1000, "J": 2500, "K": 2500}
 """MiniMalloc's problems that the first order solves, with steps that are enough."""
 
 
