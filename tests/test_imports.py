@@ -34,6 +34,8 @@ MAY_IMPORT = {
     "assign.packing": {"assign.interval_tree"},
     "assign.interval_tree": set[str](),
     "assign": PROGRAM | {"analysis", "assign"},
+    "packer": {"base"},
+    "api.pack": {"base", "assign", "packer"},
     "pipeline": PLANNER,
     "dump": {"base", "machines.releases"},
     "dump.dump": {"base", "dump", "report.page.notebook"},  # shows itself in a notebook

@@ -40,6 +40,7 @@ _OWN_COMMANDS = {
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "html": "Write the memory report as one page that opens offline.",
     "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
+    "pack": "Find the smallest heap for buffers that live at times, and prove it.",
     "peak": "Show who is alive when the program needs most memory.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
     "replan": "Plan a dump's program anew, without its HLO module.",
