@@ -24,6 +24,7 @@ from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import releases_of
 from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
+from hlomem.hlo.opcodes import DEFINE_NOTHING
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.report.data import roles
 from hlomem.report.data.advice import CONFIDENCES, Advice, Advised, Confidence, Method
@@ -48,8 +49,6 @@ _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _NARROWER = {"f64": "f32", "c128": "c64", "f32": "bf16"}
 _MOST_COPIES = 8
-_VIEWS = frozenset({"bitcast", "get-tuple-element", "while", "conditional", "call", "constant"})
-"""Opcodes whose results cannot have another layout without their operands."""
 _MOST_NAMES = 4
 _MOST_TRIALS = 4
 _LONGEST_COMPUTATION = 4000
@@ -319,7 +318,7 @@ def _drop_copy(copy: HloInstruction) -> Iterator[_Trial]:
     if copy.is_root or copy.users == [copy.parent.root]:
         title = f"take the result that {copy.name} copies in layout {own}"
         yield _Trial(without_copy(copy, keeps_layout=True), _layout_advice(title, "out_shardings"))
-    if source.opcode not in _VIEWS:
+    if source.opcode not in DEFINE_NOTHING and source.opcode != "constant":
         title = f"compute {source.name} in layout {other}, so that {copy.name} is not needed"
         yield _Trial(without_copy(copy, keeps_layout=False), _layout_advice(title, ""))
 

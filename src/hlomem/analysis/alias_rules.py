@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import ELEMENTWISE, PAYLOAD_OPCODES, TRAITS, Opcode, opcodes_where
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
+from hlomem.hlo.traits import Elementwise, InPlace, Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,22 +35,24 @@ class InPlacePair(NamedTuple):
 
 _DECLARATION = "output_to_operand_aliasing="
 _FIRST_OPERAND = (InPlacePair(0, ROOT_INDEX, ROOT_INDEX),)
+_SECOND_OPERAND = (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
 
-_ELEMENTWISE_TEXT = """
-    abs acos acosh add and asin asinh atan2 atanh bitcast-convert cbrt ceil clamp compare complex
-    convert copy cosine cosh count-leading-zeros divide erf exponential exponential-minus-one floor
-    imag is-finite log log-plus-one logistic maximum minimum mulhi multiply negate not or popcnt
-    power real reduce-precision remainder round-nearest-afz round-nearest-even rsqrt select
-    shift-left shift-right-arithmetic shift-right-logical sign sine sinh sqrt stochastic-convert
-    subtract tan tanh xor
-"""
-ELEMENTWISE_OPCODES = frozenset(_ELEMENTWISE_TEXT.split())
-"""`HloInstruction::IsOpElementwise`."""
-
-
-_ELEMENTWISE = ELEMENTWISE_OPCODES | {"constant", "map", "rng"}
-# A body of these alone is elementwise in all its parameters. What a bitcast-convert is depends.
-_ELEMENTWISE_BODY = (ELEMENTWISE_OPCODES - {"bitcast-convert"}) | {"constant", "parameter", "tuple"}
+_ALWAYS_ELEMENTWISE = opcodes_where(
+    lambda traits: traits.elementwise in (Elementwise.YES, Elementwise.NO_ARRAY_READ)
+)
+_NEED_READING = opcodes_where(
+    lambda traits: (
+        traits.elementwise in (Elementwise.BY_BODY, Elementwise.BY_DIMENSIONS, Elementwise.BY_WIDTH)
+    )
+)
+"""Of these the opcode alone does not say whether they are elementwise."""
+_MAY_BE_ELEMENTWISE = opcodes_where(
+    lambda traits: (
+        traits.elementwise not in (Elementwise.NO, Elementwise.BY_BODY, Elementwise.FIRST_OPERAND)
+    )
+)
+_ELEMENTWISE_BODY = _ALWAYS_ELEMENTWISE | PAYLOAD_OPCODES | frozenset[Opcode]({"tuple"})
+"""A body of these alone is elementwise in all its parameters."""
 
 
 # Must.
@@ -67,17 +70,21 @@ def _first_operand(_: HloInstruction) -> Sequence[InPlacePair]:
     return _FIRST_OPERAND
 
 
+def _second_operand(_: HloInstruction) -> Sequence[InPlacePair]:
+    return _SECOND_OPERAND
+
+
 def _operands_to_elements(count: int) -> Sequence[InPlacePair]:
     if count == 1:
         return _FIRST_OPERAND
     return [InPlacePair(i, ROOT_INDEX, ShapeIndex((i,))) for i in range(count)]
 
 
-def _scatter(instruction: HloInstruction) -> Sequence[InPlacePair]:
+def _updated_operands(instruction: HloInstruction) -> Sequence[InPlacePair]:
     return _operands_to_elements(len(instruction.operands) // 2)
 
 
-def _all_reduce_start(instruction: HloInstruction) -> Sequence[InPlacePair]:
+def _all_operands(instruction: HloInstruction) -> Sequence[InPlacePair]:
     return _operands_to_elements(len(instruction.operands))
 
 
@@ -112,7 +119,7 @@ def _async_done(instruction: HloInstruction) -> list[InPlacePair]:
     ]
 
 
-def _collective_permute(instruction: HloInstruction) -> Sequence[InPlacePair]:
+def _permuted_slices(instruction: HloInstruction) -> Sequence[InPlacePair]:
     if not is_in_place_permute(instruction):
         return ()
     output = (1,) if instruction.opcode == "collective-permute-start" else ()
@@ -125,10 +132,6 @@ def _collective_permute(instruction: HloInstruction) -> Sequence[InPlacePair]:
     return pairs
 
 
-def _ragged_all_to_all(_: HloInstruction) -> Sequence[InPlacePair]:
-    return (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
-
-
 def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
     may_write = _may_write_in_place(bodies[fusion.called_computations[0]].opcodes)
     pairs = _fusion_body_pairs(fusion, bodies) if may_write else []
@@ -138,7 +141,7 @@ def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair
 
 
 @lru_cache(maxsize=4096)
-def _may_write_in_place(opcodes: frozenset[str]) -> bool:
+def _may_write_in_place(opcodes: frozenset[Opcode]) -> bool:
     return not opcodes.isdisjoint(MAY_WRITE_IN_PLACE)
 
 
@@ -197,20 +200,22 @@ def _follow_indirections(
     return instruction, ShapeIndex(path)
 
 
-_IN_PLACE: dict[str, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
-    "all-reduce-start": _all_reduce_start,
-    "async-done": _async_done,
-    "async-start": _async_start,
-    "async-update": _declared,
-    "collective-permute": _collective_permute,
-    "collective-permute-start": _collective_permute,
-    "custom-call": _declared,
-    "dynamic-update-slice": _first_operand,
-    "ragged-all-to-all": _ragged_all_to_all,
-    "scatter": _scatter,
-    "set-dimension-size": _first_operand,
+_PAIRS_OF_WRITING: dict[InPlace, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
+    InPlace.ALL_OPERANDS: _all_operands,
+    InPlace.ASYNC_DONE: _async_done,
+    InPlace.ASYNC_START: _async_start,
+    InPlace.DECLARED: _declared,
+    InPlace.FIRST_OPERAND: _first_operand,
+    InPlace.PERMUTED_SLICES: _permuted_slices,
+    InPlace.SECOND_OPERAND: _second_operand,
+    InPlace.UPDATED_OPERANDS: _updated_operands,
 }
-MAY_WRITE_IN_PLACE = frozenset(_IN_PLACE) | {"fusion"}
+_IN_PLACE = {
+    opcode: _PAIRS_OF_WRITING[traits.writes]
+    for opcode, traits in TRAITS.items()
+    if traits.writes in _PAIRS_OF_WRITING
+}
+MAY_WRITE_IN_PLACE = opcodes_where(lambda traits: traits.writes)
 """Opcodes of which `in_place_pairs` may find pairs."""
 
 
@@ -225,7 +230,7 @@ class AliasRules(Struct, frozen=True):
     may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
     """Whether a user may overwrite an operand with a part of its result; None where the rules of
     all backends decide (`AliasInfo::MayAlias`)."""
-    opcodes: frozenset[str] = frozenset()
+    opcodes: frozenset[Opcode] = frozenset()
     """Opcodes that may share with it and never without."""
 
 
@@ -330,10 +335,6 @@ def feeds_only_elementwise(parameter: HloInstruction) -> bool:
     return True
 
 
-_NEED_READING = frozenset({"bitcast-convert", "fusion", "map"})
-"""What an opcode alone does not say whether it is elementwise."""
-
-
 def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
     """`feeds_only_elementwise` of a body that is still text; operands stand before users."""
     reached: set[str] = set()
@@ -348,16 +349,20 @@ def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
             if opcode == "dynamic-update-slice":
                 if not reached.isdisjoint(operands[1:]):
                     return False
-            elif opcode != "tuple" and opcode not in _ELEMENTWISE:
+            elif opcode != "tuple" and opcode not in _MAY_BE_ELEMENTWISE:
                 return False
             reached.add(name)
     return True
 
 
+def _is_product(opcode: Opcode) -> bool:
+    return opcode == "dot" or opcode == "convolution"
+
+
 def _adds_to_product(body: HloComputation, number: int) -> bool:
     """Whether the body adds a dot or convolution to the parameter, its only use."""
     operands = body.root.operands
-    products = [i for i, each in enumerate(operands) if each.opcode in ("convolution", "dot")]
+    products = [i for i, each in enumerate(operands) if _is_product(each.opcode)]
     if not products:
         return False
     other = 1 - products[0]
@@ -386,7 +391,7 @@ def _only_operand(number: int) -> Callable[..., bool]:
     return rule
 
 
-def _sort_may_share(
+def _same_number(
     operand: HloInstruction, user: HloInstruction, index: ShapeIndex, numbers: list[int]
 ) -> bool:
     if len(operand.users) != 1:
@@ -394,18 +399,20 @@ def _sort_may_share(
     return len(user.operands) == 1 or numbers == [index[0]]
 
 
-_MAY_SHARE: dict[str, Callable[..., bool]] = {
-    "conditional": _always,
-    "dynamic-update-slice": _only_operand(0),
-    "scatter": _only_operand(0),
-    "set-dimension-size": _only_operand(0),
-    "sort": _sort_may_share,
-    "triangular-solve": _only_operand(1),
-    "while": _always,
+_RULE_OF_SHARING: dict[Sharing, Callable[..., bool]] = {
+    Sharing.ANY_OPERAND: _always,
+    Sharing.ONLY_FIRST: _only_operand(0),
+    Sharing.ONLY_SECOND: _only_operand(1),
+    Sharing.SAME_NUMBER: _same_number,
+}
+_MAY_SHARE = {
+    opcode: _RULE_OF_SHARING[traits.shares]
+    for opcode, traits in TRAITS.items()
+    if traits.shares in _RULE_OF_SHARING
 }
 
 
-_SHARING = {"fusion", *_MAY_SHARE, *_IN_PLACE, *_ELEMENTWISE}
+_SHARING = MAY_WRITE_IN_PLACE | frozenset(_MAY_SHARE) | _MAY_BE_ELEMENTWISE
 
 
 def is_elementwise(instruction: HloInstruction) -> bool:
@@ -426,7 +433,7 @@ def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:
     if opcode == "map":
         dimensions = instruction.integers("dimensions")
         return not dimensions or dimensions == tuple(range(instruction.shape.rank))
-    return opcode in _ELEMENTWISE
+    return opcode in _MAY_BE_ELEMENTWISE
 
 
 def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bool:
@@ -440,7 +447,7 @@ def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bo
             if user in seen:
                 continue
             numbers = [i for i, operand in enumerate(user.operands) if operand is instruction]
-            if user.opcode not in ELEMENTWISE_OPCODES and not all(
+            if user.opcode not in ELEMENTWISE and not all(
                 is_elementwise_on(user, number) for number in numbers
             ):
                 return False

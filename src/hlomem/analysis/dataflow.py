@@ -23,13 +23,13 @@ from hlomem.analysis.async_chain import (
     is_modelled,
     wrapped_computation,
 )
-from hlomem.analysis.defined_parts import NOTHING, SPECIAL_OPCODES, defined_parts
-from hlomem.analysis.forwarding import FORWARD, FORWARD_TUPLE_COPY
+from hlomem.analysis.defined_parts import SPECIAL_OPCODES, defined_parts
+from hlomem.analysis.forwarding import FORWARD
 from hlomem.analysis.phi import PhiGraph
 from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, part_number
 from hlomem.base.errors import UnsupportedError
 from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
+from hlomem.hlo.opcodes import ASYNC_OPCODES, DEFINE_NOTHING, MERGING, RUN_IN_PLACE
 from hlomem.hlo.shape import ROOT_INDEX
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class _Analysis:
                     self.sets[instruction] = [()] * instruction.shape.parts.count
                 elif opcode in SPECIAL_OPCODES or instruction.shape.is_tuple:
                     self._define_parts(instruction)
-                elif opcode in NOTHING:
+                elif opcode in DEFINE_NOTHING:
                     self.sets[instruction] = [()]
                 else:
                     self._define_array(instruction)
@@ -214,8 +214,7 @@ class _Analysis:
             return self._merge(instruction, (body.root, instruction.operands[0]))
         if opcode == "conditional":
             return self._merge(instruction, [each.root for each in instruction.called_computations])
-        forward = FORWARD.get(opcode, FORWARD_TUPLE_COPY)
-        return self._store(instruction, forward(instruction, self.sets))
+        return self._store(instruction, FORWARD[opcode](instruction, self.sets))
 
     def _store(self, instruction: HloInstruction, value_set: InstructionValueSet) -> bool:
         if value_set == self.sets[instruction]:
@@ -388,6 +387,5 @@ _FREE_POSITIONS = 1_000_000
 _MOST_VALUES = 20
 """Of a part of a result, on average, above the positions any program may have."""
 
-_MERGING = frozenset({"parameter", "while", "conditional"})
-_MAY_HOLD_OTHERS = _MERGING | frozenset(FORWARD) | {"copy"}
+_MAY_HOLD_OTHERS = MERGING | frozenset(FORWARD)
 """Opcodes whose results may hold values of other instructions."""

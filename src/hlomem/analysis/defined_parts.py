@@ -9,27 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import DEFINE_NOTHING, TRAITS, opcodes_where
+from hlomem.hlo.traits import Forwarding
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
 
-_NOTHING_TEXT = """
-    add-dependency all-reduce-done bitcast call conditional copy-done domain get-tuple-element
-    opt-barrier while
-"""
-NOTHING = frozenset(_NOTHING_TEXT.split())
-"""Opcodes whose whole result comes from elsewhere."""
-
-TOP_ONLY = frozenset({"copy", "tuple"})
+TOP_ONLY = opcodes_where(
+    lambda traits: traits.forwards in (Forwarding.BELOW_TOP, Forwarding.ELEMENTS)
+)
 """Opcodes that define the tuple and hand its elements on."""
 
 
 def defined_parts(instruction: HloInstruction) -> Sequence[int]:
     """The parts an instruction defines; a parameter defines all (its caller may know better)."""
     opcode = instruction.opcode
-    if opcode in NOTHING:
+    if opcode in DEFINE_NOTHING:
         return ()
     if opcode in TOP_ONLY:
         return (0,)
@@ -39,9 +38,9 @@ def defined_parts(instruction: HloInstruction) -> Sequence[int]:
     return range(instruction.shape.parts.count)
 
 
-def count_defined(shape: Shape, opcode: str) -> int:
+def count_defined(shape: Shape, opcode: Opcode) -> int:
     """How many values an instruction of a fused body defines."""
-    if opcode in NOTHING:
+    if opcode in DEFINE_NOTHING:
         return 0
     if opcode in TOP_ONLY:
         return 1
@@ -93,17 +92,20 @@ def is_in_place_permute(instruction: HloInstruction) -> bool:
     return len(instruction.operands) == 4 and "slice_sizes" in instruction.attributes
 
 
-_SPECIAL: dict[str, Callable[[HloInstruction], Sequence[int]]] = {
-    "all-gather-done": _top_of_tuple,
-    "all-gather-start": _tuples_and(lambda element: element == 1),
-    "async-done": _tuples_and(lambda _: False),
-    "async-start": _tuples_and(lambda element: element > 1),
-    "async-update": _tuples_and(lambda element: element > 1),
-    "collective-permute-done": _top_of_tuple,
-    "collective-permute-start": _collective_permute_start,
-    "copy-start": _at((), (0,), (2,)),
-    "recv-done": _at((), (1,)),
-    "send": _at((), (1,), (2,)),
+_PARTS_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], Sequence[int]]] = {
+    Forwarding.ASYNC_DONE: _tuples_and(lambda _: False),
+    Forwarding.ASYNC_OPERANDS: _tuples_and(lambda element: element > 1),
+    Forwarding.COPY_START: _at((), (0,), (2,)),
+    Forwarding.GATHER_START: _tuples_and(lambda element: element == 1),
+    Forwarding.PERMUTE_START: _collective_permute_start,
+    Forwarding.RECV_DONE: _at((), (1,)),
+    Forwarding.SECOND_ELEMENT: _top_of_tuple,
+    Forwarding.SEND: _at((), (1,), (2,)),
+}
+_SPECIAL = {
+    opcode: _PARTS_OF_FORWARDING[traits.forwards]
+    for opcode, traits in TRAITS.items()
+    if traits.forwards in _PARTS_OF_FORWARDING
 }
 
 SPECIAL_OPCODES = frozenset(_SPECIAL)

@@ -1,7 +1,8 @@
 """How instructions that define nothing pass their operands' values on.
 
-One small function per opcode, each giving the value sets of the whole result from the value sets
-of others. Mirrors the `Update...ValueSet` functions of `hlo/analysis/hlo_dataflow_analysis.cc`.
+One small function per rule of `Forwarding`, each giving the value sets of the whole result from
+the value sets of others. Mirrors the `Update...ValueSet` functions of
+`hlo/analysis/hlo_dataflow_analysis.cc`.
 Merging at loops and conditionals is not here but in `hlomem.analysis.dataflow`.
 """
 
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
 from hlomem.analysis.defined_parts import is_in_place_permute
+from hlomem.hlo.opcodes import TRAITS
+from hlomem.hlo.traits import Forwarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,7 +122,7 @@ def _leaves_into(
             result[number] = part
 
 
-def _async_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+def _async_operands(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     """A start or update: operands into element 0, what the wrapped computation returns into 1."""
     result = sets[instruction][:]
     for i, operand in enumerate(bound_operands(instruction)):
@@ -136,27 +139,25 @@ def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValu
     return result
 
 
-FORWARD: dict[str, Forward] = {
-    "add-dependency": _whole_operand,
-    "all-gather-done": _second_element,
-    "all-gather-start": _all_gather_start,
-    "all-reduce-done": _whole_operand,
-    "async-done": _async_done,
-    "async-start": _async_start,
-    "async-update": _async_start,
-    "bitcast": _whole_operand,
-    "call": _call,
-    "collective-permute-done": _second_element,
-    "collective-permute-start": _collective_permute_start,
-    "copy-done": _copy_done,
-    "copy-start": _copy_start,
-    "domain": _whole_operand,
-    "get-tuple-element": _get_tuple_element,
-    "opt-barrier": _whole_operand,
-    "recv-done": _recv_done,
-    "send": _send,
-    "tuple": _tuple,
+_RULE_OF: dict[Forwarding, Forward] = {
+    Forwarding.ASYNC_DONE: _async_done,
+    Forwarding.ASYNC_OPERANDS: _async_operands,
+    Forwarding.BELOW_TOP: _copy,
+    Forwarding.CALLEE_RESULT: _call,
+    Forwarding.COPY_DONE: _copy_done,
+    Forwarding.COPY_START: _copy_start,
+    Forwarding.ELEMENT: _get_tuple_element,
+    Forwarding.ELEMENTS: _tuple,
+    Forwarding.GATHER_START: _all_gather_start,
+    Forwarding.PERMUTE_START: _collective_permute_start,
+    Forwarding.RECV_DONE: _recv_done,
+    Forwarding.SECOND_ELEMENT: _second_element,
+    Forwarding.SEND: _send,
+    Forwarding.WHOLE_OPERAND: _whole_operand,
+}
+FORWARD = {
+    opcode: _RULE_OF[traits.forwards]
+    for opcode, traits in TRAITS.items()
+    if traits.forwards in _RULE_OF
 }
 """What passes values on without merging them, by opcode; a copy does so for tuples only."""
-
-FORWARD_TUPLE_COPY: Forward = _copy

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from msgspec import Struct
 
+from hlomem.hlo.opcodes import opcodes_where
+from hlomem.hlo.traits import Reads
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -126,8 +129,8 @@ class UseFinder:
         """At which places an instruction has an operand."""
         operands = user.operands
         if len(operands) == 1:
-            return _FIRST
-        if len(operands) < _FEW:
+            return (0,)
+        if len(operands) < _MANY_OPERANDS:
             if operands.count(operand) == 1:
                 return (operands.index(operand),)
             return [number for number, each in enumerate(operands) if each is operand]
@@ -140,8 +143,7 @@ class UseFinder:
         return numbers[operand]
 
 
-_FEW = 16
-_FIRST = (0,)
+_MANY_OPERANDS = 16  # from here on a table is worth its making
 
 
 def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
@@ -174,8 +176,8 @@ def may_use_operand_value(user: HloInstruction, index: ShapeIndex) -> bool:
     return opcode not in _READS_NOTHING
 
 
-_READS_TOP_ONLY = frozenset({"get-tuple-element", "copy"})
-_READS_NOTHING = frozenset({"tuple", "domain"})
+_READS_TOP_ONLY = opcodes_where(lambda traits: traits.reads is Reads.TOP)
+_READS_NOTHING = opcodes_where(lambda traits: traits.reads is Reads.NOTHING)
 _PASSES_ON = _READS_TOP_ONLY | _READS_NOTHING
 
 

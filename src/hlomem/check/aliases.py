@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.evidence import involve
 from hlomem.check.findings import Finding
-from hlomem.check.fusions import UPDATES, updated_operands
+from hlomem.check.fusions import updated_operands
+from hlomem.check.opcodes import UPDATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

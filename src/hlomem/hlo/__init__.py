@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
-    from hlomem.hlo.opcodes import CallRole
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.text.parser import parse
     from hlomem.hlo.text.printer import format_computation, format_instruction, format_module
     from hlomem.hlo.text.style import TextStyle
+    from hlomem.hlo.traits import CallRole
 
 __all__ = [
     "CallRole",
@@ -26,6 +27,7 @@ __all__ = [
     "HloComputation",
     "HloInstruction",
     "HloModule",
+    "Opcode",
     "TextStyle",
     "format_computation",
     "format_instruction",
@@ -34,7 +36,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "CallRole": "opcodes",
+    "CallRole": "traits",
+    "Opcode": "opcodes",
     "CalledComputation": "ir",
     "HloComputation": "ir",
     "HloInstruction": "ir",

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
-from hlomem.hlo.opcodes import ASYNC_OPCODES, CallRole, call_role
+from hlomem.hlo.opcodes import ASYNC_OPCODES, call_role
 from hlomem.hlo.text import attributes as attr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hlomem.base.source import Source, Span
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.stack_frames import StackFrame, StackFrameTables
     from hlomem.hlo.text.style import TextStyle
+    from hlomem.hlo.traits import CallRole
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ class BodyReader(Protocol):
     def open(self, computation: HloComputation) -> None:
         """Read the instructions of `computation` and hand them to its `fill`."""
 
-    def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
+    def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
         """Shape and opcode of every instruction of the body; links nothing."""
 
     def locate(self, computation: HloComputation, name: str) -> Span:
@@ -67,7 +69,8 @@ class HloInstruction(Struct, eq=False):
 
     name: str
     shape: Shape
-    opcode: str
+    opcode: Opcode
+    """Its text, one that is not known included."""
     operands: tuple[HloInstruction, ...]
     payload: str
     """What stands between the parentheses where that is not operands: the number of a parameter,
@@ -284,7 +287,7 @@ class HloComputation(Struct, eq=False):
         """`len(instructions)`, without reading them."""
         return len(self.outline())
 
-    def outline(self) -> list[tuple[Shape, str]]:
+    def outline(self) -> list[tuple[Shape, Opcode]]:
         """Shape and opcode of each instruction, without reading more than that."""
         if self._instructions is not None:
             return [(instruction.shape, instruction.opcode) for instruction in self._instructions]

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError, UnsupportedError
-from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.hlo.opcodes import RUN_IN_PLACE, TRAITS
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import UNBOUNDED
+from hlomem.hlo.traits import Forwarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -254,24 +255,26 @@ def _verify_gathering_done(instruction: HloInstruction) -> None:
     _has_tree_of(instruction, instruction.operands[0].shape.elements[1], "what was started")
 
 
-_CHECKS: dict[str, Callable[[HloInstruction], None]] = {
-    "add-dependency": _verify_forwarded,
-    "all-gather-done": _verify_gathering_done,
-    "all-gather-start": _verify_gathering_start,
-    "all-reduce-done": _verify_forwarded,
-    "bitcast": _verify_forwarded,
-    "call": _verify_call,
-    "collective-permute-done": _verify_gathering_done,
-    "collective-permute-start": _verify_gathering_start,
-    "conditional": _verify_conditional,
-    "copy": _verify_copy,
-    "copy-done": _verify_copy_done,
-    "copy-start": _verify_copy_start,
-    "domain": _verify_forwarded,
-    "get-tuple-element": _verify_element,
-    "opt-barrier": _verify_forwarded,
-    "recv-done": _verify_recv_done,
-    "send": _verify_send,
-    "tuple": _verify_tuple,
-    "while": _verify_while,
+_CHECK_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], None]] = {
+    Forwarding.BELOW_TOP: _verify_copy,
+    Forwarding.BRANCH_RESULTS: _verify_conditional,
+    Forwarding.CALLEE_RESULT: _verify_call,
+    Forwarding.COPY_DONE: _verify_copy_done,
+    Forwarding.COPY_START: _verify_copy_start,
+    Forwarding.ELEMENT: _verify_element,
+    Forwarding.ELEMENTS: _verify_tuple,
+    Forwarding.GATHER_START: _verify_gathering_start,
+    Forwarding.LOOP: _verify_while,
+    Forwarding.PERMUTE_START: _verify_gathering_start,
+    Forwarding.RECV_DONE: _verify_recv_done,
+    Forwarding.SECOND_ELEMENT: _verify_gathering_done,
+    Forwarding.SEND: _verify_send,
+    Forwarding.WHOLE_OPERAND: _verify_forwarded,
 }
+_CHECKS = {
+    opcode: _CHECK_OF_FORWARDING[traits.forwards]
+    for opcode, traits in TRAITS.items()
+    if traits.forwards in _CHECK_OF_FORWARDING
+}
+"""What passes values on must have the shape for it; asynchronous operations are checked where they
+are taken apart, parameters where they are called."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import Opcode
+
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
 
-SHARING_OPCODES = frozenset({"all-reduce"})
+SHARING_OPCODES = frozenset[Opcode]({"all-reduce"})
 
 _SCALAR_SPACE = 6
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, TypeGuard
 
-from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
 from hlomem.base.errors import InputError
-from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.hlo.opcodes import ELEMENTWISE, RUN_IN_PLACE, as_opcode, opcodes_where
 from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.hlo.traits import Sharing
 from hlomem.rebuild.fusions import find_sharing
 
 if TYPE_CHECKING:
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.view.facts import Facts, Line, Parts, Read
 
@@ -26,7 +27,7 @@ class Draft:
     """An instruction to be written."""
 
     name: str
-    opcode: str
+    opcode: Opcode
     operands: list[str]
     line: Line | None = None
     """Its text, where the dump shows it."""
@@ -110,7 +111,7 @@ def _draft_unprinted(
         start = drafts.get(operands[0])
         if start is not None and start.opcode.endswith("-start"):
             opcode = "async" if start.is_async_start else start.opcode.removesuffix("-start")
-            return Draft(name, f"{opcode}-done", operands)
+            return Draft(name, as_opcode(f"{opcode}-done"), operands)
         element = _element_held(held, operand_held)
         if element is not None and _reads_only(element, facts.reads[name]):
             return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
@@ -195,7 +196,9 @@ def _shape_told_by(user: Draft, number: int) -> Shape | None:
     return user.shape.elements[0].elements[number] if user.is_async_start else None
 
 
-_KEEPING_SHAPE = ELEMENTWISE_OPCODES | {"dynamic-update-slice", "scatter", "sort"}
+_KEEPING_SHAPE = ELEMENTWISE | opcodes_where(
+    lambda traits: traits.shares in (Sharing.ONLY_FIRST, Sharing.SAME_NUMBER)
+)
 
 
 def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:

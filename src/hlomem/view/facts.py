@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES, as_opcode
 from hlomem.hlo.text.attributes import nested_brackets
 from hlomem.hlo.text.shape_parser import INDEX_COMMENT, parse_shape_text
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         UsedValue,
         Values,
     )
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
 
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
@@ -41,7 +42,7 @@ class Line(NamedTuple):
 
     text: str
     shape: Shape
-    opcode: str
+    opcode: Opcode
     operands: tuple[str, ...]
     operand_shapes: tuple[str | None, ...]
     """What the text says of them; None where it does not."""
@@ -143,7 +144,7 @@ def read_line(text: str) -> Line:
     if match is None:
         raise InputError(f"not an instruction: `{visible(text[:80])}`")
     end = _closing(text, match.end())
-    opcode = match["opcode"]
+    opcode = as_opcode(match["opcode"])
     operands: list[re.Match[str]] = []
     if opcode not in PAYLOAD_OPCODES:
         operands = list(_OPERAND.finditer(INDEX_COMMENT.sub("", text[match.end() : end])))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.hlo.opcodes import Opcode, as_opcode
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,7 +45,7 @@ class Text(Struct, eq=False, dict=True):
     """The defining instruction of a value, as far as its printed text tells."""
 
     shape: str
-    opcode: str
+    opcode: Opcode
     instruction: str
     start: int
     """Where its operands begin."""
@@ -99,7 +101,7 @@ def _index(text: str) -> ShapeIndex:
 def parse_text(instruction: str) -> Text | None:
     """The parts of a printed instruction; None where it is not one."""
     match = _TEXT.match(instruction)
-    return None if match is None else Text(match[1], match[2], instruction, match.end())
+    return None if match is None else Text(match[1], as_opcode(match[2]), instruction, match.end())
 
 
 def _closing(text: str, start: int) -> int:

@@ -105,3 +105,38 @@ def test_every_buffer_can_be_explained_and_fits(path: Path) -> None:
         for width in (60, 80):
             for line in draw_explanation(told, width):
                 assert len("".join(text for text, _ in line)) <= width
+
+
+_SORTED = """HloModule m, is_scheduled=true
+
+%less (x: f32[], y: f32[]) -> pred[] {{
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %lt = pred[] compare(%x, %y), direction=LT
+}}
+
+ENTRY %e (p: f32[64]) -> (f32[64], f32[64]) {{
+  %p = f32[64]{{0}} parameter(0)
+  %a = f32[64]{{0}} add(%p, %p)
+  %n = f32[64]{{0}} negate({negated})
+  %s = f32[64]{{0}} sort(%a), dimensions={{0}}, to_apply=%less
+  ROOT %t = (f32[64]{{0}}, f32[64]{{0}}) tuple(%n, %s)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("negated", "is_shared", "why"),
+    [
+        ("%p", True, "it is written over it"),
+        ("%a", False, "sort overwrites only what nothing else reads"),
+    ],
+)
+def test_a_sort_is_in_place_unless_its_operand_has_other_readers(
+    negated: str, is_shared: bool, why: str
+) -> None:
+    """`CanShareOperandBufferWithUser` of hlo_dataflow_analysis.cc, the rule for sorts."""
+    plan = hlomem.plan(_SORTED.format(negated=negated), backend="cpu")
+    memory = build_memory(plan.dump)
+    [operand] = explain(memory, memory.find_buffer("s")).in_place
+    assert (operand.operand, operand.is_shared, operand.why) == ("a", is_shared, why)

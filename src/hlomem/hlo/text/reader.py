@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.normalizer import OffsetMap
     from hlomem.hlo.text.scanner import ComputationText, InstructionRow, ModuleText
@@ -83,7 +84,7 @@ class ModuleReader:
         """Read the instructions of a computation."""
         self._open(computation)
 
-    def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
+    def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
         """Shape and opcode of every instruction of the body."""
         span = self._spans.computations[computation.index]
         rows = scanner.outline_rows(self._text, *span.body)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from hlomem.base.source import Span
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES, Opcode
 from hlomem.hlo.text.stack_frames import TABLE_NAMES
 
 NAME = r"[A-Za-z0-9_.\-]++"
@@ -164,7 +164,7 @@ def may_hide_instructions(rows: list[InstructionRow]) -> bool:
     )
 
 
-def outline_rows(text: str, start: int, end: int) -> list[tuple[str, str]]:
+def outline_rows(text: str, start: int, end: int) -> list[tuple[str, Opcode]]:
     """Shape and opcode of each instruction of a body."""
     return _OUTLINE.findall(text, start, end)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
+from hlomem.hlo.opcodes import NEVER_OVERWRITE, PAYLOAD_OPCODES, traits_of
+from hlomem.hlo.traits import Sharing
 from hlomem.report.data import roles
 from hlomem.report.data.overview import kind_of
 from hlomem.report.data.padding import Growth, growths
@@ -18,30 +20,6 @@ if TYPE_CHECKING:
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, Memory
     from hlomem.view.joined import Placed
-
-_MAY_NOT_OVERWRITE = {
-    "all-gather",
-    "all-to-all",
-    "broadcast",
-    "cholesky",
-    "concatenate",
-    "convolution",
-    "copy",
-    "custom-call",
-    "dot",
-    "fft",
-    "gather",
-    "pad",
-    "reduce",
-    "reduce-scatter",
-    "reduce-window",
-    "reverse",
-    "slice",
-    "sort",
-    "transpose",
-    "triangular-solve",
-}
-"""Opcodes that read elements of an operand after writing others of the result."""
 
 
 class Neighbour(Record, frozen=True, kw_only=True):
@@ -104,7 +82,7 @@ def explain(memory: Memory, buffer: Buffer) -> Explanation:
     used = placed.used
     positions = used.positions if used else ()
     times = memory.plan.time_of
-    readers = {use.instruction for use in (used.uses if used else None) or ()}
+    readers = _readers(placed)
     return Explanation(
         buffer=buffer,
         allocation_kind=kind_of(placed.allocation),
@@ -128,10 +106,20 @@ def explain(memory: Memory, buffer: Buffer) -> Explanation:
     )
 
 
+def _readers(placed: Placed) -> set[str]:
+    return {use.instruction for use in (placed.used.uses if placed.used else None) or ()}
+
+
+def _shares_only_own(buffer: Buffer) -> bool:
+    """Whether it is written over an operand only if that has no other reader."""
+    assert buffer.opcode is not None
+    return traits_of(buffer.opcode).shares is Sharing.SAME_NUMBER
+
+
 def _meaning(memory: Memory, placed: Placed, buffer: Buffer) -> str:
     """What it is for; a value that passes through an argument's or a result's memory is neither."""
     itself = {roles.PARAMETERS, roles.DONATED, roles.OPTIMIZER, roles.CONSTANTS}
-    if buffer.role in itself and buffer.opcode not in {"parameter", "constant"}:
+    if buffer.role in itself and buffer.opcode not in PAYLOAD_OPCODES:
         text = memory.plan.text_of.get(placed.value.name)
         return roles.MEANING[roles.role_of_temporary(placed, text, buffer.op_name)]
     return roles.MEANING[buffer.role]
@@ -239,7 +227,8 @@ def _when(buffer: Buffer, other: Buffer) -> str:
 
 def _in_place(memory: Memory, buffer: Buffer) -> Iterator[InPlace]:
     """Whether, and if not why not, a result lies where one of its operands lies."""
-    if buffer.opcode in {None, "parameter", "constant", "tuple", "while"}:
+    opcode = buffer.opcode
+    if opcode is None or opcode in PAYLOAD_OPCODES or opcode == "tuple" or opcode == "while":
         return
     seen: set[int] = set()
     for operand in memory.operands(buffer):
@@ -270,8 +259,10 @@ def _why_not_in_place(memory: Memory, buffer: Buffer, operand: Buffer) -> str:
         return f"has {operand.size} bytes, not {buffer.size}"
     if operand.end is not None and buffer.start is not None and operand.end > buffer.start:
         return f"is needed until step {operand.end}"
-    if buffer.opcode in _MAY_NOT_OVERWRITE:
+    if buffer.opcode in NEVER_OVERWRITE:
         return f"{buffer.opcode} may not overwrite what it reads"
     if operand.shape != buffer.shape:
         return f"has another shape or layout: {operand.shape}"
+    if _shares_only_own(buffer) and len(_readers(memory.placed_by_id[operand.id])) > 1:
+        return f"{buffer.opcode} overwrites only what nothing else reads"
     return "nothing in the dump speaks against it; the instruction may not allow it"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles
 from hlomem.report.data.lines import op_name
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from hlomem.view.joined import Placed, Plan
 
 _UPDATE = "dynamic_update_slice"
-_SAME_VALUE = frozenset({"copy", "copy-start", "convert", "bitcast", "transpose", "reshape"})
 _HOPS = 4
 """How many copies of copies are followed."""
 
@@ -70,7 +70,7 @@ class Origins:
         """What instructions without a name, that only copy or convert, read."""
         for each in makers:
             text = self._plan.text_of.get(each.value.name)
-            if text is not None and text.opcode in _SAME_VALUE:
+            if text is not None and text.opcode in SAME_DATA:
                 yield from (read for _, read in self._plan.read_by.get((each.value.name, 0), ()))
 
     def _written(self, placed: Placed) -> Origin | None:

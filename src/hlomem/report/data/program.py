@@ -145,7 +145,7 @@ def _spaces(module: HloModule) -> tuple[SpaceUse, ...]:
             for computation in module.computations
             if computation.is_open and not computation.is_fused
             for instruction in computation.instructions
-            if instruction.opcode not in {"tuple", "get-tuple-element"}
+            if instruction.opcode != "tuple" and instruction.opcode != "get-tuple-element"
             for _, leaf in instruction.shape.leaves()
             if leaf.is_array
         ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
 from hlomem.dump.records import Record
+from hlomem.hlo.opcodes import Opcode, as_opcode
 from hlomem.hlo.padding import padded_dimensions
 from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.report.data import roles
@@ -159,10 +160,10 @@ def role_of(buffer: NamedBuffer) -> str:
     return roles.role_by_name(name, opcode, buffer.shape or "", op_name(buffer.metadata))
 
 
-def _name_and_opcode(label: str) -> tuple[str, str]:
+def _name_and_opcode(label: str) -> tuple[str, Opcode]:
     """Of an instruction's text; a GPU's label is the opcode alone."""
     found = _INSTRUCTION.match(label)
-    return (found[1], found[2]) if found else ("", label)
+    return (found[1], as_opcode(found[2])) if found else ("", as_opcode(label))
 
 
 def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[Part]:
