@@ -25,7 +25,7 @@ from hlomem.hlo.opcodes import (
     communicates,
     traits_of,
 )
-from hlomem.hlo.traits import CallRole, Elementwise, InPlace, Needs, Sharing, Stage
+from hlomem.hlo.traits import CallRole
 from tests.places import PACKAGE, ROOT
 
 OWN_TABLES = {
@@ -119,7 +119,7 @@ ENTRY %e (p: f32[2]) -> f32[2] {
     assert "frobnicate(%p), wildness=3" in hlo.format_module(root.parent.module)
     traits = traits_of(root.opcode)
     assert traits.arity is None
-    assert traits.needs is Needs.NOTHING
+    assert traits.needs == "nothing"
     assert call_role(root.opcode, 0) is CallRole.UNKNOWN
 
 
@@ -127,13 +127,13 @@ ENTRY %e (p: f32[2]) -> f32[2] {
 def test_traits_do_not_contradict_each_other(opcode: Opcode) -> None:
     traits = TRAITS[opcode]
     assert (opcode in ASYNC_OPCODES) == (opcode.startswith("async-"))
-    assert (traits.stage is Stage.START) == opcode.endswith("-start")
-    assert (traits.stage is Stage.DONE) == opcode.endswith("-done")
+    assert (traits.stage == "start") == opcode.endswith("-start")
+    assert (traits.stage == "done") == opcode.endswith("-done")
     assert not (traits.has_payload and traits.arity), "no operands beside a payload"
     assert traits.calls or not traits.runs_in_flow
-    assert traits.calls or traits.needs is Needs.ANY
-    if traits.writes is InPlace.FIRST_OPERAND:  # what must be in place, may be
-        assert traits.shares is Sharing.ONLY_FIRST
+    assert traits.calls or traits.needs == "any"
+    if traits.writes == "first operand":  # what must be in place, may be
+        assert traits.shares == "only first"
     if opcode in NEVER_OVERWRITE:
         assert traits.writes is None
         assert traits.shares is None
@@ -145,7 +145,7 @@ def test_elementwise_opcodes_are_those_of_xla() -> None:
     """`HloInstruction::IsOpElementwise`: a select counts, a map and a broadcast do not."""
     assert {"add", "select", "copy", "bitcast-convert", "clamp"} <= ELEMENTWISE
     assert ELEMENTWISE.isdisjoint({"map", "rng", "constant", "broadcast", "reduce", "fusion"})
-    assert TRAITS["map"].elementwise is Elementwise.BY_DIMENSIONS
+    assert TRAITS["map"].elementwise == "by dimensions"
 
 
 def test_roles_of_called_computations_follow_xlas_order() -> None:

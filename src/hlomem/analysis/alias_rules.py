@@ -13,9 +13,15 @@ from msgspec import Struct
 
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
-from hlomem.hlo.opcodes import ELEMENTWISE, PAYLOAD_OPCODES, TRAITS, Opcode, opcodes_where
+from hlomem.hlo.opcodes import (
+    ELEMENTWISE,
+    PAYLOAD_OPCODES,
+    TRAITS,
+    Opcode,
+    opcodes_elementwise,
+    opcodes_where,
+)
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
-from hlomem.hlo.traits import Elementwise, InPlace, Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.traits import InPlace, Sharing
 
 
 class InPlacePair(NamedTuple):
@@ -37,20 +44,10 @@ _DECLARATION = "output_to_operand_aliasing="
 _FIRST_OPERAND = (InPlacePair(0, ROOT_INDEX, ROOT_INDEX),)
 _SECOND_OPERAND = (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
 
-_ALWAYS_ELEMENTWISE = opcodes_where(
-    lambda traits: traits.elementwise in (Elementwise.YES, Elementwise.NO_ARRAY_READ)
-)
-_NEED_READING = opcodes_where(
-    lambda traits: (
-        traits.elementwise in (Elementwise.BY_BODY, Elementwise.BY_DIMENSIONS, Elementwise.BY_WIDTH)
-    )
-)
+_ALWAYS_ELEMENTWISE = opcodes_elementwise("yes", "no array read")
+_MAY_BE_ELEMENTWISE = _ALWAYS_ELEMENTWISE | opcodes_elementwise("by width", "by dimensions")
+_NEED_READING = opcodes_elementwise("by body", "by dimensions", "by width")
 """Of these the opcode alone does not say whether they are elementwise."""
-_MAY_BE_ELEMENTWISE = opcodes_where(
-    lambda traits: (
-        traits.elementwise not in (Elementwise.NO, Elementwise.BY_BODY, Elementwise.FIRST_OPERAND)
-    )
-)
 _ELEMENTWISE_BODY = _ALWAYS_ELEMENTWISE | PAYLOAD_OPCODES | frozenset[Opcode]({"tuple"})
 """A body of these alone is elementwise in all its parameters."""
 
@@ -201,14 +198,14 @@ def _follow_indirections(
 
 
 _PAIRS_OF_WRITING: dict[InPlace, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
-    InPlace.ALL_OPERANDS: _all_operands,
-    InPlace.ASYNC_DONE: _async_done,
-    InPlace.ASYNC_START: _async_start,
-    InPlace.DECLARED: _declared,
-    InPlace.FIRST_OPERAND: _first_operand,
-    InPlace.PERMUTED_SLICES: _permuted_slices,
-    InPlace.SECOND_OPERAND: _second_operand,
-    InPlace.UPDATED_OPERANDS: _updated_operands,
+    "all operands": _all_operands,
+    "async done": _async_done,
+    "async start": _async_start,
+    "declared": _declared,
+    "first operand": _first_operand,
+    "permuted slices": _permuted_slices,
+    "second operand": _second_operand,
+    "updated operands": _updated_operands,
 }
 _IN_PLACE = {
     opcode: _PAIRS_OF_WRITING[traits.writes]
@@ -400,10 +397,10 @@ def _same_number(
 
 
 _RULE_OF_SHARING: dict[Sharing, Callable[..., bool]] = {
-    Sharing.ANY_OPERAND: _always,
-    Sharing.ONLY_FIRST: _only_operand(0),
-    Sharing.ONLY_SECOND: _only_operand(1),
-    Sharing.SAME_NUMBER: _same_number,
+    "any operand": _always,
+    "only first": _only_operand(0),
+    "only second": _only_operand(1),
+    "same number": _same_number,
 }
 _MAY_SHARE = {
     opcode: _RULE_OF_SHARING[traits.shares]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.opcodes import DEFINE_NOTHING, TRAITS, opcodes_where
-from hlomem.hlo.traits import Forwarding
+from hlomem.hlo.opcodes import DEFINE_NOTHING, TRAITS, opcodes_forwarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
+    from hlomem.hlo.traits import Forwarding
 
-TOP_ONLY = opcodes_where(
-    lambda traits: traits.forwards in (Forwarding.BELOW_TOP, Forwarding.ELEMENTS)
-)
+TOP_ONLY = opcodes_forwarding("below top", "elements")
 """Opcodes that define the tuple and hand its elements on."""
 
 
@@ -93,14 +91,14 @@ def is_in_place_permute(instruction: HloInstruction) -> bool:
 
 
 _PARTS_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], Sequence[int]]] = {
-    Forwarding.ASYNC_DONE: _tuples_and(lambda _: False),
-    Forwarding.ASYNC_OPERANDS: _tuples_and(lambda element: element > 1),
-    Forwarding.COPY_START: _at((), (0,), (2,)),
-    Forwarding.GATHER_START: _tuples_and(lambda element: element == 1),
-    Forwarding.PERMUTE_START: _collective_permute_start,
-    Forwarding.RECV_DONE: _at((), (1,)),
-    Forwarding.SECOND_ELEMENT: _top_of_tuple,
-    Forwarding.SEND: _at((), (1,), (2,)),
+    "async done": _tuples_and(lambda _: False),
+    "async operands": _tuples_and(lambda element: element > 1),
+    "copy start": _at((), (0,), (2,)),
+    "gather start": _tuples_and(lambda element: element == 1),
+    "permute start": _collective_permute_start,
+    "received element": _at((), (1,)),
+    "second element": _top_of_tuple,
+    "sent operand": _at((), (1,), (2,)),
 }
 _SPECIAL = {
     opcode: _PARTS_OF_FORWARDING[traits.forwards]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.hlo.opcodes import TRAITS
-from hlomem.hlo.traits import Forwarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.hlo.traits import Forwarding
 
     ValueSets = Mapping[HloInstruction, InstructionValueSet]
     Forward = Callable[[HloInstruction, ValueSets], InstructionValueSet]
@@ -140,20 +140,20 @@ def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValu
 
 
 _RULE_OF: dict[Forwarding, Forward] = {
-    Forwarding.ASYNC_DONE: _async_done,
-    Forwarding.ASYNC_OPERANDS: _async_operands,
-    Forwarding.BELOW_TOP: _copy,
-    Forwarding.CALLEE_RESULT: _call,
-    Forwarding.COPY_DONE: _copy_done,
-    Forwarding.COPY_START: _copy_start,
-    Forwarding.ELEMENT: _get_tuple_element,
-    Forwarding.ELEMENTS: _tuple,
-    Forwarding.GATHER_START: _all_gather_start,
-    Forwarding.PERMUTE_START: _collective_permute_start,
-    Forwarding.RECV_DONE: _recv_done,
-    Forwarding.SECOND_ELEMENT: _second_element,
-    Forwarding.SEND: _send,
-    Forwarding.WHOLE_OPERAND: _whole_operand,
+    "async done": _async_done,
+    "async operands": _async_operands,
+    "below top": _copy,
+    "callee result": _call,
+    "copy done": _copy_done,
+    "copy start": _copy_start,
+    "element": _get_tuple_element,
+    "elements": _tuple,
+    "gather start": _all_gather_start,
+    "permute start": _collective_permute_start,
+    "received element": _recv_done,
+    "second element": _second_element,
+    "sent operand": _send,
+    "whole operand": _whole_operand,
 }
 FORWARD = {
     opcode: _RULE_OF[traits.forwards]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 from msgspec import Struct
 
 from hlomem.hlo.opcodes import opcodes_where
-from hlomem.hlo.traits import Reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -176,8 +175,8 @@ def may_use_operand_value(user: HloInstruction, index: ShapeIndex) -> bool:
     return opcode not in _READS_NOTHING
 
 
-_READS_TOP_ONLY = opcodes_where(lambda traits: traits.reads is Reads.TOP)
-_READS_NOTHING = opcodes_where(lambda traits: traits.reads is Reads.NOTHING)
+_READS_TOP_ONLY = opcodes_where(lambda traits: traits.reads == "top")
+_READS_NOTHING = opcodes_where(lambda traits: traits.reads == "nothing")
 _PASSES_ON = _READS_TOP_ONLY | _READS_NOTHING
 
 

@@ -19,22 +19,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, cast
 
-from hlomem.hlo.traits import (
-    CallRole,
-    Calls,
-    Elements,
-    Elementwise,
-    Forwarding,
-    InPlace,
-    Needs,
-    Reads,
-    Sharing,
-    Stage,
-    Traits,
-)
+from hlomem.hlo.traits import CallRole, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hlomem.hlo.traits import Calls, Elementwise, Forwarding
 
 # fmt: off
 Opcode = Literal[
@@ -84,25 +74,23 @@ _CUSTOM_CALL: Calls = (
     ("called_computations", CallRole.CUSTOM_CALL),
 )
 
-_UNARY = Traits(1, elementwise=Elementwise.YES)
-_BINARY = Traits(2, elementwise=Elementwise.YES)
-_TERNARY = Traits(3, elementwise=Elementwise.YES)
+_UNARY = Traits(1, elementwise="yes")
+_BINARY = Traits(2, elementwise="yes")
+_TERNARY = Traits(3, elementwise="yes")
 
 TRAITS: dict[Opcode, Traits] = {
     "abs": _UNARY,
     "acos": _UNARY,
     "acosh": _UNARY,
     "add": _BINARY,
-    "add-dependency": Traits(2, forwards=Forwarding.WHOLE_OPERAND),
+    "add-dependency": Traits(2, forwards="whole operand"),
     "after-all": Traits(None),
     "all-gather": Traits(None, is_collective=True),
-    "all-gather-done": Traits(1, stage=Stage.DONE, forwards=Forwarding.SECOND_ELEMENT),
-    "all-gather-start": Traits(None, stage=Stage.START, forwards=Forwarding.GATHER_START),
-    "all-reduce": Traits(None, calls=_TO_APPLY, is_collective=True, shares=Sharing.BY_MACHINE),
-    "all-reduce-done": Traits(1, stage=Stage.DONE, forwards=Forwarding.WHOLE_OPERAND),
-    "all-reduce-start": Traits(
-        None, calls=_TO_APPLY, stage=Stage.START, writes=InPlace.ALL_OPERANDS
-    ),
+    "all-gather-done": Traits(1, stage="done", forwards="second element"),
+    "all-gather-start": Traits(None, stage="start", forwards="gather start"),
+    "all-reduce": Traits(None, calls=_TO_APPLY, is_collective=True, shares="by machine"),
+    "all-reduce-done": Traits(1, stage="done", forwards="whole operand"),
+    "all-reduce-start": Traits(None, calls=_TO_APPLY, stage="start", writes="all operands"),
     "all-to-all": Traits(None, is_collective=True),
     "and": _BINARY,
     "asin": _UNARY,
@@ -110,53 +98,53 @@ TRAITS: dict[Opcode, Traits] = {
     "async-done": Traits(
         1,
         calls=_ASYNC,
-        needs=Needs.NOTHING,
-        stage=Stage.DONE,
+        needs="nothing",
+        stage="done",
         is_async=True,
-        forwards=Forwarding.ASYNC_DONE,
-        writes=InPlace.ASYNC_DONE,
+        forwards="async done",
+        writes="async done",
     ),
     "async-start": Traits(
         None,
         calls=_ASYNC,
-        stage=Stage.START,
+        stage="start",
         is_async=True,
         runs_in_flow=True,
-        forwards=Forwarding.ASYNC_OPERANDS,
-        writes=InPlace.ASYNC_START,
+        forwards="async operands",
+        writes="async start",
     ),
     "async-update": Traits(
         None,
         calls=_ASYNC,
-        needs=Needs.NOTHING,
-        stage=Stage.UPDATE,
+        needs="nothing",
+        stage="update",
         is_async=True,
-        forwards=Forwarding.ASYNC_OPERANDS,
-        writes=InPlace.DECLARED,
+        forwards="async operands",
+        writes="declared",
     ),
     "atan2": _BINARY,
     "atanh": _UNARY,
     "batch-norm-grad": Traits(5),
     "batch-norm-inference": Traits(5),
     "batch-norm-training": Traits(3),
-    "bitcast": Traits(1, forwards=Forwarding.WHOLE_OPERAND, keeps=Elements.PLACES),
-    "bitcast-convert": Traits(1, elementwise=Elementwise.BY_WIDTH),
+    "bitcast": Traits(1, forwards="whole operand", keeps="places"),
+    "bitcast-convert": Traits(1, elementwise="by width"),
     "broadcast": Traits(1),
     "call": Traits(
         None,
         calls=(("to_apply", CallRole.CALL),),
         runs_in_flow=True,
-        forwards=Forwarding.CALLEE_RESULT,
+        forwards="callee result",
     ),
     "cbrt": _UNARY,
     "ceil": _UNARY,
     "cholesky": Traits(1),
     "clamp": _TERNARY,
-    "collective-broadcast": Traits(None, is_collective=True, shares=Sharing.BY_MACHINE),
-    "collective-permute": Traits(None, is_collective=True, writes=InPlace.PERMUTED_SLICES),
-    "collective-permute-done": Traits(1, stage=Stage.DONE, forwards=Forwarding.SECOND_ELEMENT),
+    "collective-broadcast": Traits(None, is_collective=True, shares="by machine"),
+    "collective-permute": Traits(None, is_collective=True, writes="permuted slices"),
+    "collective-permute-done": Traits(1, stage="done", forwards="second element"),
     "collective-permute-start": Traits(
-        None, stage=Stage.START, forwards=Forwarding.PERMUTE_START, writes=InPlace.PERMUTED_SLICES
+        None, stage="start", forwards="permute start", writes="permuted slices"
     ),
     "collective-reduce": Traits(None, calls=_TO_APPLY, is_collective=True),
     "compare": _BINARY,
@@ -166,37 +154,35 @@ TRAITS: dict[Opcode, Traits] = {
         None,
         calls=_BRANCHES,
         runs_in_flow=True,
-        forwards=Forwarding.BRANCH_RESULTS,
-        shares=Sharing.ANY_OPERAND,
+        forwards="branch results",
+        shares="any operand",
     ),
-    "constant": Traits(0, has_payload=True, elementwise=Elementwise.NO_ARRAY_READ),
-    "convert": Traits(1, elementwise=Elementwise.YES, keeps=Elements.VALUES),
+    "constant": Traits(0, has_payload=True, elementwise="no array read"),
+    "convert": Traits(1, elementwise="yes", keeps="values"),
     "convolution": Traits(None),
     "copy": Traits(
         1,
-        elementwise=Elementwise.YES,
-        reads=Reads.TOP,
-        forwards=Forwarding.BELOW_TOP,
-        keeps=Elements.COPIED,
+        elementwise="yes",
+        reads="top",
+        forwards="below top",
+        keeps="copied",
     ),
-    "copy-done": Traits(1, stage=Stage.DONE, forwards=Forwarding.COPY_DONE, keeps=Elements.COPIED),
-    "copy-start": Traits(
-        1, stage=Stage.START, forwards=Forwarding.COPY_START, keeps=Elements.COPIED
-    ),
+    "copy-done": Traits(1, stage="done", forwards="copy done", keeps="copied"),
+    "copy-start": Traits(1, stage="start", forwards="copy start", keeps="copied"),
     "cosh": _UNARY,
     "cosine": _UNARY,
     "count-leading-zeros": _UNARY,
-    "custom-call": Traits(None, calls=_CUSTOM_CALL, needs=Needs.NOTHING, writes=InPlace.DECLARED),
+    "custom-call": Traits(None, calls=_CUSTOM_CALL, needs="nothing", writes="declared"),
     "divide": _BINARY,
-    "domain": Traits(1, reads=Reads.NOTHING, forwards=Forwarding.WHOLE_OPERAND),
+    "domain": Traits(1, reads="nothing", forwards="whole operand"),
     "dot": Traits(2),
     "dynamic-reshape": Traits(None),
     "dynamic-slice": Traits(None),
     "dynamic-update-slice": Traits(
         None,
-        elementwise=Elementwise.FIRST_OPERAND,
-        writes=InPlace.FIRST_OPERAND,
-        shares=Sharing.ONLY_FIRST,
+        elementwise="first operand",
+        writes="first operand",
+        shares="only first",
     ),
     "erf": _UNARY,
     "exponential": _UNARY,
@@ -206,12 +192,12 @@ TRAITS: dict[Opcode, Traits] = {
     "fusion": Traits(
         None,
         calls=(("calls", CallRole.FUSION),),
-        elementwise=Elementwise.BY_BODY,
-        writes=InPlace.BY_BODY,
+        elementwise="by body",
+        writes="by body",
     ),
     "gather": Traits(2),
     "get-dimension-size": Traits(1),
-    "get-tuple-element": Traits(1, reads=Reads.TOP, forwards=Forwarding.ELEMENT),
+    "get-tuple-element": Traits(1, reads="top", forwards="element"),
     "imag": _UNARY,
     "infeed": Traits(1),
     "iota": Traits(0),
@@ -219,35 +205,35 @@ TRAITS: dict[Opcode, Traits] = {
     "log": _UNARY,
     "log-plus-one": _UNARY,
     "logistic": _UNARY,
-    "map": Traits(None, calls=_TO_APPLY, elementwise=Elementwise.BY_DIMENSIONS),
+    "map": Traits(None, calls=_TO_APPLY, elementwise="by dimensions"),
     "maximum": _BINARY,
     "minimum": _BINARY,
     "mulhi": _BINARY,
     "multiply": _BINARY,
     "negate": _UNARY,
     "not": _UNARY,
-    "opt-barrier": Traits(1, forwards=Forwarding.WHOLE_OPERAND),
+    "opt-barrier": Traits(1, forwards="whole operand"),
     "or": _BINARY,
     "outfeed": Traits(2),
     "pad": Traits(2),
-    "parameter": Traits(0, has_payload=True, forwards=Forwarding.ARGUMENT),
+    "parameter": Traits(0, has_payload=True, forwards="argument"),
     "partition-id": Traits(0),
     "popcnt": _UNARY,
     "power": _BINARY,
-    "ragged-all-to-all": Traits(6, is_collective=True, writes=InPlace.SECOND_OPERAND),
+    "ragged-all-to-all": Traits(6, is_collective=True, writes="second operand"),
     "ragged-dot": Traits(3),
     "real": _UNARY,
     "recv": Traits(1),
-    "recv-done": Traits(1, stage=Stage.DONE, forwards=Forwarding.RECV_DONE),
+    "recv-done": Traits(1, stage="done", forwards="received element"),
     "reduce": Traits(None, calls=_TO_APPLY),
     "reduce-precision": _UNARY,
     "reduce-scatter": Traits(None, calls=_TO_APPLY, is_collective=True),
     "reduce-window": Traits(None, calls=_TO_APPLY),
     "remainder": _BINARY,
     "replica-id": Traits(0),
-    "reshape": Traits(1, keeps=Elements.PLACES),
+    "reshape": Traits(1, keeps="places"),
     "reverse": Traits(1),
-    "rng": Traits(None, elementwise=Elementwise.NO_ARRAY_READ),
+    "rng": Traits(None, elementwise="no array read"),
     "rng-bit-generator": Traits(1),
     "rng-get-and-update-state": Traits(0),
     "round-nearest-afz": _UNARY,
@@ -255,14 +241,12 @@ TRAITS: dict[Opcode, Traits] = {
     "rsqrt": _UNARY,
     "scaled-dot": Traits(4),
     "scan": Traits(None, calls=_TO_APPLY),
-    "scatter": Traits(
-        None, calls=_TO_APPLY, writes=InPlace.UPDATED_OPERANDS, shares=Sharing.ONLY_FIRST
-    ),
+    "scatter": Traits(None, calls=_TO_APPLY, writes="updated operands", shares="only first"),
     "select": _TERNARY,
-    "select-and-scatter": Traits(3, calls=_SELECT_AND_SCATTER, needs=Needs.ALL),
-    "send": Traits(2, forwards=Forwarding.SEND),
-    "send-done": Traits(1, stage=Stage.DONE),
-    "set-dimension-size": Traits(2, writes=InPlace.FIRST_OPERAND, shares=Sharing.ONLY_FIRST),
+    "select-and-scatter": Traits(3, calls=_SELECT_AND_SCATTER, needs="all"),
+    "send": Traits(2, forwards="sent operand"),
+    "send-done": Traits(1, stage="done"),
+    "set-dimension-size": Traits(2, writes="first operand", shares="only first"),
     "shift-left": _BINARY,
     "shift-right-arithmetic": _BINARY,
     "shift-right-logical": _BINARY,
@@ -270,23 +254,23 @@ TRAITS: dict[Opcode, Traits] = {
     "sine": _UNARY,
     "sinh": _UNARY,
     "slice": Traits(1),
-    "sort": Traits(None, calls=_TO_APPLY, shares=Sharing.SAME_NUMBER),
+    "sort": Traits(None, calls=_TO_APPLY, shares="same number"),
     "sqrt": _UNARY,
     "stochastic-convert": _BINARY,
     "subtract": _BINARY,
     "tan": _UNARY,
     "tanh": _UNARY,
     "topk": Traits(1),
-    "transpose": Traits(1, keeps=Elements.REORDERED),
-    "triangular-solve": Traits(2, shares=Sharing.ONLY_SECOND),
-    "tuple": Traits(None, reads=Reads.NOTHING, forwards=Forwarding.ELEMENTS),
+    "transpose": Traits(1, keeps="reordered"),
+    "triangular-solve": Traits(2, shares="only second"),
+    "tuple": Traits(None, reads="nothing", forwards="elements"),
     "while": Traits(
         1,
         calls=_LOOP,
-        needs=Needs.ALL,
+        needs="all",
         runs_in_flow=True,
-        forwards=Forwarding.LOOP,
-        shares=Sharing.ANY_OPERAND,
+        forwards="loop",
+        shares="any operand",
     ),
     "xor": _BINARY,
 }
@@ -296,6 +280,22 @@ TRAITS: dict[Opcode, Traits] = {
 def opcodes_where(is_wanted: Callable[[Traits], object]) -> frozenset[Opcode]:
     """The known opcodes whose traits answer a question with yes."""
     return frozenset([opcode for opcode, traits in TRAITS.items() if is_wanted(traits)])
+
+
+def _may_overwrite(traits: Traits) -> bool:
+    """Whether there is a rule by which a result is written over an operand, or is one."""
+    has_rule = traits.writes or traits.shares or traits.forwards
+    return has_rule is not None or traits.elementwise != "no"
+
+
+def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
+    """The known opcodes that values of others come to by some rules."""
+    return opcodes_where(lambda traits: traits.forwards in rules)
+
+
+def opcodes_elementwise(*conditions: Elementwise) -> frozenset[Opcode]:
+    """The known opcodes that are elementwise on some conditions."""
+    return opcodes_where(lambda traits: traits.elementwise in conditions)
 
 
 KNOWN_OPCODES = frozenset(TRAITS)
@@ -315,62 +315,31 @@ RUN_IN_PLACE = opcodes_where(lambda traits: traits.runs_in_flow)
 CALLING = opcodes_where(lambda traits: traits.calls)
 """What may call computations."""
 
-ELEMENTWISE = opcodes_where(
-    lambda traits: traits.elementwise in (Elementwise.YES, Elementwise.BY_WIDTH)
-)
+ELEMENTWISE = opcodes_elementwise("yes", "by width")
 """`HloInstruction::IsOpElementwise`."""
 
-MERGING = opcodes_where(
-    lambda traits: (
-        traits.forwards in (Forwarding.ARGUMENT, Forwarding.LOOP, Forwarding.BRANCH_RESULTS)
-    )
-)
+MERGING = opcodes_forwarding("argument", "loop", "branch results")
 """Where values of different instructions may meet."""
 
-_REUSING = (
-    Forwarding.WHOLE_OPERAND,
-    Forwarding.ELEMENT,
-    Forwarding.ELEMENTS,
-    Forwarding.LOOP,
-    Forwarding.BRANCH_RESULTS,
-)
-IN_EARLIER_MEMORY = opcodes_where(
-    lambda traits: traits.forwards in _REUSING or traits.stage in (Stage.UPDATE, Stage.DONE)
-)
-"""What makes no array of its own: views, and the ends of what was started before."""
-
-DEFINE_NOTHING = opcodes_where(
-    lambda traits: (
-        traits.forwards
-        in (
-            Forwarding.WHOLE_OPERAND,
-            Forwarding.ELEMENT,
-            Forwarding.CALLEE_RESULT,
-            Forwarding.BRANCH_RESULTS,
-            Forwarding.LOOP,
-            Forwarding.COPY_DONE,
-        )
-    )
+DEFINE_NOTHING = opcodes_forwarding(
+    "whole operand", "element", "callee result", "branch results", "loop", "copy done"
 )
 """Opcodes whose whole result comes from elsewhere."""
 
+IN_EARLIER_MEMORY = opcodes_forwarding(
+    "whole operand", "element", "elements", "loop", "branch results"
+) | opcodes_where(lambda traits: traits.stage == "update" or traits.stage == "done")
+"""What makes no array of its own: views, and the ends of what was started before."""
+
 NEVER_OVERWRITE = opcodes_where(
-    lambda traits: (
-        traits.keeps is Elements.COPIED
-        or not (
-            traits.writes
-            or traits.shares
-            or traits.forwards
-            or traits.elementwise is not Elementwise.NO
-        )
-    )
+    lambda traits: traits.keeps == "copied" or not _may_overwrite(traits)
 )
 """What is never written over an operand, on any machine: it reads elements after writing others.
 
 A copy could be, but would be none.
 """
 
-COPYING = opcodes_where(lambda traits: traits.keeps in (Elements.COPIED, Elements.REORDERED))
+COPYING = opcodes_where(lambda traits: traits.keeps == "copied" or traits.keeps == "reordered")
 """What only moves elements."""
 
 SAME_DATA = opcodes_where(lambda traits: traits.keeps)
@@ -400,7 +369,7 @@ NAME_IN_TEXT = re.compile(r"[\w.\-]+", re.ASCII)
 _UNKNOWN_TRAITS = Traits(
     None,
     calls=tuple([(name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES]),
-    needs=Needs.NOTHING,
+    needs="nothing",
 )
 _STAGES = re.compile(r"-(?:start|update|done)$")
 

@@ -1,13 +1,14 @@
 """What can be known of an opcode: the words in which `hlomem.hlo.opcodes` describes each.
 
-Every enumeration answers one question about an opcode, and its members name rules. The rules are
-in the modules that apply them: forwarding in `hlomem.analysis.defined_parts` and `forwarding`,
-writing in place and sharing in `hlomem.analysis.alias_rules`, shapes in `hlomem.hlo.verifier`.
+Every type answers one question about an opcode, and its words name rules. The rules are in the
+modules that apply them: forwarding in `hlomem.analysis.defined_parts` and `forwarding`, writing in
+place and sharing in `hlomem.analysis.alias_rules`, shapes in `hlomem.hlo.verifier`.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import Enum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -28,115 +29,83 @@ class CallRole(Enum):
     UNKNOWN = "unknown"
 
 
-class Needs(Enum):
-    """Which of the attributes that name computations an opcode must have."""
-
-    ANY = auto()
-    ALL = auto()
-    NOTHING = auto()
-
-
-class Stage(Enum):
-    """Which part of an operation that takes a while."""
-
-    START = auto()
-    UPDATE = auto()
-    DONE = auto()
-
-
-class Elementwise(Enum):
-    """When element i of the result needs only element i of every operand."""
-
-    NO = auto()
-    YES = auto()
-    BY_WIDTH = auto()
-    """If the elements keep their width."""
-    BY_DIMENSIONS = auto()
-    """If it goes over all dimensions in order."""
-    BY_BODY = auto()
-    FIRST_OPERAND = auto()
-    """In the first operand only."""
-    NO_ARRAY_READ = auto()
-    """Always: there is no array to read."""
-
-
-class Reads(Enum):
-    """Which parts of a tuple an opcode reads, rather than hands on (`MayUseOperandValue`)."""
-
-    EVERYTHING = auto()
-    TOP = auto()
-    NOTHING = auto()
-
-
-class Forwarding(Enum):
-    """How values of others come to be a part of the result; all the rest of it is new.
-
-    `UpdateInstructionValueSet` and `InitializeInstructionValueSets` of hlo_dataflow_analysis.cc.
-    """
-
-    WHOLE_OPERAND = auto()
-    ELEMENT = auto()
-    ELEMENTS = auto()
-    """The operands are the elements; the table is new."""
-    BELOW_TOP = auto()
-    """Of a tuple all but the table, which is copied; of an array nothing."""
-    CALLEE_RESULT = auto()
-    BRANCH_RESULTS = auto()
-    LOOP = auto()
-    ARGUMENT = auto()
-    SECOND_ELEMENT = auto()
-    """What a start put there; the tables are new."""
-    GATHER_START = auto()
-    PERMUTE_START = auto()
-    COPY_START = auto()
-    COPY_DONE = auto()
-    SEND = auto()
-    RECV_DONE = auto()
-    ASYNC_OPERANDS = auto()
-    ASYNC_DONE = auto()
-
-
-class InPlace(Enum):
-    """Which operand the result must be written into (`AliasInfo::GetInPlaceInputOutputPairs`)."""
-
-    FIRST_OPERAND = auto()
-    SECOND_OPERAND = auto()
-    ALL_OPERANDS = auto()
-    """Each into the element of its number."""
-    UPDATED_OPERANDS = auto()
-    """Those a scatter updates, each into the element of its number."""
-    PERMUTED_SLICES = auto()
-    DECLARED = auto()
-    ASYNC_START = auto()
-    ASYNC_DONE = auto()
-    BY_BODY = auto()
-
-
-class Sharing(Enum):
-    """Which operand of its shape the result may be written over, besides what `InPlace` and
-    `Elementwise` say (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
-
-    ANY_OPERAND = auto()
-    ONLY_FIRST = auto()
-    ONLY_SECOND = auto()
-    SAME_NUMBER = auto()
-    """The operand with the number of the output, if nothing else reads it."""
-    BY_MACHINE = auto()
-    """Only where the rules of a machine say so."""
-
-
-class Elements(Enum):
-    """What the result keeps of its operand's elements: it is the same data again."""
-
-    PLACES = auto()
-    REORDERED = auto()
-    COPIED = auto()
-    VALUES = auto()
-    """Only the numbers, in another type."""
-
-
 Calls = tuple[tuple[str, CallRole], ...]
 """Attribute and role, in the order XLA keeps called computations."""
+
+Needs = Literal["any", "all", "nothing"]
+"""Which of the attributes that name computations an opcode must have."""
+
+Stage = Literal["start", "update", "done"]
+"""Which part of an operation that takes a while."""
+
+Elementwise = Literal[
+    "no",
+    "yes",
+    "by width",  # if the elements keep their width
+    "by dimensions",  # if it goes over all dimensions in order
+    "by body",
+    "first operand",  # in no other
+    "no array read",  # always: there is none
+]
+"""When element i of the result needs only element i of every operand."""
+
+Reads = Literal["everything", "top", "nothing"]
+"""Which parts of a tuple an opcode reads, rather than hands on (`MayUseOperandValue`)."""
+
+Forwarding = Literal[
+    "whole operand",
+    "element",
+    "elements",  # the operands are; the table is new
+    "below top",  # of a tuple all but the table, which is copied; of an array nothing
+    "callee result",
+    "branch results",
+    "loop",
+    "argument",
+    "second element",  # what a start put there; the tables are new
+    "gather start",
+    "permute start",
+    "copy start",
+    "copy done",
+    "sent operand",
+    "received element",
+    "async operands",
+    "async done",
+]
+"""How values of others come to be a part of the result; all the rest of it is new.
+
+`InitializeInstructionValueSets` and `UpdateInstructionValueSet` of hlo_dataflow_analysis.cc.
+"""
+
+InPlace = Literal[
+    "first operand",
+    "second operand",
+    "all operands",  # each into the element of its number
+    "updated operands",  # those a scatter updates, each into the element of its number
+    "permuted slices",
+    "declared",
+    "async start",
+    "async done",
+    "by body",
+]
+"""Which operand the result must be written into (`AliasInfo::GetInPlaceInputOutputPairs`)."""
+
+Sharing = Literal[
+    "any operand",
+    "only first",
+    "only second",
+    "same number",  # the operand with the number of the output, if nothing else reads it
+    "by machine",  # only where the rules of a machine say so
+]
+"""Which operand of its shape the result may be written over, besides what `InPlace` and
+`Elementwise` say (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
+
+Elements = Literal[
+    "places",
+    "reordered",
+    "copied",
+    "values",  # the numbers alone, in another type
+]
+"""What the result keeps of its operand's elements, where it is the same data again."""
 
 
 class Traits(Struct, frozen=True):
@@ -146,18 +115,18 @@ class Traits(Struct, frozen=True):
     """How many operands it takes; None where the number is not fixed."""
     calls: Calls = ()
     """The attributes that name the computations it calls."""
-    needs: Needs = Needs.ANY
+    needs: Needs = "any"
     has_payload: bool = False
     """Whether what stands between its parentheses is not operands."""
     runs_in_flow: bool = False
     """Whether it runs what it calls in the flow of the program, in its own place."""
     is_async: bool = False
-    """Whether it is an operation on any asynchronous computation."""
+    """Whether it is a stage of any computation that runs asynchronously."""
     is_collective: bool = False
-    """Whether it is what devices do together, and not a part of it."""
+    """Whether it is what devices do together, and not a stage of it."""
     stage: Stage | None = None
-    elementwise: Elementwise = Elementwise.NO
-    reads: Reads = Reads.EVERYTHING
+    elementwise: Elementwise = "no"
+    reads: Reads = "everything"
     forwards: Forwarding | None = None
     writes: InPlace | None = None
     shares: Sharing | None = None

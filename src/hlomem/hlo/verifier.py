@@ -14,13 +14,13 @@ from hlomem.base.errors import ParseError, UnsupportedError
 from hlomem.hlo.opcodes import RUN_IN_PLACE, TRAITS
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import UNBOUNDED
-from hlomem.hlo.traits import Forwarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
+    from hlomem.hlo.traits import Forwarding
 
 MAX_TUPLE_DEPTH = 100
 """XLA reads tuples nested 8192 deep, but the dumps of n levels have n³ characters."""
@@ -256,20 +256,20 @@ def _verify_gathering_done(instruction: HloInstruction) -> None:
 
 
 _CHECK_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], None]] = {
-    Forwarding.BELOW_TOP: _verify_copy,
-    Forwarding.BRANCH_RESULTS: _verify_conditional,
-    Forwarding.CALLEE_RESULT: _verify_call,
-    Forwarding.COPY_DONE: _verify_copy_done,
-    Forwarding.COPY_START: _verify_copy_start,
-    Forwarding.ELEMENT: _verify_element,
-    Forwarding.ELEMENTS: _verify_tuple,
-    Forwarding.GATHER_START: _verify_gathering_start,
-    Forwarding.LOOP: _verify_while,
-    Forwarding.PERMUTE_START: _verify_gathering_start,
-    Forwarding.RECV_DONE: _verify_recv_done,
-    Forwarding.SECOND_ELEMENT: _verify_gathering_done,
-    Forwarding.SEND: _verify_send,
-    Forwarding.WHOLE_OPERAND: _verify_forwarded,
+    "below top": _verify_copy,
+    "branch results": _verify_conditional,
+    "callee result": _verify_call,
+    "copy done": _verify_copy_done,
+    "copy start": _verify_copy_start,
+    "element": _verify_element,
+    "elements": _verify_tuple,
+    "gather start": _verify_gathering_start,
+    "loop": _verify_while,
+    "permute start": _verify_gathering_start,
+    "received element": _verify_recv_done,
+    "second element": _verify_gathering_done,
+    "sent operand": _verify_send,
+    "whole operand": _verify_forwarded,
 }
 _CHECKS = {
     opcode: _CHECK_OF_FORWARDING[traits.forwards]

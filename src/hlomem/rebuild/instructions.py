@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeGuard
 from hlomem.base.errors import InputError
 from hlomem.hlo.opcodes import ELEMENTWISE, RUN_IN_PLACE, as_opcode, opcodes_where
 from hlomem.hlo.text.shape_parser import parse_shape_text
-from hlomem.hlo.traits import Sharing
 from hlomem.rebuild.fusions import find_sharing
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ def _shape_told_by(user: Draft, number: int) -> Shape | None:
 
 
 _KEEPING_SHAPE = ELEMENTWISE | opcodes_where(
-    lambda traits: traits.shares in (Sharing.ONLY_FIRST, Sharing.SAME_NUMBER)
+    lambda traits: traits.shares == "only first" or traits.shares == "same number"
 )
 
 

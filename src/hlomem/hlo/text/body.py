@@ -31,7 +31,6 @@ from hlomem.hlo.text.attributes import (
 from hlomem.hlo.text.operands import OperandScope
 from hlomem.hlo.text.scanner import RowPart
 from hlomem.hlo.text.shape_parser import INDEX_COMMENT
-from hlomem.hlo.traits import Needs
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
@@ -257,10 +256,10 @@ def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> No
     names: list[str] = []
     for attribute, _ in traits.calls:
         found = _names_of(attribute, attributes)
-        if not found and traits.needs is Needs.ALL:
+        if not found and traits.needs == "all":
             raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs `{attribute}=`")
         names += found
-    if not names and traits.needs is not Needs.NOTHING:
+    if not names and traits.needs != "nothing":
         wanted = " or ".join(f"`{name}=`" for name, _ in traits.calls)
         raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs {wanted}")
     called = tuple([_callee(body, name, attributes) for name in names])

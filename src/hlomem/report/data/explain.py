@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
 from hlomem.hlo.opcodes import NEVER_OVERWRITE, PAYLOAD_OPCODES, traits_of
-from hlomem.hlo.traits import Sharing
 from hlomem.report.data import roles
 from hlomem.report.data.overview import kind_of
 from hlomem.report.data.padding import Growth, growths
@@ -113,7 +112,7 @@ def _readers(placed: Placed) -> set[str]:
 def _shares_only_own(buffer: Buffer) -> bool:
     """Whether it is written over an operand only if that has no other reader."""
     assert buffer.opcode is not None
-    return traits_of(buffer.opcode).shares is Sharing.SAME_NUMBER
+    return traits_of(buffer.opcode).shares == "same number"
 
 
 def _meaning(memory: Memory, placed: Placed, buffer: Buffer) -> str:
