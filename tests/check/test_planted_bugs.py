@@ -12,7 +12,7 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.analysis import alias_rules, aliasing, dataflow, forwarding, live_range, values
+from hlomem.analysis import alias_rules, aliasing, forwarding, live_range, propagation, values
 from hlomem.analysis.live_range import LiveRange
 from hlomem.analysis.phi import PhiGraph
 from hlomem.assign import assigner, packing, problem, reuse, shared, simulator
@@ -179,7 +179,7 @@ BUGS: dict[str, Bug] = {
     "positions do not count": Bug(live_range._FlattenedSchedule, "_last_position", constantly(-1)),
     "ranges are not cut": Bug(live_range, "_normalized", constantly(())),
     "the last use is lost": Bug(values.UseFinder, "readers", without_last_of_each),
-    "branches are one": Bug(dataflow._Analysis, "_merge", of_first),
+    "branches are one": Bug(propagation.Propagation, "_merge", of_first),
     "needless phis stay": Bug(PhiGraph, "optimize", constantly({})),
     "elements are the first": Bug(forwarding, "_get_tuple_element", first_element),
     "lives do not touch": Bug(packing, "_lives_in_slots", half_open),
