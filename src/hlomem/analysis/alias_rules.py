@@ -321,15 +321,17 @@ def feeds_only_elementwise(parameter: HloInstruction) -> bool:
     pending = [parameter]
     while pending:
         instruction = pending.pop()
-        for user in instruction.users:
-            if user.opcode != "tuple":
-                for number, operand in enumerate(user.operands):
-                    if operand is instruction and not is_elementwise_on(user, number):
-                        return False
-            if user not in seen:
-                seen.add(user)
-                pending.append(user)
+        users = instruction.users
+        if not all(_is_elementwise_or_tuple(user, instruction) for user in users):
+            return False
+        pending += [user for user in users if user not in seen]
+        seen.update(users)
     return True
+
+
+def _is_elementwise_or_tuple(user: HloInstruction, operand: HloInstruction) -> bool:
+    numbers = [number for number, each in enumerate(user.operands) if each is operand]
+    return user.opcode == "tuple" or all(is_elementwise_on(user, number) for number in numbers)
 
 
 def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
@@ -343,13 +345,17 @@ def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
             operands = operand_names(inner)
             if reached.isdisjoint(operands):
                 continue
-            if opcode == "dynamic-update-slice":
-                if not reached.isdisjoint(operands[1:]):
-                    return False
-            elif opcode != "tuple" and opcode not in _MAY_BE_ELEMENTWISE:
+            if not _row_is_elementwise(opcode, reached.isdisjoint(operands[1:])):
                 return False
             reached.add(name)
     return True
+
+
+def _row_is_elementwise(opcode: Opcode, only_first_is_reached: bool) -> bool:
+    """Whether an instruction is, in the operands that are reached, or a tuple."""
+    if opcode == "dynamic-update-slice":
+        return only_first_is_reached
+    return opcode == "tuple" or opcode in _MAY_BE_ELEMENTWISE
 
 
 def _is_product(opcode: Opcode) -> bool:

@@ -126,13 +126,10 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
                 members[each] = [each]
         largest = max(aliased, key=lambda each: (len(members[place_of[each]]), -each.id))
         place = place_of[largest]
-        for each in aliased:
-            absorbed = place_of[each]
-            if absorbed is not place:
-                for member in members[absorbed]:
-                    place_of[member] = place
-                members[place] += members[absorbed]
-                members[absorbed] = []
+        for absorbed in {place_of[each]: None for each in aliased if place_of[each] is not place}:
+            place_of.update(dict.fromkeys(members[absorbed], place))
+            members[place] += members[absorbed]
+            members[absorbed] = []
     for united in members.values():
         united.sort(key=lambda each: each.id)
     groups = [members.get(value, [value]) for value in values]

@@ -88,33 +88,36 @@ class CallGraph:
                 may_call = self.bodies[computation].may_call
                 self.callees[computation] = self._callees_in_text(computation) if may_call else []
                 continue
-            callees: dict[HloComputation, None] = {}
-            for instruction in computation.instructions:
-                called = instruction.called_computations
-                if not called:
-                    continue
-                if instruction.opcode not in CONTROL_FLOW_OPCODES:
-                    self._run_inside.update(called)
-                    if instruction.opcode == "fusion":
-                        self._fused.update(called)
-                for callee in called if len(called) == 1 else dict.fromkeys(called):
-                    callees[callee] = None
-                    self.callsites[callee].append(instruction)
-            self.callees[computation] = list(callees)
+            self.callees[computation] = self._callees_of(computation)
+
+    def _callees_of(self, computation: HloComputation) -> list[HloComputation]:
+        """What the instructions of a computation call; they become its callsites."""
+        callees: dict[HloComputation, None] = {}
+        for instruction in computation.instructions:
+            called = instruction.called_computations
+            if not called:
+                continue
+            if instruction.opcode not in CONTROL_FLOW_OPCODES:
+                self._run_inside.update(called)
+                if instruction.opcode == "fusion":
+                    self._fused.update(called)
+            for callee in called if len(called) == 1 else dict.fromkeys(called):
+                callees[callee] = None
+                self.callsites[callee].append(instruction)
+        return list(callees)
 
     def _callees_in_text(self, computation: HloComputation) -> list[HloComputation]:
         """What a fused body calls."""
         callees: dict[HloComputation, None] = {}
         for match in self.bodies.search(CALL_IN_TEXT, computation):
             attribute, names, name = match.groups()
-            for each in NAME_IN_TEXT.findall(names or name):
-                callee = self.module.computation_by_name.get(each)
-                if callee is not None:
-                    if callee.index >= computation.index:
-                        computation.instructions  # noqa: B018 - raises that it is called too early
-                    callees[callee] = None
-                    if attribute == _FUSION_ATTRIBUTE:
-                        self._fused.add(callee)
+            named = map(self.module.computation_by_name.get, NAME_IN_TEXT.findall(names or name))
+            called = dict.fromkeys(filter(None, named))
+            if any(callee.index >= computation.index for callee in called):
+                computation.ensure_read()  # raises that one is called too early
+            callees |= called
+            if attribute == _FUSION_ATTRIBUTE:
+                self._fused.update(called)
         self._called_from_text.update(callees)
         return list(callees)
 

@@ -112,8 +112,7 @@ def _set_positions(table: ValueTable, order: ListOrder) -> None:
     for instruction in order.instructions:
         if instruction.opcode not in MAY_HOLD_OTHERS:
             continue
-        indices = instruction.shape.parts.indices
-        for number, part in enumerate(table.sets.get(instruction, ())):
-            for value in part:
-                if value.instruction is not instruction:
-                    value.positions.append(HloPosition(instruction, indices[number]))
+        parts = zip(instruction.shape.parts.indices, table.sets.get(instruction, ()), strict=False)
+        foreign = [(i, v) for i, part in parts for v in part if v.instruction is not instruction]
+        for index, value in foreign:
+            value.positions.append(HloPosition(instruction, index))

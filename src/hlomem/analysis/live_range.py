@@ -21,7 +21,7 @@ from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computat
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.analysis.aliasing import Aliasing
     from hlomem.analysis.dataflow import Dataflow
@@ -154,17 +154,21 @@ class _FlattenedSchedule:
         """When each asynchronous operation is done, for all computations it runs."""
         done_time: dict[HloComputation, int] = {}
         for start in self.sequence:
-            if start.opcode != "async-start":
-                continue
-            time = self.time_of[async_chain(start)[-1]]
-            pending = list(start.called_computations)
-            while pending:
-                computation = pending.pop()
-                if computation in self.span_of:
+            if start.opcode == "async-start":
+                time = self.time_of[async_chain(start)[-1]]
+                for computation in self._run_under(start):
                     done_time[computation] = max(time, done_time.get(computation, -1))
-                    for instruction in self._schedule.sequence(computation):
-                        pending += instruction.called_computations
         return done_time
+
+    def _run_under(self, instruction: HloInstruction) -> Iterator[HloComputation]:
+        """The computations of the program's flow that an instruction runs, directly or not."""
+        pending = list(instruction.called_computations)
+        while pending:
+            computation = pending.pop()
+            if computation in self.span_of:
+                yield computation
+                for inner in self._schedule.sequence(computation):
+                    pending += inner.called_computations
 
     def _late_starts(self) -> dict[HloInstruction, int]:
         """When an asynchronous operation begins, by the result of what it runs."""

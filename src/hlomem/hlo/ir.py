@@ -282,6 +282,11 @@ class HloComputation(Struct, eq=False):
         assert self._root is not None
         return self._root
 
+    def ensure_read(self) -> None:
+        """Read the instructions, if nobody has; raises `ParseError` where they cannot be."""
+        if self._instructions is None:
+            self.module.reader.open(self)
+
     @property
     def instruction_count(self) -> int:
         """`len(instructions)`, without reading them."""
@@ -365,11 +370,23 @@ class HloModule:
         """Every computation by its name, in the order of the text."""
         return {computation.name: computation for computation in self.computations}
 
+    def ensure_header_read(self) -> None:
+        """Read all that the first line and the tables say; raises the first `ParseError`."""
+        _ = (
+            self.attributes,
+            self.input_output_alias,
+            self.buffer_donor,
+            self.entry_computation_layout,
+            self.frontend_attributes,
+            self.replica_count,
+            self.num_partitions,
+            self.stack_frame_tables.tables,
+        )
+
     def open_all(self) -> None:
         """Read every body that is still text."""
         for computation in list(self.computations):  # a sugared async operation adds one
-            if not computation.is_open:
-                self.reader.open(computation)
+            computation.ensure_read()
 
     def iter_instructions(self) -> Iterator[HloInstruction]:
         """Every instruction of every computation; opens all of them."""

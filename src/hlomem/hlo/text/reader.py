@@ -93,7 +93,7 @@ class ModuleReader:
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
         except ParseError:
-            computation.instructions  # noqa: B018 - raises the error in its place
+            computation.ensure_read()  # raises the error in its place
             raise
 
     def locate(self, computation: HloComputation, name: str) -> Span:
@@ -126,7 +126,7 @@ class ModuleReader:
     def validate(self) -> None:
         """Read what was left as text, and check it (`hlomem.hlo.text.validation`)."""
         self._module.open_all()
-        validation.check_header(self._module)
+        self._module.ensure_header_read()
         instruction_of: dict[str, HloInstruction] = {}  # many instructions share their text
         constant_of: dict[str, HloInstruction] = {}
         for computation in self._read_computations():
