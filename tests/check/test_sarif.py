@@ -17,7 +17,7 @@ from msgspec import Meta, Struct, field
 import hlomem
 from hlomem.check.findings import Finding, Involved, NotChecked, Verdict
 from hlomem.check.rules import RULES
-from hlomem.check.sarif import MOST_RESULTS, build_sarif
+from hlomem.check.sarif import MAX_RESULTS, build_sarif
 from hlomem.check.verify import verify
 from hlomem.dump.records import Assignment
 from tests.check.faults import rebuilt
@@ -159,9 +159,9 @@ def test_a_result_points_at_the_dump_and_at_the_program() -> None:
 
 
 def test_there_are_no_more_than_services_take() -> None:
-    verdict = Verdict(name="x", findings=(Finding(rule=RULE, message="m"),) * (MOST_RESULTS + 2))
+    verdict = Verdict(name="x", findings=(Finding(rule=RULE, message="m"),) * (MAX_RESULTS + 2))
     run = read(build_sarif(verdict, "1.0", "x"))
-    assert len(run.results) == MOST_RESULTS
+    assert len(run.results) == MAX_RESULTS
     assert run.tool.driver.rules == [Rule(RULE, Message(RULES[RULE]))]
     notes = [each.message.text for each in run.invocations[0].toolExecutionNotifications]
     assert notes == ["2 more findings left out"]

@@ -13,7 +13,7 @@ from hlomem import hlo
 from hlomem.check import findings
 from hlomem.check.findings import Finding, Involved, Verdict
 from hlomem.check.rules import RULES
-from hlomem.check.verify import MOST_FINDINGS, verify
+from hlomem.check.verify import MAX_FINDINGS, verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import (
     Allocation,
@@ -553,10 +553,8 @@ def test_a_plan_that_is_all_wrong_is_not_listed_pair_by_pair() -> None:
     values = [V(f"v{number}", (number, 100)) for number in range(60)]
     verdict = verify(small_dump(values, sequence=[f"v{n}" for n in range(100)]), backend=CPU)
     found = [each for each in verdict.findings if each.rule == "interference/overlap"]
-    assert len(found) == MOST_FINDINGS
-    assert f"stopped after {MOST_FINDINGS} findings" in [
-        each.reason for each in verdict.not_checked
-    ]
+    assert len(found) == MAX_FINDINGS
+    assert f"stopped after {MAX_FINDINGS} findings" in [each.reason for each in verdict.not_checked]
 
 
 def test_a_finding_names_values_ranges_bytes_and_lines() -> None:

@@ -48,10 +48,10 @@ _IN_PLACE = "interference/in-place-fusion"
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _NARROWER = {"f64": "f32", "c128": "c64", "f32": "bf16"}
-_MOST_COPIES = 8
-_MOST_NAMES = 4
-_MOST_TRIALS = 4
-_LONGEST_COMPUTATION = 4000
+_MAX_COPIES = 8
+_MAX_NAMES = 4
+_MAX_TRIALS = 4
+_MAX_INSTRUCTIONS = 4000
 """Instructions up to which another order is looked for."""
 
 
@@ -216,7 +216,7 @@ def _confidence(subject: _Subject, advice: Advice) -> Confidence:
 def _donate(subject: _Subject) -> Iterator[_Trial]:
     """Arguments whose memory results could take; not those still read when it is overwritten."""
     pairs = list(_donations(subject.module))
-    for _ in range(_MOST_TRIALS):
+    for _ in range(_MAX_TRIALS):
         if not pairs:
             return
         trial = _donation(subject, pairs)
@@ -294,14 +294,14 @@ def _argument_name(parameter: HloInstruction) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _drop_copies(subject: _Subject) -> Iterator[_Trial]:
     """Copies to another layout, where it could have been that layout from the beginning."""
     found = build_copies(subject.memory, subject.space)
-    wanted = [row.name for row in found.rows if row.cause == "layout"][:_MOST_COPIES]
+    wanted = [row.name for row in found.rows if row.cause == "layout"][:_MAX_COPIES]
     for name in wanted:
         copy = subject.module.entry.find(name)
         if copy is not None and copy.opcode == "copy" and copy.operands[0].users == [copy]:
@@ -378,7 +378,7 @@ def _reorder(subject: _Subject) -> Iterator[_Trial]:
     flow = [
         each
         for each in module.computations
-        if graph.is_in_flow(each) and each.instruction_count <= _LONGEST_COMPUTATION
+        if graph.is_in_flow(each) and each.instruction_count <= _MAX_INSTRUCTIONS
     ]
     flag = _SCHEDULER_FLAGS.get(backend.name.partition("-")[0], "")
     yield _Trial(

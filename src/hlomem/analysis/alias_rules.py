@@ -16,15 +16,15 @@ from hlomem.analysis.fused_bodies import operand_names
 from hlomem.hlo.opcodes import (
     ELEMENTWISE,
     PAYLOAD_OPCODES,
-    TRAITS,
     Opcode,
     opcodes_elementwise,
     opcodes_where,
+    rules_by_opcode,
 )
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
@@ -197,7 +197,7 @@ def _follow_indirections(
     return instruction, ShapeIndex(path)
 
 
-_PAIRS_OF_WRITING: dict[InPlace, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
+_PAIRS_OF_WRITING: Mapping[InPlace, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
     "all operands": _all_operands,
     "async done": _async_done,
     "async start": _async_start,
@@ -207,11 +207,7 @@ _PAIRS_OF_WRITING: dict[InPlace, Callable[[HloInstruction], Sequence[InPlacePair
     "second operand": _second_operand,
     "updated operands": _updated_operands,
 }
-_IN_PLACE = {
-    opcode: _PAIRS_OF_WRITING[traits.writes]
-    for opcode, traits in TRAITS.items()
-    if traits.writes in _PAIRS_OF_WRITING
-}
+_IN_PLACE = rules_by_opcode(lambda traits: traits.writes, _PAIRS_OF_WRITING)
 MAY_WRITE_IN_PLACE = opcodes_where(lambda traits: traits.writes)
 """Opcodes of which `in_place_pairs` may find pairs."""
 
@@ -402,17 +398,13 @@ def _same_number(
     return len(user.operands) == 1 or numbers == [index[0]]
 
 
-_RULE_OF_SHARING: dict[Sharing, Callable[..., bool]] = {
+_RULE_OF_SHARING: Mapping[Sharing, Callable[..., bool]] = {
     "any operand": _always,
     "only first": _only_operand(0),
     "only second": _only_operand(1),
     "same number": _same_number,
 }
-_MAY_SHARE = {
-    opcode: _RULE_OF_SHARING[traits.shares]
-    for opcode, traits in TRAITS.items()
-    if traits.shares in _RULE_OF_SHARING
-}
+_MAY_SHARE = rules_by_opcode(lambda traits: traits.shares, _RULE_OF_SHARING)
 
 
 _SHARING = MAY_WRITE_IN_PLACE | frozenset(_MAY_SHARE) | _MAY_BE_ELEMENTWISE

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.opcodes import DEFINE_NOTHING, TRAITS, opcodes_forwarding
+from hlomem.hlo.opcodes import DEFINE_NOTHING, opcodes_forwarding, rules_by_opcode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.opcodes import Opcode
@@ -90,7 +90,7 @@ def is_in_place_permute(instruction: HloInstruction) -> bool:
     return len(instruction.operands) == 4 and "slice_sizes" in instruction.attributes
 
 
-_PARTS_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], Sequence[int]]] = {
+_PARTS_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], Sequence[int]]] = {
     "async done": _tuples_and(lambda _: False),
     "async operands": _tuples_and(lambda element: element > 1),
     "copy start": _at((), (0,), (2,)),
@@ -100,11 +100,7 @@ _PARTS_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], Sequence[int]]
     "second element": _top_of_tuple,
     "sent operand": _at((), (1,), (2,)),
 }
-_SPECIAL = {
-    opcode: _PARTS_OF_FORWARDING[traits.forwards]
-    for opcode, traits in TRAITS.items()
-    if traits.forwards in _PARTS_OF_FORWARDING
-}
+_SPECIAL = rules_by_opcode(lambda traits: traits.forwards, _PARTS_OF_FORWARDING)
 
 SPECIAL_OPCODES = frozenset(_SPECIAL)
 """Opcodes that define parts of their result by rules of their own."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
 from hlomem.analysis.defined_parts import is_in_place_permute
-from hlomem.hlo.opcodes import TRAITS
+from hlomem.hlo.opcodes import rules_by_opcode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,7 +139,7 @@ def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValu
     return result
 
 
-_RULE_OF: dict[Forwarding, Forward] = {
+_RULE_OF: Mapping[Forwarding, Forward] = {
     "async done": _async_done,
     "async operands": _async_operands,
     "below top": _copy,
@@ -155,9 +155,5 @@ _RULE_OF: dict[Forwarding, Forward] = {
     "sent operand": _send,
     "whole operand": _whole_operand,
 }
-FORWARD = {
-    opcode: _RULE_OF[traits.forwards]
-    for opcode, traits in TRAITS.items()
-    if traits.forwards in _RULE_OF
-}
+FORWARD = rules_by_opcode(lambda traits: traits.forwards, _RULE_OF)
 """What passes values on without merging them, by opcode; a copy does so for tuples only."""

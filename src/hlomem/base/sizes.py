@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SIZE = r"(?ai)(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtp]?)(i?)(b?)"
-_POWER: dict[str, int] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_POWER: Mapping[str, int] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def parse_size(text: str) -> int | None:

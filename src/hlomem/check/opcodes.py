@@ -6,7 +6,12 @@ one of them shows. Nothing here may come from there but the names of opcodes, fo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hlomem.hlo.opcodes import Opcode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 READS_ELSEWHERE = frozenset[Opcode](
     {
@@ -46,7 +51,7 @@ READS_ELSEWHERE = frozenset[Opcode](
 )
 """What reads an operand at other places than it writes."""
 
-ONLY_INTO_OPERAND: dict[Opcode, int] = {
+ONLY_INTO_OPERAND: Mapping[Opcode, int] = {
     "dynamic-update-slice": 0,
     "set-dimension-size": 0,
     "triangular-solve": 1,

@@ -19,14 +19,14 @@ from hlomem.check.rules import RULES
 if TYPE_CHECKING:
     from hlomem.check.findings import Finding, Involved, Verdict
 
-MOST_RESULTS = 5000
+MAX_RESULTS = 5000
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _SOURCE_LINE = re.compile(r"(.+):(\d{1,9})")
 
 
 def build_sarif(verdict: Verdict, version: str, path: str) -> dict[str, Any]:
     """One run of the checker over one dump, which is the file `path`."""
-    shown = verdict.findings[:MOST_RESULTS]
+    shown = verdict.findings[:MAX_RESULTS]
     rules = sorted({finding.rule for finding in shown})
     notes = [f"not checked: {each.rules}: {each.reason}" for each in verdict.not_checked]
     if len(verdict.findings) > len(shown):

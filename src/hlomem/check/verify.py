@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hlomem.view.guess_machine import Platform
     from hlomem.view.joined import Plan
 
-MOST_FINDINGS = 1000
+MAX_FINDINGS = 1000
 """Of one family; a plan that is all wrong is not listed pair by pair."""
 
 
@@ -75,14 +75,14 @@ def verify_plan(
     ]
     if program is not None:
         checks += [check_order(plan, program), check_against_module(plan, program)]
-    findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
+    findings = [list(islice(check, MAX_FINDINGS)) for check in checks]
     return Verdict(
         name=plan.dump.name,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(plan, platform, structure),
             *_without_module(why_not),
-            *(_left_out(found) for found in findings if len(found) == MOST_FINDINGS),
+            *(_left_out(found) for found in findings if len(found) == MAX_FINDINGS),
         ),
         assumed=_assumed(platform),
         value_count=len(plan.placed),

@@ -17,14 +17,17 @@ Only `hlomem.check` has tables of its own, so that a mistake here does not hide 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from hlomem.hlo.traits import CallRole, Traits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hlomem.hlo.traits import Calls, Elementwise, Forwarding
+
+Kind = TypeVar("Kind", bound=str)
+Rule = TypeVar("Rule")
 
 # fmt: off
 Opcode = Literal[
@@ -78,7 +81,7 @@ _UNARY = Traits(1, elementwise="yes")
 _BINARY = Traits(2, elementwise="yes")
 _TERNARY = Traits(3, elementwise="yes")
 
-TRAITS: dict[Opcode, Traits] = {
+TRAITS: Mapping[Opcode, Traits] = {
     "abs": _UNARY,
     "acos": _UNARY,
     "acosh": _UNARY,
@@ -296,6 +299,14 @@ def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
 def opcodes_elementwise(*conditions: Elementwise) -> frozenset[Opcode]:
     """The known opcodes that are elementwise on some conditions."""
     return opcodes_where(lambda traits: traits.elementwise in conditions)
+
+
+def rules_by_opcode(
+    trait: Callable[[Traits], Kind | None], rules: Mapping[Kind, Rule]
+) -> dict[Opcode, Rule]:
+    """What is written down by the words of a trait, by opcode: looked up at once."""
+    words = {opcode: trait(traits) for opcode, traits in TRAITS.items()}
+    return {opcode: rules[word] for opcode, word in words.items() if word and word in rules}
 
 
 KNOWN_OPCODES = frozenset(TRAITS)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.hlo.shape_tree import ShapeParts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 INT64_MAX = 2**63 - 1
 
@@ -89,7 +89,7 @@ class ElementType(Enum):
         return self.text[0] == "u"
 
 
-ELEMENT_TYPE_BY_TEXT = {
+ELEMENT_TYPE_BY_TEXT: Mapping[str, ElementType] = {
     element_type.text: element_type
     for element_type in ElementType
     if element_type not in (ElementType.TUPLE, ElementType.BUFFER)

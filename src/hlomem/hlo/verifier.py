@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError, UnsupportedError
-from hlomem.hlo.opcodes import RUN_IN_PLACE, TRAITS
+from hlomem.hlo.opcodes import RUN_IN_PLACE, rules_by_opcode
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import UNBOUNDED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
@@ -255,7 +255,7 @@ def _verify_gathering_done(instruction: HloInstruction) -> None:
     _has_tree_of(instruction, instruction.operands[0].shape.elements[1], "what was started")
 
 
-_CHECK_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], None]] = {
+_CHECK_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], None]] = {
     "below top": _verify_copy,
     "branch results": _verify_conditional,
     "callee result": _verify_call,
@@ -271,10 +271,6 @@ _CHECK_OF_FORWARDING: dict[Forwarding, Callable[[HloInstruction], None]] = {
     "sent operand": _verify_send,
     "whole operand": _verify_forwarded,
 }
-_CHECKS = {
-    opcode: _CHECK_OF_FORWARDING[traits.forwards]
-    for opcode, traits in TRAITS.items()
-    if traits.forwards in _CHECK_OF_FORWARDING
-}
+_CHECKS = rules_by_opcode(lambda traits: traits.forwards, _CHECK_OF_FORWARDING)
 """What passes values on must have the shape for it; asynchronous operations are checked where they
 are taken apart, parameters where they are called."""
