@@ -17,6 +17,7 @@ from hlomem.analysis.live_range import LiveRange
 from hlomem.analysis.phi import PhiGraph
 from hlomem.assign import assigner, packing, problem, reuse, shared, simulator
 from hlomem.assign.allocation import OffsetSize
+from hlomem.base.quantities import Offset
 from hlomem.check.verify import verify
 from hlomem.machines.machine import CPU
 from tests.conftest import GOLDENS
@@ -157,7 +158,7 @@ def not_combined(right: Any) -> Any:
         for allocation in allocations:
             if allocation.is_preallocated_temp:
                 for value, (_, size) in list(allocation.slices.items()):
-                    allocation.slices[value] = OffsetSize(0, size)
+                    allocation.slices[value] = OffsetSize(Offset(0), size)
         return allocations
 
     return wrong

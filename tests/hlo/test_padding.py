@@ -79,7 +79,7 @@ def test_padding_only_adds_and_inner_tiles_and_spaces_change_nothing(
     tiles = (tile,) if tile else ()
     order = tuple(range(len(dimensions)))
     array = Shape(element_type, dimensions, layout=Layout(order, tiles=tiles))
-    other = Layout(order, tiles=(*tiles, (2, 1)) if tiles else (), memory_space=space)
+    other = Layout(order, tiles=(*tiles, (2, 1)) if tiles else (), memory_space=Color(space))
     found = padding(array)
     assert found.padded_size >= found.unpadded_size
     assert all(part.padded_size >= part.size for part in found.dimensions)

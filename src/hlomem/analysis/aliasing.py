@@ -8,18 +8,17 @@ output in the place of a parameter. Mirrors `hlo/analysis/hlo_alias_analysis.cc`
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.analysis.alias_rules import MAY_WRITE_IN_PLACE, in_place_pairs
+from hlomem.base.quantities import BufferId
 
 if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.values import HloValue, InstructionValueSet
     from hlomem.hlo.ir import HloInstruction
-
-BufferId = NewType("BufferId", int)
 
 
 class HloBuffer(Struct, eq=False):

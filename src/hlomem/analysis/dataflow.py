@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.definition import ValueTable
     from hlomem.analysis.list_order import ListOrder
-    from hlomem.analysis.values import HloValue, InstructionValueSet, ValueId, ValueSet
+    from hlomem.analysis.values import HloValue, InstructionValueSet, ValueSet
+    from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.hlo.shape import ShapeIndex
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import is_modelled
 from hlomem.analysis.defined_parts import SPECIAL_OPCODES, defined_parts
-from hlomem.analysis.values import HloPosition, HloValue, ValueId
+from hlomem.analysis.values import HloPosition, HloValue
 from hlomem.base.errors import UnsupportedError
+from hlomem.base.quantities import ValueId
 from hlomem.hlo.opcodes import ASYNC_OPCODES, DEFINE_NOTHING
 from hlomem.hlo.shape import ROOT_INDEX
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hlomem.analysis.values import ValueId
+    from hlomem.base.quantities import ValueId
 
 
 class _Node:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.definition import ValueTable
-    from hlomem.analysis.values import HloValue, InstructionValueSet, ValueId
+    from hlomem.analysis.values import HloValue, InstructionValueSet
+    from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloComputation
 
 

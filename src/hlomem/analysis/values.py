@@ -6,7 +6,7 @@ appears wherever that result is passed on: in tuples, through loops, out of call
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -15,10 +15,9 @@ from hlomem.hlo.opcodes import opcodes_where
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape, ShapeIndex
-
-ValueId = NewType("ValueId", int)
 
 
 class HloPosition(NamedTuple):

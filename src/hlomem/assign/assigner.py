@@ -27,6 +27,7 @@ from hlomem.assign.heaps import assign_heaps
 from hlomem.assign.problem import state_problem
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.temporaries import combine_temporaries, renumbered
+from hlomem.base.quantities import MAIN_MEMORY, AllocationIndex, ByteCount, Offset, ParameterNumber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,9 +77,10 @@ def assign_buffers(
 _KEPT_FREE = 5 << 29  # bytes of memory that a plan merged fast must leave
 
 
-def _needed(assignment: BufferAssignment) -> int:
+def _needed(assignment: BufferAssignment) -> ByteCount:
     """Bytes of main memory."""
-    return sum(each.size for each in assignment.allocations if each.color == 0)
+    sizes = [each.size for each in assignment.allocations if each.color == MAIN_MEMORY]
+    return ByteCount(sum(sizes))
 
 
 def _assign_once(problem: Problem, pack: Pack | None, preset: Preset) -> BufferAssignment:
@@ -150,7 +152,7 @@ class _GlobalAssigner:
         return is_tuple
 
     def _assign_parameter(self, buffer: HloBuffer, value: HloValue) -> None:
-        number = value.instruction.parameter_number
+        number = ParameterNumber(value.instruction.parameter_number)
         is_aliased = (number, value.index) in self._aliased_parameters
         parameter = EntryParameter(number, value.index, is_aliased)
         allocation = self._new_allocation(buffer, parameter=parameter)
@@ -195,8 +197,8 @@ class _GlobalAssigner:
 def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAllocation:
     """An allocation with one buffer in it."""
     size = problem.size_of[buffer]
-    slices = dict.fromkeys(buffer.values, OffsetSize(0, size))
-    allocation = BufferAllocation(index, size, problem.color(buffer), slices)
+    slices = dict.fromkeys(buffer.values, OffsetSize(Offset(0), size))
+    allocation = BufferAllocation(AllocationIndex(index), size, problem.color(buffer), slices)
     allocation.maybe_live_out = buffer in problem.aliasing.live_out
     return allocation
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.quantities import Step
+
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.assign.allocation import BufferAllocation
@@ -30,7 +32,7 @@ class Contexts:
             if problem.size_of[buffer] and not problem.color(buffer)
         }
         self._allocation: BufferAllocation | None = None
-        self._free_at = 0
+        self._free_at = Step(0)
 
     def __contains__(self, buffer: HloBuffer) -> bool:
         return buffer in self._buffers

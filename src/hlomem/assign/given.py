@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.assign.allocation import BufferAllocation, OffsetSize
+from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset
 
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
@@ -23,7 +24,7 @@ def assign_preset_buffers(
     """Take over what an earlier pass has placed; returns the buffers."""
     allocation_of = {}
     for color, size in preset.size_of_color.items():
-        allocation_of[color] = BufferAllocation(len(allocations), size, color)
+        allocation_of[color] = BufferAllocation(AllocationIndex(len(allocations)), size, color)
         allocations.append(allocation_of[color])
     taken_over: set[HloBuffer] = set()
     for buffer in problem.aliasing.buffers if allocation_of else ():
@@ -45,17 +46,18 @@ def assign_private_stacks(
     on_stacks: set[HloBuffer] = set()
     if not stack_colors:
         return on_stacks
-    allocation_of: dict[int, BufferAllocation] = {}
+    allocation_of: dict[Color, BufferAllocation] = {}
     for buffer in problem.in_order(problem.dataflow.call_graph.is_in_flow, placed):
         color = problem.color(buffer)
         if color not in stack_colors:
             continue
         size = problem.size_of[buffer]
         if color not in allocation_of:
-            allocation_of[color] = BufferAllocation(len(allocations), 0, color)
+            index = AllocationIndex(len(allocations))
+            allocation_of[color] = BufferAllocation(index, ByteCount(0), color)
             allocations.append(allocation_of[color])
         allocation = allocation_of[color]
         allocation.size = max(allocation.size, size)
-        allocation.slices |= dict.fromkeys(buffer.values, OffsetSize(0, size))
+        allocation.slices |= dict.fromkeys(buffer.values, OffsetSize(Offset(0), size))
         on_stacks.add(buffer)
     return on_stacks

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hlomem.assign.allocation import BufferAllocation, OffsetSize
 from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.simulator import HeapSimulator
+from hlomem.base.quantities import AllocationIndex, Color
 
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
@@ -25,7 +26,7 @@ def assign_heaps(
     allocations: list[BufferAllocation],
 ) -> None:
     """Pack temporaries; without `pack`, as XLA does."""
-    by_color: dict[int, list[HloValue]] = {}
+    by_color: dict[Color, list[HloValue]] = {}
     for value in waiting:
         by_color.setdefault(problem.color_of[value], []).append(value)
     for color in sorted(by_color):
@@ -38,12 +39,12 @@ def assign_heaps(
         )
         algorithm = pack or _own_pack(problem, color)
         heap = simulator.run(by_color[color], problem.alignment(color), algorithm)
-        allocation = BufferAllocation(len(allocations), heap.heap_size, color)
+        allocation = BufferAllocation(AllocationIndex(len(allocations)), heap.heap_size, color)
         allocations.append(allocation)
         for value, offset in heap.offset_of.items():
             allocation.slices[value] = OffsetSize(offset, heap.size_of[value])
 
 
-def _own_pack(problem: Problem, color: int) -> Pack:
+def _own_pack(problem: Problem, color: Color) -> Pack:
     """XLA's algorithm: only a memory whose size it knows is packed fast."""
     return pack_by_time if color in problem.options.packs_by_time else pack_best

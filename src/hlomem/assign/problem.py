@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.base.quantities import ByteCount, Color, Step
 from hlomem.machines.alias import alias_rules_of
 
 if TYPE_CHECKING:
@@ -35,22 +36,22 @@ class Problem(Struct, frozen=True, eq=False):
     color_of: ColorOf
     options: Options
     alias_rules: AliasRules
-    size_of: dict[HloBuffer, int]
+    size_of: dict[HloBuffer, ByteCount]
 
-    def color(self, buffer: HloBuffer) -> int:
+    def color(self, buffer: HloBuffer) -> Color:
         """The memory space of a buffer: that of all its values."""
         return self.color_of[buffer.values[0]]
 
-    def alignment(self, color: int) -> int:
+    def alignment(self, color: Color) -> int:
         """What offsets in a memory space are multiples of."""
         return self.options.backend.alignment(color) or 1
 
-    def first_start(self, buffer: HloBuffer) -> int:
+    def first_start(self, buffer: HloBuffer) -> Step:
         """When a buffer begins to live; 0 for one without live range."""
         range_of = self.live_ranges.range_of
-        return min(range_of[v].start if v in range_of else 0 for v in buffer.values)
+        return min(range_of[v].start if v in range_of else Step(0) for v in buffer.values)
 
-    def last_end(self, buffer: HloBuffer) -> int:
+    def last_end(self, buffer: HloBuffer) -> Step:
         """When a buffer is last alive."""
         return max(self.live_ranges.range_of[value].end for value in buffer.values)
 
@@ -69,7 +70,7 @@ class Problem(Struct, frozen=True, eq=False):
             place = position.get(values[0].instruction)
             if place is None or buffer in left_out:
                 continue
-            start = 0
+            start = Step(0)
             if self.options.merges_fast:
                 start, place = self.first_start(buffer), 0
             elif len(values) > 1:
@@ -108,17 +109,17 @@ def state_problem(
     return Problem(dataflow, aliasing, live_ranges, color_of, options, rules, size_of)
 
 
-def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, int]:
+def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, ByteCount]:
     """Bytes of every buffer: those of its largest value."""
-    size_of_shape: dict[Shape, int] = {}
-    sizes: dict[HloBuffer, int] = {}
+    size_of_shape: dict[Shape, ByteCount] = {}
+    sizes: dict[HloBuffer, ByteCount] = {}
     for buffer in aliasing.buffers:
-        largest = 0
+        largest = ByteCount(0)
         for value in buffer.values:
             shape = value.shape
             size = size_of_shape.get(shape)
             if size is None:
-                size = size_of_shape[shape] = options.backend.size_of(shape)
+                size = size_of_shape[shape] = ByteCount(options.backend.size_of(shape))
             if size > largest:
                 largest = size
         sizes[buffer] = largest

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.reuse import IdleAllocations, Occupancy
+from hlomem.base.quantities import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ class SharedAllocations:
     def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
         """Put another buffer into an allocation."""
         size = self._problem.size_of[buffer]
-        allocation.slices.update(dict.fromkeys(buffer.values, OffsetSize(0, size)))
+        allocation.slices.update(dict.fromkeys(buffer.values, OffsetSize(Offset(0), size)))
         if buffer in self._problem.aliasing.live_out:
             allocation.maybe_live_out = True
         self._occupy(allocation, buffer)

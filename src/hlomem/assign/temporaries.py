@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.assign.allocation import OffsetSize
+from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset
 
 if TYPE_CHECKING:
     from hlomem.assign.allocation import BufferAllocation
@@ -20,16 +21,16 @@ def combine_temporaries(
 ) -> list[BufferAllocation]:
     """Temporaries go to the end; others keep their places, or change them with a temporary."""
     kept, temporaries = partition(allocations)
-    combined: dict[int, BufferAllocation] = {}
+    combined: dict[Color, BufferAllocation] = {}
     for temporary in temporaries:
         target = combined.setdefault(temporary.color, temporary)
         if target is temporary:
             continue
         alignment = problem.alignment(temporary.color)
         base = -(-target.size // alignment) * alignment
-        target.size = base + temporary.size
+        target.size = ByteCount(base + temporary.size)
         for value, (offset, size) in temporary.slices.items():
-            target.slices[value] = OffsetSize(base + offset, size)
+            target.slices[value] = OffsetSize(Offset(base + offset), size)
     stack_colors = problem.options.backend.stack_colors
     stacks_first = sorted(combined.values(), key=lambda each: each.color not in stack_colors)
     return renumbered([*kept, *stacks_first])
@@ -38,7 +39,7 @@ def combine_temporaries(
 def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
     """The allocations, with indices by their order."""
     for index, allocation in enumerate(allocations):
-        allocation.index = index
+        allocation.index = AllocationIndex(index)
     return allocations
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.quantities import MAIN_MEMORY, Color
 from hlomem.hlo.shape_tree import ShapeParts
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Layout(NamedTuple):
     """`*(type)`, sparse arrays."""
     element_size_in_bits: int = 0
     """`E(n)`; 0 means the width of the element type in whole bytes."""
-    memory_space: int = 0
+    memory_space: Color = MAIN_MEMORY
     """`S(n)`; the color a value of this shape asks for."""
     split_configs: tuple[SplitConfig, ...] = ()
     """`SC(...)(...)`."""
@@ -306,9 +307,9 @@ class Shape:
         return len(self.dimensions)
 
     @property
-    def memory_space(self) -> int:
+    def memory_space(self) -> Color:
         """The color the layout asks for; 0 where there is no layout."""
-        return 0 if self.layout is None else self.layout.memory_space
+        return MAIN_MEMORY if self.layout is None else self.layout.memory_space
 
     def with_layout(self, layout: Layout | None) -> Shape:
         """The same array under another layout, or none."""
