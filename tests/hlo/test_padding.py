@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hlomem.base.quantities import Color
 from hlomem.hlo.padding import (
     PaddedDimension,
     UnknownSizeError,
