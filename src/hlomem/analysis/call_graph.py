@@ -108,14 +108,16 @@ class CallGraph:
 
     def _callees_in_text(self, computation: HloComputation) -> list[HloComputation]:
         """What a fused body calls."""
+        by_name = self.module.computation_by_name
         callees: dict[HloComputation, None] = {}
         for match in self.bodies.search(CALL_IN_TEXT, computation):
             attribute, names, name = match.groups()
-            named = map(self.module.computation_by_name.get, NAME_IN_TEXT.findall(names or name))
-            called = dict.fromkeys(filter(None, named))
+            called = [
+                by_name[each] for each in NAME_IN_TEXT.findall(names or name) if each in by_name
+            ]
             if any(callee.index >= computation.index for callee in called):
                 computation.ensure_read()  # raises that one is called too early
-            callees |= called
+            callees.update(dict.fromkeys(called))
             if attribute == _FUSION_ATTRIBUTE:
                 self._fused.update(called)
         self._called_from_text.update(callees)

@@ -111,9 +111,13 @@ _MAX_VALUES = 20
 def _set_positions(table: ValueTable, order: ListOrder) -> None:
     """Tell every value where it appears beside the place of its definition."""
     for instruction in order.instructions:
-        if instruction.opcode not in MAY_HOLD_OTHERS:
-            continue
-        parts = zip(instruction.shape.parts.indices, table.sets.get(instruction, ()), strict=False)
-        foreign = [(i, v) for i, part in parts for v in part if v.instruction is not instruction]
-        for index, value in foreign:
-            value.positions.append(HloPosition(instruction, index))
+        if instruction.opcode in MAY_HOLD_OTHERS and instruction in table.sets:
+            _add_positions(instruction, table.sets[instruction])
+
+
+def _add_positions(instruction: HloInstruction, value_set: InstructionValueSet) -> None:
+    for number, part in enumerate(value_set):
+        for value in part:
+            if value.instruction is not instruction:
+                index = instruction.shape.parts.indices[number]
+                value.positions.append(HloPosition(instruction, index))

@@ -27,7 +27,13 @@ from hlomem.assign.heaps import assign_heaps
 from hlomem.assign.problem import state_problem
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.temporaries import combine_temporaries, renumbered
-from hlomem.base.quantities import MAIN_MEMORY, AllocationIndex, ByteCount, Offset, ParameterNumber
+from hlomem.base.quantities import (
+    BEGINNING,
+    MAIN_MEMORY,
+    AllocationIndex,
+    ByteCount,
+    ParameterNumber,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,10 +152,11 @@ class _GlobalAssigner:
             if opcode == "parameter" and value.instruction.parent is self._entry:
                 self._assign_parameter(buffer, value)
                 return True
-        is_tuple = any(value.shape.is_tuple for value in buffer.values)
-        if is_tuple:
-            self._new_allocation(buffer, is_tuple=True)
-        return is_tuple
+        for value in buffer.values:
+            if value.shape.is_tuple:
+                self._new_allocation(buffer, is_tuple=True)
+                return True
+        return False
 
     def _assign_parameter(self, buffer: HloBuffer, value: HloValue) -> None:
         number = ParameterNumber(value.instruction.parameter_number)
@@ -196,9 +203,9 @@ class _GlobalAssigner:
 
 def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAllocation:
     """An allocation with one buffer in it."""
-    size = problem.size_of[buffer]
-    slices = dict.fromkeys(buffer.values, OffsetSize(Offset(0), size))
-    allocation = BufferAllocation(AllocationIndex(index), size, problem.color(buffer), slices)
+    size, color = problem.size_of[buffer], problem.color_of[buffer.values[0]]
+    slices = dict.fromkeys(buffer.values, OffsetSize(BEGINNING, size))
+    allocation = BufferAllocation(AllocationIndex(index), size, color, slices)
     allocation.maybe_live_out = buffer in problem.aliasing.live_out
     return allocation
 

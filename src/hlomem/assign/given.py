@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.assign.allocation import BufferAllocation, OffsetSize
-from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset
+from hlomem.base.quantities import BEGINNING, AllocationIndex, ByteCount, Color
 
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
@@ -58,6 +58,6 @@ def assign_private_stacks(
             allocations.append(allocation_of[color])
         allocation = allocation_of[color]
         allocation.size = max(allocation.size, size)
-        allocation.slices |= dict.fromkeys(buffer.values, OffsetSize(Offset(0), size))
+        allocation.slices |= dict.fromkeys(buffer.values, OffsetSize(BEGINNING, size))
         on_stacks.add(buffer)
     return on_stacks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.reuse import IdleAllocations, Occupancy
-from hlomem.base.quantities import Offset
+from hlomem.base.quantities import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,11 @@ class SharedAllocations:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._range_of = problem.live_ranges.range_of
+        self._size_of = problem.size_of
+        self._color_of = problem.color_of
+        self._live_out = problem.aliasing.live_out
+        self._sequence = problem.live_ranges.sequence
+        self._alias_rules = problem.alias_rules
         self._allocation_of: dict[HloValue, BufferAllocation] = {}
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
         self._idle = IdleAllocations(problem.live_ranges.end)
@@ -50,9 +55,9 @@ class SharedAllocations:
 
     def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
         """Put another buffer into an allocation."""
-        size = self._problem.size_of[buffer]
-        allocation.slices.update(dict.fromkeys(buffer.values, OffsetSize(Offset(0), size)))
-        if buffer in self._problem.aliasing.live_out:
+        size = self._size_of[buffer]
+        allocation.slices.update(dict.fromkeys(buffer.values, OffsetSize(BEGINNING, size)))
+        if buffer in self._live_out:
             allocation.maybe_live_out = True
         self._occupy(allocation, buffer)
 
@@ -90,7 +95,7 @@ class SharedAllocations:
         At the ends something may: what the value is made from in place, and what is made from it.
         """
         start, end = self._range_of[value]
-        sequence, rules = self._problem.live_ranges.sequence, self._problem.alias_rules
+        sequence, rules = self._sequence, self._alias_rules
         first, last = 2 * start, 2 * end
         if may_share_with_operand(value.instruction, rules):
             first += 1
@@ -100,11 +105,10 @@ class SharedAllocations:
 
     def may_hold(self, allocation: BufferAllocation, buffer: HloBuffer) -> bool:
         """Whether a buffer fits into an allocation in size and time (`MaybeAssignBuffer`)."""
-        problem = self._problem
-        size = problem.size_of[buffer]
-        if size > allocation.size or problem.color(buffer) != allocation.color:
+        size = self._size_of[buffer]
+        if size > allocation.size or self._color_of[buffer.values[0]] != allocation.color:
             return False
-        if buffer in problem.aliasing.live_out and size != allocation.size:
+        if buffer in self._live_out and size != allocation.size:
             return False
         occupancy = self._occupancy[allocation]
         return not any(self._interferes(value, allocation, occupancy) for value in buffer.values)
@@ -146,7 +150,7 @@ class SharedAllocations:
                 position.shape_index,
                 instruction,
                 user.index,
-                problem.alias_rules,
+                self._alias_rules,
             )
             for position in positions
         )

@@ -9,11 +9,11 @@ the instruction allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.packing import BufferInterval
-from hlomem.base.quantities import ByteCount, Offset
+from hlomem.base.quantities import ByteCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import Packing
-    from hlomem.base.quantities import Step
+    from hlomem.base.quantities import Offset, Step
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
 
@@ -84,9 +84,9 @@ class HeapSimulator:
             for owner, others in members.items()
         ]
         packing = pack(intervals, alignment)
-        offset_by_id = packing.offset_by_id
+        offset_by_id = cast("dict[int, Offset]", packing.offset_by_id)
         return Heap(
-            {value: Offset(offset_by_id[owner.id]) for value, owner in self._owner.items()},
+            {value: offset_by_id[owner.id] for value, owner in self._owner.items()},
             {value: size[owner] for value, owner in self._owner.items()},
             ByteCount(packing.heap_size),
         )

@@ -36,6 +36,8 @@ Step = NewType("Step", int)
 NEVER = Step(-1)
 """Before every step."""
 MAIN_MEMORY = Color(0)
+BEGINNING = Offset(0)
+"""Of an allocation."""
 
 
 def steps(count: int) -> Sequence[Step]:

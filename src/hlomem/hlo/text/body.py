@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from sys import intern
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -77,7 +78,7 @@ class _Facts(dict[str, _Fact]):
     """Facts by opcode; known opcodes are added when they turn up."""
 
     def __missing__(self, text: str) -> _Fact:
-        opcode = as_opcode(text)
+        opcode = as_opcode(intern(text))  # most comparisons then end with identity
         traits = traits_of(opcode)
         fact = (opcode, traits.arity, traits.has_payload, _find_finish(opcode))
         if opcode in KNOWN_OPCODES:
