@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "view.drafts": {"hlo", "view.instruction_line", "view.joined"},
     "view.computations": {"base", "view.drafts", "view.joined", "view.operands"},
     "view.control_flow": {"view.computations", "view.instruction_line", "view.joined"},
-    "view.families": {"base", "view.control_flow", "view.joined"},
+    "view.families": {"base", "hlo", "view.control_flow", "view.joined"},
     "view": DUMPS,
     "check.findings": set[str](),
     "check.rules": set[str](),

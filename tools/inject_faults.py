@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Verdict
     from tests.check.faults import Label
 
-MOST_VALUES = 1500
+MAX_VALUES = 1500
 """The oracle looks at every pair: larger plans are left to others."""
 
 
@@ -44,7 +44,7 @@ def check_entry(job: tuple[Path, int]) -> tuple[Counter[str], list[str]]:
     counts, wrong = Counter[str](), list[str]()
     meta = json.loads((entry / "meta.json").read_text())
     dump = hlomem.load(entry)
-    if dump.values is None or len(dump.values.values) > MOST_VALUES:
+    if dump.values is None or len(dump.values.values) > MAX_VALUES:
         return counts, wrong
     module = hlo.parse((entry / "module.hlo").read_text(encoding="utf-8"))
     machine = find_machine(meta["backend"], meta.get("chip") or "")

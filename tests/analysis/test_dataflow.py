@@ -171,6 +171,6 @@ ENTRY %main (p: f32[8]) -> f32[8] {
 def test_calls_may_put_values_only_at_so_many_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_stages(parse(CALLED_TWICE)).dataflow.values
     monkeypatch.setattr("hlomem.analysis.dataflow._FREE_POSITIONS", -1)
-    monkeypatch.setattr("hlomem.analysis.dataflow._MOST_VALUES", 1)
+    monkeypatch.setattr("hlomem.analysis.dataflow._MAX_VALUES", 1)
     with pytest.raises(UnsupportedError, match=r"the calls of `f` put values at \d+ positions"):
         run_stages(parse(CALLED_TWICE))

@@ -6,6 +6,7 @@ import pytest
 
 from hlomem.analysis.alias_rules import why_not_by_opcode
 from hlomem.analysis.overwriting import NOT_ELEMENTWISE, WHY_NOT, Reading
+from hlomem.hlo.opcodes import Opcode, opcodes_where
 from hlomem.machines.alias import DEFAULT_RULES
 
 
@@ -24,7 +25,9 @@ from hlomem.machines.alias import DEFAULT_RULES
         ("custom-call", Reading([0], 1, (), 1), False),
     ],
 )
-def test_opcodes_with_a_rule_of_their_own(opcode: str, reading: Reading, is_allowed: bool) -> None:
+def test_opcodes_with_a_rule_of_their_own(
+    opcode: Opcode, reading: Reading, is_allowed: bool
+) -> None:
     assert (WHY_NOT[opcode](reading) == "") is is_allowed
 
 
@@ -34,3 +37,7 @@ def test_an_opcode_alone_tells_of_some() -> None:
     assert why_not_by_opcode("dot", once, DEFAULT_RULES) == NOT_ELEMENTWISE
     assert why_not_by_opcode("fusion", once, DEFAULT_RULES) is None
     assert why_not_by_opcode("map", once, DEFAULT_RULES) is None
+
+
+def test_every_word_for_sharing_has_a_rule() -> None:
+    assert frozenset(WHY_NOT) == opcodes_where(lambda traits: traits.shares)

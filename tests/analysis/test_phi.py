@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.values import ValueId
+from hlomem.base.quantities import ValueId
 
 
 def _optimize(phis: dict[int, list[int]]) -> dict[int, int]:

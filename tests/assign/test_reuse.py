@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hlomem.analysis.live_range import LiveRange
 from hlomem.assign.reuse import IdleAllocations
+from hlomem.base.quantities import Step
 
 END = 40
 
@@ -14,7 +15,7 @@ END = 40
 @st.composite
 def live_ranges(draw: st.DrawFn) -> LiveRange:
     start = draw(st.integers(0, END))
-    return LiveRange(start, draw(st.integers(start, END)))
+    return LiveRange(Step(start), Step(draw(st.integers(start, END))))
 
 
 @given(
@@ -42,6 +43,6 @@ def test_idle_allocations_are_those_nothing_occupies(
 def test_what_ends_at_a_time_leaves_room_after_it() -> None:
     idle = IdleAllocations(10)
     idle.register(0)
-    idle.occupy(0, LiveRange(2, 5))
+    idle.occupy(0, LiveRange(Step(2), Step(5)))
     assert list(idle.idle([(11, 20)])) == [0]
     assert list(idle.idle([(10, 20)])) == []

@@ -12,11 +12,12 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.analysis import alias_rules, aliasing, dataflow, forwarding, live_range, values
+from hlomem.analysis import alias_rules, aliasing, forwarding, live_range, propagation, values
 from hlomem.analysis.live_range import LiveRange
 from hlomem.analysis.phi import PhiGraph
-from hlomem.assign import assigner, packing, reuse, simulator
+from hlomem.assign import assigner, packing, problem, reuse, shared, simulator
 from hlomem.assign.allocation import OffsetSize
+from hlomem.base.quantities import Offset
 from hlomem.check.verify import verify
 from hlomem.machines.cpu import CPU
 from tests.conftest import GOLDENS
@@ -152,12 +153,13 @@ def first_element(_right: Any) -> Any:
 def not_combined(right: Any) -> Any:
     """Puts all heaps at the start of the one allocation."""
 
-    def wrong(self: Any) -> None:
-        right(self)
-        for allocation in self.allocations:
+    def wrong(*arguments: Any) -> Any:
+        allocations = right(*arguments)
+        for allocation in allocations:
             if allocation.is_preallocated_temp:
                 for value, (_, size) in list(allocation.slices.items()):
-                    allocation.slices[value] = OffsetSize(0, size)
+                    allocation.slices[value] = OffsetSize(Offset(0), size)
+        return allocations
 
     return wrong
 
@@ -165,7 +167,7 @@ def not_combined(right: Any) -> Any:
 BUGS: dict[str, Bug] = {
     "any user writes in place": Bug(simulator, "can_share_operand_buffer", constantly(True)),
     "any result takes its operand's place": Bug(
-        assigner._Assigner, "_can_take_place_of", constantly(True)
+        shared.SharedAllocations, "_can_take_place_of", constantly(True)
     ),
     "any fusion writes in place": Bug(alias_rules, "_fusion_may_share", constantly(True)),
     "everything is element-wise": Bug(alias_rules, "is_elementwise_on", constantly(True)),
@@ -178,17 +180,17 @@ BUGS: dict[str, Bug] = {
     "positions do not count": Bug(live_range._FlattenedSchedule, "_last_position", constantly(-1)),
     "ranges are not cut": Bug(live_range, "_normalized", constantly(())),
     "the last use is lost": Bug(values.UseFinder, "readers", without_last_of_each),
-    "branches are one": Bug(dataflow._Analysis, "_merge", of_first),
+    "branches are one": Bug(propagation.Propagation, "_merge", of_first),
     "needless phis stay": Bug(PhiGraph, "optimize", constantly({})),
     "elements are the first": Bug(forwarding, "_get_tuple_element", first_element),
     "lives do not touch": Bug(packing, "_lives_in_slots", half_open),
     "everything is at the bottom": Bug(packing, "_best_fit", constantly(0.0)),
     "nothing is aligned": Bug(packing, "pack", unpadded),
     "offsets are the neighbour's": Bug(packing, "pack", one_up),
-    "buffers are too small": Bug(assigner, "_buffer_sizes", smaller),
-    "nothing interferes": Bug(assigner._Assigner, "_interferes", constantly(False)),
+    "buffers are too small": Bug(problem, "_buffer_sizes", smaller),
+    "nothing interferes": Bug(shared.SharedAllocations, "_interferes", constantly(False)),
     "nothing is busy": Bug(reuse.Occupancy, "overlapping", constantly(())),
-    "heaps lie on one another": Bug(assigner._Assigner, "combine_temporaries", not_combined),
+    "heaps lie on one another": Bug(assigner, "combine_temporaries", not_combined),
     "arguments end with their last use": Bug(
         live_range._FlattenedSchedule, "_is_aliased", constantly(True)
     ),

@@ -63,7 +63,7 @@ def test_json_and_timings(run: Run, goldens: Path) -> None:
 def test_what_cannot_be_printed_whole_is_not_printed(
     run: Run, goldens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stack_trace, "_MOST_NAMES", 0)
+    monkeypatch.setattr(stack_trace, "_MAX_NAMES", 0)
     for output in ([], ["-o", str(tmp_path)]):
         result = run("plan", goldens / SCALAR / "module.hlo", *output)
         assert (result.code, result.out) == (3, b"")

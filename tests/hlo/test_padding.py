@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hlomem.base.quantities import Color
 from hlomem.hlo.padding import (
     PaddedDimension,
     UnknownSizeError,
@@ -80,7 +81,7 @@ def test_padding_only_adds_and_inner_tiles_and_spaces_change_nothing(
     tiles = (tile,) if tile else ()
     order = tuple(range(len(dimensions)))
     array = Shape(element_type, dimensions, layout=Layout(order, tiles=tiles))
-    other = Layout(order, tiles=(*tiles, (2, 1)) if tiles else (), memory_space=space)
+    other = Layout(order, tiles=(*tiles, (2, 1)) if tiles else (), memory_space=Color(space))
     assert padded_size(array) >= unpadded_size(array)
     assert all(part.padded_size >= part.size for part in padded_dimensions(array))
     assert padded_size(array.with_layout(other)) == padded_size(array)

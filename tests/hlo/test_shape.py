@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlomem.base.errors import ParseError
+from hlomem.base.quantities import Color
 from hlomem.base.source import Source
 from hlomem.hlo.shape import (
     COMBINE,
@@ -105,7 +106,7 @@ def test_the_fields_of_a_layout() -> None:
         tiles=((COMBINE, 8), (2,)),
         tail_padding_alignment=32,
         element_size_in_bits=4,
-        memory_space=3,
+        memory_space=Color(3),
         split_configs=(SplitConfig(1, (2, 5)),),
         metadata_prefix_bytes=64,
     )
@@ -246,7 +247,7 @@ def layouts(draw: st.DrawFn, rank: int) -> Layout:
         tiles=tuple(draw(st.lists(tile, max_size=3))),
         tail_padding_alignment=draw(st.integers(1, 256)),
         element_size_in_bits=draw(st.sampled_from([0, 2, 4])),
-        memory_space=draw(st.integers(0, 12)),
+        memory_space=Color(draw(st.integers(0, 12))),
         metadata_prefix_bytes=draw(_small),
     )
 

@@ -23,6 +23,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
+from hlomem.hlo.opcodes import HANDING_ON
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.report.data import roles
@@ -50,12 +51,10 @@ _IN_PLACE = "interference/in-place-fusion"
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _NARROWER = {"f64": "f32", "c128": "c64", "f32": "bf16"}
-_MOST_COPIES = 8
-_VIEWS = frozenset({"bitcast", "get-tuple-element", "while", "conditional", "call", "constant"})
-"""Opcodes whose results cannot have another layout without their operands."""
-_MOST_NAMES = 4
-_MOST_TRIALS = 4
-_LONGEST_COMPUTATION = 4000
+_MAX_COPIES = 8
+_MAX_NAMES = 4
+_MAX_TRIALS = 4
+_MAX_INSTRUCTIONS = 4000
 """Instructions up to which another order is looked for."""
 
 
@@ -222,7 +221,7 @@ def _confidence(subject: _Subject, advice: Advice) -> Confidence:
 def _donate(subject: _Subject) -> Iterator[_Trial]:
     """Arguments whose memory results could take; not those still read when it is overwritten."""
     pairs = list(_donations(subject.module))
-    for _ in range(_MOST_TRIALS):
+    for _ in range(_MAX_TRIALS):
         if not pairs:
             return
         trial = _donation(subject, pairs)
@@ -299,14 +298,14 @@ def _argument_name(parameter: HloInstruction) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _drop_copies(subject: _Subject) -> Iterator[_Trial]:
     """Copies to another layout, where it could have been that layout from the beginning."""
     found = build_copies(subject.memory, subject.space)
-    wanted = [row.name for row in found.rows if row.cause == "layout"][:_MOST_COPIES]
+    wanted = [row.name for row in found.rows if row.cause == "layout"][:_MAX_COPIES]
     for name in wanted:
         copy = subject.module.entry.find(name)
         if copy is not None and copy.opcode == "copy" and copy.operands[0].users == [copy]:
@@ -324,7 +323,7 @@ def _drop_copy(copy: HloInstruction) -> Iterator[_Trial]:
         title = f"take the result that {copy.name} copies in layout {own}"
         advice = _layout_advice(title, "out_shardings")
         yield _without_copy(copy, advice, takes_layout_of_copy=False)
-    if source.opcode not in _VIEWS:
+    if source.opcode not in HANDING_ON and source.opcode != "constant":
         title = f"compute {source.name} in layout {other}, so that {copy.name} is not needed"
         yield _without_copy(copy, _layout_advice(title, ""), takes_layout_of_copy=True)
 
@@ -393,7 +392,7 @@ def _reorder(subject: _Subject) -> Iterator[_Trial]:
     flow = [
         each
         for each in module.computations
-        if graph.is_in_flow(each) and each.instruction_count <= _LONGEST_COMPUTATION
+        if graph.is_in_flow(each) and each.instruction_count <= _MAX_INSTRUCTIONS
     ]
     rewriter = Rewriter(module)
     for computation in flow:

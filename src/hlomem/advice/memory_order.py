@@ -10,28 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import IN_EARLIER_MEMORY, PAYLOAD_OPCODES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
 
-_FORWARDING = frozenset(
-    {
-        "bitcast",
-        "conditional",
-        "get-tuple-element",
-        "opt-barrier",
-        "tuple",
-        "while",
-        "copy-done",
-        "async-done",
-        "async-update",
-    }
-)
-"""Opcodes whose results are mostly their operands."""
-_GIVEN = frozenset({"parameter", "constant"})
-"""Opcodes whose results are there from the beginning."""
+_TAKES_NOTHING = IN_EARLIER_MEMORY | PAYLOAD_OPCODES
+"""Opcodes whose results are their operands, or there from the beginning."""
 
 
 def memory_order(
@@ -48,7 +36,7 @@ class _Scheduler:
         self._instructions = instructions
         self._size = {
             each: 0
-            if each.opcode in _FORWARDING | _GIVEN
+            if each.opcode in _TAKES_NOTHING
             else sum(size_of(leaf) for _, leaf in each.shape.leaves())
             for each in instructions
         }
@@ -62,7 +50,7 @@ class _Scheduler:
         read = frozenset(self._bases(instruction))
         for base in read:
             self._readers.setdefault(base, set()).add(instruction)
-        is_own = instruction.opcode not in _FORWARDING
+        is_own = instruction.opcode not in IN_EARLIER_MEMORY
         self._held_by[instruction] = frozenset({instruction}) if is_own else read
 
     def keep(self, root: HloInstruction) -> None:
@@ -98,7 +86,7 @@ class _Scheduler:
 
     def _gain(self, instruction: HloInstruction) -> int:
         """Bytes freed when an instruction has run, less those it makes."""
-        if instruction.opcode in _GIVEN:
+        if instruction.opcode in PAYLOAD_OPCODES:  # it is there from the beginning
             return 0
         freed = sum(
             self._size[base]

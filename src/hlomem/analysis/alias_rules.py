@@ -19,16 +19,24 @@ from hlomem.analysis.overwriting import (
     WHY_NOT,
     Reading,
 )
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import (
+    ELEMENTWISE,
+    PAYLOAD_OPCODES,
+    Opcode,
+    opcodes_elementwise,
+    opcodes_where,
+    rules_by_opcode,
+)
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 from hlomem.machines.alias import DEFAULT_RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.traits import InPlace
     from hlomem.machines.alias import AliasRules
 
 
@@ -42,22 +50,14 @@ class InPlacePair(NamedTuple):
 
 _DECLARATION = "output_to_operand_aliasing="
 _FIRST_OPERAND = (InPlacePair(0, ROOT_INDEX, ROOT_INDEX),)
+_SECOND_OPERAND = (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
 
-_ELEMENTWISE_TEXT = """
-    abs acos acosh add and asin asinh atan2 atanh bitcast-convert cbrt ceil clamp compare complex
-    convert copy cosine cosh count-leading-zeros divide erf exponential exponential-minus-one floor
-    imag is-finite log log-plus-one logistic maximum minimum mulhi multiply negate not or popcnt
-    power real reduce-precision remainder round-nearest-afz round-nearest-even rsqrt select
-    shift-left shift-right-arithmetic shift-right-logical sign sine sinh sqrt stochastic-convert
-    subtract tan tanh xor
-"""
-ELEMENTWISE_OPCODES = frozenset(_ELEMENTWISE_TEXT.split())
-"""`HloInstruction::IsOpElementwise`."""
-
-
-_ELEMENTWISE = ELEMENTWISE_OPCODES | {"constant", "map", "rng"}
-# A body of these alone is elementwise in all its parameters. What a bitcast-convert is depends.
-_ELEMENTWISE_BODY = (ELEMENTWISE_OPCODES - {"bitcast-convert"}) | {"constant", "parameter", "tuple"}
+_ALWAYS_ELEMENTWISE = opcodes_elementwise("yes", "no array read")
+_MAY_BE_ELEMENTWISE = _ALWAYS_ELEMENTWISE | opcodes_elementwise("by width", "by dimensions")
+_NEED_READING = opcodes_elementwise("by body", "by dimensions", "by width")
+"""Of these the opcode alone does not say whether they are elementwise."""
+_ELEMENTWISE_BODY = _ALWAYS_ELEMENTWISE | PAYLOAD_OPCODES | frozenset[Opcode]({"tuple"})
+"""A body of these alone is elementwise in all its parameters."""
 
 
 # Must.
@@ -75,17 +75,21 @@ def _first_operand(_: HloInstruction) -> Sequence[InPlacePair]:
     return _FIRST_OPERAND
 
 
+def _second_operand(_: HloInstruction) -> Sequence[InPlacePair]:
+    return _SECOND_OPERAND
+
+
 def _operands_to_elements(count: int) -> Sequence[InPlacePair]:
     if count == 1:
         return _FIRST_OPERAND
     return [InPlacePair(i, ROOT_INDEX, ShapeIndex((i,))) for i in range(count)]
 
 
-def _scatter(instruction: HloInstruction) -> Sequence[InPlacePair]:
+def _updated_operands(instruction: HloInstruction) -> Sequence[InPlacePair]:
     return _operands_to_elements(len(instruction.operands) // 2)
 
 
-def _all_reduce_start(instruction: HloInstruction) -> Sequence[InPlacePair]:
+def _all_operands(instruction: HloInstruction) -> Sequence[InPlacePair]:
     return _operands_to_elements(len(instruction.operands))
 
 
@@ -120,7 +124,7 @@ def _async_done(instruction: HloInstruction) -> list[InPlacePair]:
     ]
 
 
-def _collective_permute(instruction: HloInstruction) -> Sequence[InPlacePair]:
+def _permuted_slices(instruction: HloInstruction) -> Sequence[InPlacePair]:
     if not is_in_place_permute(instruction):
         return ()
     output = (1,) if instruction.opcode == "collective-permute-start" else ()
@@ -133,10 +137,6 @@ def _collective_permute(instruction: HloInstruction) -> Sequence[InPlacePair]:
     return pairs
 
 
-def _ragged_all_to_all(_: HloInstruction) -> Sequence[InPlacePair]:
-    return (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
-
-
 def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
     may_write = _may_write_in_place(bodies[fusion.called_computations[0]].opcodes)
     pairs = _fusion_body_pairs(fusion, bodies) if may_write else []
@@ -146,7 +146,7 @@ def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair
 
 
 @lru_cache(maxsize=4096)
-def _may_write_in_place(opcodes: frozenset[str]) -> bool:
+def _may_write_in_place(opcodes: frozenset[Opcode]) -> bool:
     return not opcodes.isdisjoint(MAY_WRITE_IN_PLACE)
 
 
@@ -205,20 +205,18 @@ def _follow_indirections(
     return instruction, ShapeIndex(path)
 
 
-_IN_PLACE: dict[str, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
-    "all-reduce-start": _all_reduce_start,
-    "async-done": _async_done,
-    "async-start": _async_start,
-    "async-update": _declared,
-    "collective-permute": _collective_permute,
-    "collective-permute-start": _collective_permute,
-    "custom-call": _declared,
-    "dynamic-update-slice": _first_operand,
-    "ragged-all-to-all": _ragged_all_to_all,
-    "scatter": _scatter,
-    "set-dimension-size": _first_operand,
+_PAIRS_OF_WRITING: Mapping[InPlace, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
+    "all operands": _all_operands,
+    "async done": _async_done,
+    "async start": _async_start,
+    "declared": _declared,
+    "first operand": _first_operand,
+    "permuted slices": _permuted_slices,
+    "second operand": _second_operand,
+    "updated operands": _updated_operands,
 }
-MAY_WRITE_IN_PLACE = frozenset(_IN_PLACE) | {"fusion"}
+_IN_PLACE = rules_by_opcode(lambda traits: traits.writes, _PAIRS_OF_WRITING)
+MAY_WRITE_IN_PLACE = opcodes_where(lambda traits: traits.writes)
 """Opcodes of which `in_place_pairs` may find pairs."""
 
 
@@ -287,7 +285,7 @@ def why_not_overwrite(
     return "" if is_elementwise_on(user, numbers[0]) else NOT_ELEMENTWISE
 
 
-def why_not_by_opcode(opcode: str, reading: Reading, rules: AliasRules) -> str | None:
+def why_not_by_opcode(opcode: Opcode, reading: Reading, rules: AliasRules) -> str | None:
     """The same as far as an opcode alone tells; None where that takes its attributes or body."""
     if opcode in rules.opcodes:
         return None
@@ -296,7 +294,7 @@ def why_not_by_opcode(opcode: str, reading: Reading, rules: AliasRules) -> str |
         return rule(reading)
     if opcode in _NEED_READING or opcode in MAY_WRITE_IN_PLACE:
         return None
-    return "" if opcode in _ELEMENTWISE else NOT_ELEMENTWISE
+    return "" if opcode in _MAY_BE_ELEMENTWISE else NOT_ELEMENTWISE
 
 
 def _is_in_place(
@@ -343,19 +341,17 @@ def feeds_only_elementwise(parameter: HloInstruction) -> bool:
     pending = [parameter]
     while pending:
         instruction = pending.pop()
-        for user in instruction.users:
-            if user.opcode != "tuple":
-                for number, operand in enumerate(user.operands):
-                    if operand is instruction and not is_elementwise_on(user, number):
-                        return False
-            if user not in seen:
-                seen.add(user)
-                pending.append(user)
+        users = instruction.users
+        if not all(_is_elementwise_or_tuple(user, instruction) for user in users):
+            return False
+        pending += [user for user in users if user not in seen]
+        seen.update(users)
     return True
 
 
-_NEED_READING = frozenset({"bitcast-convert", "fusion", "map"})
-"""What an opcode alone does not say whether it is elementwise."""
+def _is_elementwise_or_tuple(user: HloInstruction, operand: HloInstruction) -> bool:
+    numbers = [number for number, each in enumerate(user.operands) if each is operand]
+    return user.opcode == "tuple" or all(is_elementwise_on(user, number) for number in numbers)
 
 
 def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
@@ -369,19 +365,27 @@ def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
             operands = operand_names(inner)
             if reached.isdisjoint(operands):
                 continue
-            if opcode == "dynamic-update-slice":
-                if not reached.isdisjoint(operands[1:]):
-                    return False
-            elif opcode != "tuple" and opcode not in _ELEMENTWISE:
+            if not _row_is_elementwise(opcode, reached.isdisjoint(operands[1:])):
                 return False
             reached.add(name)
     return True
 
 
+def _row_is_elementwise(opcode: Opcode, only_first_is_reached: bool) -> bool:
+    """Whether an instruction is, in the operands that are reached, or a tuple."""
+    if opcode == "dynamic-update-slice":
+        return only_first_is_reached
+    return opcode == "tuple" or opcode in _MAY_BE_ELEMENTWISE
+
+
+def _is_product(opcode: Opcode) -> bool:
+    return opcode == "dot" or opcode == "convolution"
+
+
 def _adds_to_product(body: HloComputation, number: int) -> bool:
     """Whether the body adds a dot or convolution to the parameter, its only use."""
     operands = body.root.operands
-    products = [i for i, each in enumerate(operands) if each.opcode in ("convolution", "dot")]
+    products = [i for i, each in enumerate(operands) if _is_product(each.opcode)]
     if not products:
         return False
     other = 1 - products[0]
@@ -395,7 +399,7 @@ def _adds_to_product(body: HloComputation, number: int) -> bool:
     return uses == [(body.root, other)]
 
 
-_SHARING = {"fusion", *WHY_NOT, *_IN_PLACE, *_ELEMENTWISE}
+_SHARING = MAY_WRITE_IN_PLACE | frozenset(WHY_NOT) | _MAY_BE_ELEMENTWISE
 
 
 def is_elementwise(instruction: HloInstruction) -> bool:
@@ -416,7 +420,7 @@ def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:
     if opcode == "map":
         dimensions = instruction.integers("dimensions")
         return not dimensions or dimensions == tuple(range(instruction.shape.rank))
-    return opcode in _ELEMENTWISE
+    return opcode in _MAY_BE_ELEMENTWISE
 
 
 def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bool:
@@ -430,7 +434,7 @@ def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bo
             if user in seen:
                 continue
             numbers = [i for i, operand in enumerate(user.operands) if operand is instruction]
-            if user.opcode not in ELEMENTWISE_OPCODES and not all(
+            if user.opcode not in ELEMENTWISE and not all(
                 is_elementwise_on(user, number) for number in numbers
             ):
                 return False

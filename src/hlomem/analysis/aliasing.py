@@ -8,18 +8,17 @@ output in the place of a parameter. Mirrors `hlo/analysis/hlo_alias_analysis.cc`
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.analysis.alias_rules import MAY_WRITE_IN_PLACE, in_place_pairs
+from hlomem.base.quantities import BufferId
 
 if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.values import HloValue, InstructionValueSet
     from hlomem.hlo.ir import HloInstruction
-
-BufferId = NewType("BufferId", int)
 
 
 class HloBuffer(Struct, eq=False):
@@ -126,13 +125,10 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
                 members[each] = [each]
         largest = max(aliased, key=lambda each: (len(members[place_of[each]]), -each.id))
         place = place_of[largest]
-        for each in aliased:
-            absorbed = place_of[each]
-            if absorbed is not place:
-                for member in members[absorbed]:
-                    place_of[member] = place
-                members[place] += members[absorbed]
-                members[absorbed] = []
+        for absorbed in {place_of[each]: None for each in aliased if place_of[each] is not place}:
+            place_of.update(dict.fromkeys(members[absorbed], place))
+            members[place] += members[absorbed]
+            members[absorbed] = []
     for united in members.values():
         united.sort(key=lambda each: each.id)
     groups = [members.get(value, [value]) for value in values]

@@ -92,19 +92,23 @@ class CallGraph:
                 may_call = self.bodies[computation].may_call
                 self.callees[computation] = self._callees_in_body(computation) if may_call else []
                 continue
-            callees: dict[HloComputation, None] = {}
-            for instruction in computation.instructions:
-                called = instruction.called_computations
-                if not called:
-                    continue
-                if instruction.opcode not in CONTROL_FLOW_OPCODES:
-                    self._run_inside.update(called)
-                    if instruction.opcode == "fusion":
-                        self._fused.update(called)
-                for callee in called if len(called) == 1 else dict.fromkeys(called):
-                    callees[callee] = None
-                    self.callsites[callee].append(instruction)
-            self.callees[computation] = list(callees)
+            self.callees[computation] = self._callees_of(computation)
+
+    def _callees_of(self, computation: HloComputation) -> list[HloComputation]:
+        """What the instructions of a computation call; they become its callsites."""
+        callees: dict[HloComputation, None] = {}
+        for instruction in computation.instructions:
+            called = instruction.called_computations
+            if not called:
+                continue
+            if instruction.opcode not in CONTROL_FLOW_OPCODES:
+                self._run_inside.update(called)
+                if instruction.opcode == "fusion":
+                    self._fused.update(called)
+            for callee in called if len(called) == 1 else dict.fromkeys(called):
+                callees[callee] = None
+                self.callsites[callee].append(instruction)
+        return list(callees)
 
     def _callees_in_body(self, body: HloComputation) -> list[HloComputation]:
         """What a fused body calls."""

@@ -9,27 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import DEFINE_NOTHING, opcodes_forwarding, rules_by_opcode
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
+    from hlomem.hlo.traits import Forwarding
 
-_NOTHING_TEXT = """
-    add-dependency all-reduce-done bitcast call conditional copy-done domain get-tuple-element
-    opt-barrier while
-"""
-NOTHING = frozenset(_NOTHING_TEXT.split())
-"""Opcodes whose whole result comes from elsewhere."""
-
-TOP_ONLY = frozenset({"copy", "tuple"})
+TOP_ONLY = opcodes_forwarding("below top", "elements")
 """Opcodes that define the tuple and hand its elements on."""
 
 
 def defined_parts(instruction: HloInstruction) -> Sequence[int]:
     """The parts an instruction defines; a parameter defines all (its caller may know better)."""
     opcode = instruction.opcode
-    if opcode in NOTHING:
+    if opcode in DEFINE_NOTHING:
         return ()
     if opcode in TOP_ONLY:
         return (0,)
@@ -39,9 +36,9 @@ def defined_parts(instruction: HloInstruction) -> Sequence[int]:
     return range(instruction.shape.parts.count)
 
 
-def count_defined(shape: Shape, opcode: str) -> int:
+def count_defined(shape: Shape, opcode: Opcode) -> int:
     """How many values an instruction of a fused body defines."""
-    if opcode in NOTHING:
+    if opcode in DEFINE_NOTHING:
         return 0
     if opcode in TOP_ONLY:
         return 1
@@ -93,18 +90,17 @@ def is_in_place_permute(instruction: HloInstruction) -> bool:
     return len(instruction.operands) == 4 and "slice_sizes" in instruction.attributes
 
 
-_SPECIAL: dict[str, Callable[[HloInstruction], Sequence[int]]] = {
-    "all-gather-done": _top_of_tuple,
-    "all-gather-start": _tuples_and(lambda element: element == 1),
-    "async-done": _tuples_and(lambda _: False),
-    "async-start": _tuples_and(lambda element: element > 1),
-    "async-update": _tuples_and(lambda element: element > 1),
-    "collective-permute-done": _top_of_tuple,
-    "collective-permute-start": _collective_permute_start,
-    "copy-start": _at((), (0,), (2,)),
-    "recv-done": _at((), (1,)),
-    "send": _at((), (1,), (2,)),
+_PARTS_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], Sequence[int]]] = {
+    "async done": _tuples_and(lambda _: False),
+    "async operands": _tuples_and(lambda element: element > 1),
+    "copy start": _at((), (0,), (2,)),
+    "gather start": _tuples_and(lambda element: element == 1),
+    "permute start": _collective_permute_start,
+    "received element": _at((), (1,)),
+    "second element": _top_of_tuple,
+    "sent operand": _at((), (1,), (2,)),
 }
+_SPECIAL = rules_by_opcode(lambda traits: traits.forwards, _PARTS_OF_FORWARDING)
 
 SPECIAL_OPCODES = frozenset(_SPECIAL)
 """Opcodes that define parts of their result by rules of their own."""

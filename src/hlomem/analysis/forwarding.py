@@ -1,7 +1,8 @@
 """How instructions that define nothing pass their operands' values on.
 
-One small function per opcode, each giving the value sets of the whole result from the value sets
-of others. Mirrors the `Update...ValueSet` functions of `hlo/analysis/hlo_dataflow_analysis.cc`.
+One small function per rule of `Forwarding`, each giving the value sets of the whole result from
+the value sets of others. Mirrors the `Update...ValueSet` functions of
+`hlo/analysis/hlo_dataflow_analysis.cc`.
 Merging at loops and conditionals is not here but in `hlomem.analysis.dataflow`.
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
 from hlomem.analysis.defined_parts import is_in_place_permute
+from hlomem.hlo.opcodes import rules_by_opcode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.hlo.traits import Forwarding
 
     ValueSets = Mapping[HloInstruction, InstructionValueSet]
     Forward = Callable[[HloInstruction, ValueSets], InstructionValueSet]
@@ -119,7 +122,7 @@ def _leaves_into(
             result[number] = part
 
 
-def _async_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+def _async_operands(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     """A start or update: operands into element 0, what the wrapped computation returns into 1."""
     result = sets[instruction][:]
     for i, operand in enumerate(bound_operands(instruction)):
@@ -136,27 +139,21 @@ def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValu
     return result
 
 
-FORWARD: dict[str, Forward] = {
-    "add-dependency": _whole_operand,
-    "all-gather-done": _second_element,
-    "all-gather-start": _all_gather_start,
-    "all-reduce-done": _whole_operand,
-    "async-done": _async_done,
-    "async-start": _async_start,
-    "async-update": _async_start,
-    "bitcast": _whole_operand,
-    "call": _call,
-    "collective-permute-done": _second_element,
-    "collective-permute-start": _collective_permute_start,
-    "copy-done": _copy_done,
-    "copy-start": _copy_start,
-    "domain": _whole_operand,
-    "get-tuple-element": _get_tuple_element,
-    "opt-barrier": _whole_operand,
-    "recv-done": _recv_done,
-    "send": _send,
-    "tuple": _tuple,
+_RULE_OF: Mapping[Forwarding, Forward] = {
+    "async done": _async_done,
+    "async operands": _async_operands,
+    "below top": _copy,
+    "callee result": _call,
+    "copy done": _copy_done,
+    "copy start": _copy_start,
+    "element": _get_tuple_element,
+    "elements": _tuple,
+    "gather start": _all_gather_start,
+    "permute start": _collective_permute_start,
+    "received element": _recv_done,
+    "second element": _second_element,
+    "sent operand": _send,
+    "whole operand": _whole_operand,
 }
+FORWARD = rules_by_opcode(lambda traits: traits.forwards, _RULE_OF)
 """What passes values on without merging them, by opcode; a copy does so for tuples only."""
-
-FORWARD_TUPLE_COPY: Forward = _copy

@@ -11,17 +11,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.analysis.defined_parts import NOTHING, count_defined
-from hlomem.hlo.opcodes import CALL_ATTRIBUTES, KNOWN_OPCODES
+from hlomem.analysis.defined_parts import count_defined
+from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
+    from hlomem.hlo.opcodes import Opcode
 
 # Begins with a literal, which `re` finds much faster than the beginning of a line; and anything but
 # one character is passed over much faster than anything but several. A match that went on into the
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
-_CALLING_NOTHING = KNOWN_OPCODES - frozenset(CALL_ATTRIBUTES)
+_CALLING_NOTHING = KNOWN_OPCODES - CALLING
 _DIGITLESS = frozenset(each for each in KNOWN_OPCODES if each.replace("-", "").isalpha())
 _BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
@@ -31,7 +32,7 @@ _ROW = re.compile(
 )
 
 
-Row = tuple[str, str, str]
+Row = tuple[str, "Opcode", str]
 """An instruction of a body: name, opcode and what stands in the parentheses."""
 
 
@@ -47,7 +48,7 @@ class FusedBody(NamedTuple):
 
     instruction_count: int
     value_count: int
-    opcodes: frozenset[str]
+    opcodes: frozenset[Opcode]
     may_call: bool
     """Whether an opcode is one that calls computations, or nobody knows."""
 
@@ -91,13 +92,13 @@ class FusedBodies(dict["HloComputation", FusedBody]):
 
 def _read_arrays(text: str) -> FusedBody | None:
     """What a body holds, read off its text; None where some result is a tuple."""
-    opcodes = _ARRAY_OPCODE.findall(text)
+    opcodes: list[Opcode] = _ARRAY_OPCODE.findall(text)
     if len(opcodes) != text.count("\n") or "#" in text:
         return None
     different = frozenset(opcodes)
     count = len(opcodes)
-    if not different.isdisjoint(NOTHING):
-        count -= sum(opcode in NOTHING for opcode in opcodes)
+    if not different.isdisjoint(DEFINE_NOTHING):
+        count -= sum(opcode in DEFINE_NOTHING for opcode in opcodes)
     return FusedBody(len(opcodes), count, different, not different <= _CALLING_NOTHING)
 
 

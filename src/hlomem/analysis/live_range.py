@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
+from hlomem.base.quantities import NEVER, Step, steps
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.analysis.aliasing import Aliasing
     from hlomem.analysis.dataflow import Dataflow
@@ -34,38 +35,38 @@ if TYPE_CHECKING:
 class LiveRange(NamedTuple):
     """When a value is alive; both ends belong to it."""
 
-    start: int
-    end: int
+    start: Step
+    end: Step
 
 
 class LiveRanges(Struct, frozen=True, eq=False):
     """The flattened schedule and the live range of every value on it."""
 
     sequence: list[HloInstruction]
-    time_of: dict[HloInstruction, int]
+    time_of: dict[HloInstruction, Step]
     range_of: dict[HloValue, LiveRange]
     """By value id. Values of embedded computations have none."""
 
-    span_of: dict[HloComputation, tuple[int, int]]
+    span_of: dict[HloComputation, tuple[Step, Step]]
     """The times of each computation, the second one past its last."""
-    done_time: dict[HloComputation, int]
+    done_time: dict[HloComputation, Step]
     """When the operation is done that runs a computation asynchronously."""
 
     @property
-    def end(self) -> int:
+    def end(self) -> Step:
         """One past the last time (`schedule_end_time`)."""
-        return len(self.sequence)
+        return Step(len(self.sequence))
 
     def end_position(self, value: HloValue) -> HloPosition:
         """Where a value appears last, the first of equals (`ComputeValueLiveRangeEnd`)."""
         last = max(value.positions, key=lambda position: self._time_at(position.instruction))
-        done = self.done_time.get(value.instruction.parent, -1)
+        done = self.done_time.get(value.instruction.parent, NEVER)
         return last if self._time_at(last.instruction) > done else value.positions[0]
 
-    def _time_at(self, instruction: HloInstruction) -> int:
+    def _time_at(self, instruction: HloInstruction) -> Step:
         if instruction.is_root:
-            return self.span_of.get(instruction.parent, (0, -1))[1]
-        return self.time_of.get(instruction, -1)
+            return self.span_of.get(instruction.parent, (NEVER, NEVER))[1]
+        return self.time_of.get(instruction, NEVER)
 
 
 def analyze_live_ranges(
@@ -104,9 +105,9 @@ class _FlattenedSchedule:
             for alias in dataflow.module.input_output_alias
         }
         self.sequence: list[HloInstruction] = []
-        self.span_of: dict[HloComputation, tuple[int, int]] = {}
+        self.span_of: dict[HloComputation, tuple[Step, Step]] = {}
         self._flatten(self._entry)
-        self.time_of = {instruction: time for time, instruction in enumerate(self.sequence)}
+        self.time_of = dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
         self.done_time = self._done_times()
         self._position_time = self.time_of | {
             each.root: end for each, (_, end) in self.span_of.items()
@@ -122,18 +123,18 @@ class _FlattenedSchedule:
         A computation called twice is flattened where it is called first.
         """
         sequence, span_of = self.sequence, self.span_of
-        starts: dict[HloComputation, int] = {}
+        starts: dict[HloComputation, Step] = {}
         pending: list[HloComputation | list[HloInstruction] | None] = [computation]
         open_computations: list[HloComputation] = []
         while pending:
             item = pending.pop()
             if item is None:
                 done = open_computations.pop()
-                span_of[done] = starts[done], len(sequence)
+                span_of[done] = starts[done], Step(len(sequence))
             elif isinstance(item, list):
                 sequence += item
             elif item not in starts:
-                starts[item] = len(sequence)
+                starts[item] = Step(len(sequence))
                 open_computations.append(item)
                 pending.append(None)
                 pending += reversed(self._pieces(item))
@@ -150,23 +151,27 @@ class _FlattenedSchedule:
             piece.append(instruction)
         return pieces
 
-    def _done_times(self) -> dict[HloComputation, int]:
+    def _done_times(self) -> dict[HloComputation, Step]:
         """When each asynchronous operation is done, for all computations it runs."""
-        done_time: dict[HloComputation, int] = {}
+        done_time: dict[HloComputation, Step] = {}
         for start in self.sequence:
-            if start.opcode != "async-start":
-                continue
-            time = self.time_of[async_chain(start)[-1]]
-            pending = list(start.called_computations)
-            while pending:
-                computation = pending.pop()
-                if computation in self.span_of:
-                    done_time[computation] = max(time, done_time.get(computation, -1))
-                    for instruction in self._schedule.sequence(computation):
-                        pending += instruction.called_computations
+            if start.opcode == "async-start":
+                time = self.time_of[async_chain(start)[-1]]
+                for computation in self._run_under(start):
+                    done_time[computation] = max(time, done_time.get(computation, NEVER))
         return done_time
 
-    def _late_starts(self) -> dict[HloInstruction, int]:
+    def _run_under(self, instruction: HloInstruction) -> Iterator[HloComputation]:
+        """The computations of the program's flow that an instruction runs, directly or not."""
+        pending = list(instruction.called_computations)
+        while pending:
+            computation = pending.pop()
+            if computation in self.span_of:
+                yield computation
+                for inner in self._schedule.sequence(computation):
+                    pending += inner.called_computations
+
+    def _late_starts(self) -> dict[HloInstruction, Step]:
         """When an asynchronous operation begins, by the result of what it runs."""
         return {
             wrapped_computation(each).root: self.time_of[each]
@@ -181,7 +186,7 @@ class _FlattenedSchedule:
             computation = instruction.parent
             start = self.span_of[computation][0]
             if computation is self._entry and not self._is_aliased(value):
-                return LiveRange(start, len(self.sequence))
+                return LiveRange(start, Step(len(self.sequence)))
         else:
             start = self._start_time[instruction]
         end = max(self._last_position(value), self._last_use(value))
@@ -190,28 +195,28 @@ class _FlattenedSchedule:
     def _is_aliased(self, value: HloValue) -> bool:
         return (value.instruction.parameter_number, value.index) in self._aliased_parameters
 
-    def _last_position(self, value: HloValue) -> int:
+    def _last_position(self, value: HloValue) -> Step:
         """The last time the value appears; in a result, to the end of the computation."""
-        last = self.done_time.get(value.instruction.parent, -1) if self.done_time else -1
+        last = self.done_time.get(value.instruction.parent, NEVER) if self.done_time else NEVER
         position_time = self._position_time
         for instruction, _ in value.positions:
-            time = position_time.get(instruction, -1)
+            time = position_time.get(instruction, NEVER)
             if time > last:
                 last = time
         return last
 
-    def _last_use(self, value: HloValue) -> int:
+    def _last_use(self, value: HloValue) -> Step:
         """The last time the value is read (`GetLastUsageTime`)."""
-        last = -1
+        last = NEVER
         use_time = self._use_time
         for users in self._use_finder.readers(value):
             for user in users:
-                time = use_time.get(user, -1)
+                time = use_time.get(user, NEVER)
                 if time > last:
                     last = time
         return last
 
-    def _use_times(self) -> dict[HloInstruction, int]:
+    def _use_times(self) -> dict[HloInstruction, Step]:
         """When each instruction reads its operands.
 
         A call's use is that of what it calls; a loop reads its initial value when its body begins.

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.hlo.opcodes import rules_by_opcode
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hlomem.hlo.traits import Sharing
 
 NOT_ELEMENTWISE = "only an elementwise operation may be written over what it reads"
 OTHER_SHAPE = "has another shape or layout than the result"
@@ -45,27 +49,25 @@ def _only_operand(number: int) -> Callable[[Reading], str]:
     return rule
 
 
-def _sort(reading: Reading) -> str:
+def _same_number(reading: Reading) -> str:
     if reading.user_count != 1:
-        return f"{reading.user_count} instructions read it; a sort overwrites what it reads alone"
+        return f"{reading.user_count} instructions read it; only what it alone reads is overwritten"
     number = reading.output_index[0] if reading.output_index else 0
     if reading.operand_count == 1 or list(reading.numbers) == [number]:
         return ""
-    return f"result {number} of a sort may overwrite operand {number} only"
+    return f"result {number} may overwrite operand {number} only"
 
 
 def _undeclared(_: Reading) -> str:
-    return "the custom call does not declare that it writes there"
+    return "the instruction does not declare that it writes there"
 
 
-WHY_NOT: dict[str, Callable[[Reading], str]] = {
-    "conditional": _always,
-    "custom-call": _undeclared,
-    "dynamic-update-slice": _only_operand(0),
-    "scatter": _only_operand(0),
-    "set-dimension-size": _only_operand(0),
-    "sort": _sort,
-    "triangular-solve": _only_operand(1),
-    "while": _always,
+_REASON_BY_SHARING: Mapping[Sharing, Callable[[Reading], str]] = {
+    "any operand": _always,
+    "only declared": _undeclared,
+    "only first": _only_operand(0),
+    "only second": _only_operand(1),
+    "same number": _same_number,
 }
+WHY_NOT = rules_by_opcode(lambda traits: traits.shares, _REASON_BY_SHARING)
 """The opcodes with a rule of their own."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hlomem.analysis.values import ValueId
+    from hlomem.base.quantities import ValueId
 
 
 class _Node:
@@ -88,11 +88,14 @@ class PhiGraph:
                 closure, source = _closure(node)
                 checked.update(closure)
                 if source is not None:
-                    for phi in closure:
-                        if phi.is_phi:
-                            self._replace(phi, source)
+                    self._replace_phis(closure, source)
                     changed = True
         return changed
+
+    def _replace_phis(self, nodes: Iterable[_Node], by: _Node) -> None:
+        for node in nodes:
+            if node.is_phi:
+                self._replace(node, by)
 
     def _replace(self, node: _Node, by: _Node) -> None:
         while by.is_dead:

@@ -6,17 +6,18 @@ appears wherever that result is passed on: in tuples, through loops, out of call
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+
+from hlomem.hlo.opcodes import opcodes_where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape, ShapeIndex
-
-ValueId = NewType("ValueId", int)
 
 
 class HloPosition(NamedTuple):
@@ -126,8 +127,8 @@ class UseFinder:
         """At which places an instruction has an operand."""
         operands = user.operands
         if len(operands) == 1:
-            return _FIRST
-        if len(operands) < _FEW:
+            return (0,)
+        if len(operands) < _MANY_OPERANDS:
             if operands.count(operand) == 1:
                 return (operands.index(operand),)
             return [number for number, each in enumerate(operands) if each is operand]
@@ -140,8 +141,7 @@ class UseFinder:
         return numbers[operand]
 
 
-_FEW = 16
-_FIRST = (0,)
+_MANY_OPERANDS = 16  # from here on a table is worth its making
 
 
 def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
@@ -174,8 +174,8 @@ def may_use_operand_value(user: HloInstruction, index: ShapeIndex) -> bool:
     return opcode not in _READS_NOTHING
 
 
-_READS_TOP_ONLY = frozenset({"get-tuple-element", "copy"})
-_READS_NOTHING = frozenset({"tuple", "domain"})
+_READS_TOP_ONLY = opcodes_where(lambda traits: traits.reads == "top")
+_READS_NOTHING = opcodes_where(lambda traits: traits.reads == "nothing")
 _PASSES_ON = _READS_TOP_ONLY | _READS_NOTHING
 
 

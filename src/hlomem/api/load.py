@@ -34,10 +34,10 @@ _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _GZIP_MAGIC = b"\x1f\x8b"
 _SNIFF_BYTES = 64
 _PIECE = 1 << 20
-_MOST_GROWTH = 100
+_MAX_GROWTH = 100
 """How much larger than packed a text may be; dumps are 5 to 25 times as large."""
-MOST_BYTES = 4 << 30
-_most_bytes = ContextVar("most_bytes", default=MOST_BYTES)
+MAX_BYTES = 4 << 30
+_max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
 """What every input is held to; the command line sets it once for all that is read."""
 _MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
@@ -52,11 +52,11 @@ class Module(NamedTuple):
 @contextmanager
 def limited_to(size: int) -> Iterator[None]:
     """Inputs of more than `size` bytes, unpacked, are refused meanwhile."""
-    before = _most_bytes.set(size)
+    before = _max_bytes.set(size)
     try:
         yield
     finally:
-        _most_bytes.reset(before)
+        _max_bytes.reset(before)
 
 
 def read_source(path: str | Path) -> Source:
@@ -91,16 +91,16 @@ def _read_limited(
     piece: int = _PIECE,
 ) -> bytes:
     """All of a file, in pieces; refused when it is too long, or grows too much by unpacking."""
-    limit, pieces, size = _most_bytes.get(), list[bytes](), 0
+    limit, pieces, size = _max_bytes.get(), list[bytes](), 0
     while data := file.read(min(piece, limit + 1)):
         pieces.append(data)
         size += len(data)
         if size > limit:
             problem = f"more than {limit} bytes; --max-input allows more"
             raise InputError(f"{visible(name)}: {problem}")
-        if packed is not None and size > max(_PIECE * 64, _MOST_GROWTH * packed.tell()):
+        if packed is not None and size > max(_PIECE * 64, _MAX_GROWTH * packed.tell()):
             problem = (
-                f"unpacks to more than {_MOST_GROWTH} times its size; if that is right, unpack it"
+                f"unpacks to more than {_MAX_GROWTH} times its size; if that is right, unpack it"
             )
             raise InputError(f"{visible(name)}: {problem}")
     return b"".join(pieces)

@@ -19,6 +19,7 @@ from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.base.errors import CommandError, InputError, ParseError
 from hlomem.base.gc_pause import collector_off
+from hlomem.base.quantities import ByteCount, Color, Offset
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump.dump import Dump
 from hlomem.dump.eras import Era, Features, ReportShape, era_of, recognise, releases_of
@@ -333,9 +334,11 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
             problem = f"it places `{visible(value.name)}` of shape {visible(value.shape)}"
             raise InputError(f"{where}: {problem}, which `{module.name}` does not have")
     return Preset(
-        {each.color: each.size for each in allocations},
+        {Color(each.color): ByteCount(each.size) for each in allocations},
         {
-            (value.name, ShapeIndex(value.index or ())): OffsetSize(value.offset, value.size)
+            (value.name, ShapeIndex(value.index or ())): OffsetSize(
+                Offset(value.offset), ByteCount(value.size)
+            )
             for each in allocations
             for value in each.values
         },

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
+from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, ParameterNumber
+
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.shape import ShapeIndex
@@ -17,14 +19,14 @@ if TYPE_CHECKING:
 class OffsetSize(NamedTuple):
     """The bytes [offset, offset + size) of an allocation."""
 
-    offset: int
-    size: int
+    offset: Offset
+    size: ByteCount
 
 
 class EntryParameter(NamedTuple):
     """The part of an entry parameter that an allocation holds."""
 
-    number: int
+    number: ParameterNumber
     shape_index: ShapeIndex
     is_aliased_with_output: bool
 
@@ -32,9 +34,9 @@ class EntryParameter(NamedTuple):
 class BufferAllocation(Struct, eq=False):
     """One contiguous piece of memory."""
 
-    index: int
-    size: int
-    color: int
+    index: AllocationIndex
+    size: ByteCount
+    color: Color
     slices: dict[HloValue, OffsetSize] = field(default_factory=dict)
     """The values in it. Values that are never alive together may overlap."""
     is_thread_local: bool = False
@@ -74,6 +76,6 @@ class BufferAssignment(Struct, frozen=True, eq=False):
     """By index."""
 
     @property
-    def total_bytes(self) -> int:
+    def total_bytes(self) -> ByteCount:
         """Bytes of all allocations."""
-        return sum(allocation.size for allocation in self.allocations)
+        return ByteCount(sum(allocation.size for allocation in self.allocations))

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import Aliasing
     from hlomem.analysis.values import HloValue
+    from hlomem.base.quantities import Color
 
-ColorOf = dict["HloValue", int]
+ColorOf = dict["HloValue", "Color"]
 
 
 def color_values(aliasing: Aliasing) -> ColorOf:

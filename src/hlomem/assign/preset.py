@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.assign.allocation import OffsetSize
+    from hlomem.base.quantities import ByteCount, Color
     from hlomem.hlo.shape import ShapeIndex
 
 
 class Preset(Struct, frozen=True):
     """Offsets that are given."""
 
-    size_of_color: Mapping[int, int]
+    size_of_color: Mapping[Color, ByteCount]
     """Bytes of the allocation of each color that has one."""
     place_of: Mapping[tuple[str, ShapeIndex], OffsetSize]
     """Where values lie in the allocation of their color, by instruction and part."""

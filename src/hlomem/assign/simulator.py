@@ -9,10 +9,11 @@ the instruction allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.packing import BufferInterval
+from hlomem.base.quantities import ByteCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import Packing
+    from hlomem.base.quantities import Offset, Step
     from hlomem.machines.alias import AliasRules
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
 class Heap(NamedTuple):
     """Where the values lie, and how many bytes that takes."""
 
-    offset_of: dict[HloValue, int]
-    size_of: dict[HloValue, int]
+    offset_of: dict[HloValue, Offset]
+    size_of: dict[HloValue, ByteCount]
     """Bytes each value was given: those of the largest it shares its place with."""
-    heap_size: int
+    heap_size: ByteCount
 
 
 class HeapSimulator:
@@ -44,7 +46,7 @@ class HeapSimulator:
         dataflow: Dataflow,
         aliasing: Aliasing,
         range_of: Mapping[HloValue, LiveRange],
-        size_of: Callable[[HloBuffer], int],
+        size_of: Callable[[HloBuffer], ByteCount],
         alias_rules: AliasRules,
     ) -> None:
         self._dataflow = dataflow
@@ -56,7 +58,7 @@ class HeapSimulator:
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
         self._owner: dict[HloValue, HloValue] = {}  # whose place a value has; its own, if none
-        self._size: dict[HloValue, int] = {}
+        self._size: dict[HloValue, ByteCount] = {}
         self._is_extended: set[HloValue] = set()  # operands whose place went to a user
 
     def run(self, values: Collection[HloValue], alignment: int, pack: Pack) -> Heap:
@@ -82,17 +84,17 @@ class HeapSimulator:
             for owner, others in members.items()
         ]
         packing = pack(intervals, alignment)
-        offset_by_id = packing.offset_by_id
+        offset_by_id = cast("dict[int, Offset]", packing.offset_by_id)
         return Heap(
             {value: offset_by_id[owner.id] for value, owner in self._owner.items()},
             {value: size[owner] for value, owner in self._owner.items()},
-            packing.heap_size,
+            ByteCount(packing.heap_size),
         )
 
     def _replay(self, values: Collection[HloValue]) -> None:
         range_of, buffer_of, owner_of = self._range_of, self._buffer_of, self._owner
         in_order = sorted(values, key=lambda value: (*range_of[value], value.id))
-        freed: dict[int, dict[HloValue, None]] = {}
+        freed: dict[Step, dict[HloValue, None]] = {}
         for value in in_order:
             freed.setdefault(range_of[value].end, {})[value] = None
         first_of: dict[HloBuffer, HloValue] = {}

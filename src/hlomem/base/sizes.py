@@ -8,9 +8,13 @@ How XLA itself rounds sizes in its dumps is part of their format: `hlomem.dump.n
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SIZE = r"(?ai)(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtp]?)(i?)(b?)"
-_POWER: dict[str, int] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_POWER: Mapping[str, int] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _PRINTED_NUMBER = r"(?a)-?\d{1,20}(?:\.\d{1,9})?"
 _PRINTED_UNITS = "BKMGTPE"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

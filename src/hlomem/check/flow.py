@@ -19,10 +19,13 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
+from hlomem.check.opcodes import BINDS_OPERANDS, READS_NOTHING, READS_TOP_LEVEL, RUNS_OTHERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.opcodes import Opcode
 
 Index: TypeAlias = tuple[int, ...]
 Position: TypeAlias = tuple[str, Index]
@@ -30,11 +33,7 @@ Position: TypeAlias = tuple[str, Index]
 Parts: TypeAlias = dict[Index, Position]
 """For each index of a result, where the value there is defined."""
 PartsOf: TypeAlias = "dict[HloInstruction, Parts]"
-HandedOn: TypeAlias = "Mapping[str, Callable[[HloInstruction, PartsOf], Parts]]"
-
-_RUNS_OTHERS = frozenset({"async-start", "async-update", "call", "conditional", "while"})
-_READS_TOP_LEVEL = frozenset({"copy", "get-tuple-element"})
-_READS_NOTHING = frozenset({"domain", "tuple"})
+HandedOn: TypeAlias = "Mapping[Opcode, Callable[[HloInstruction, PartsOf], Parts]]"
 
 
 @dataclass(eq=False)
@@ -102,9 +101,9 @@ class Flow:
 
 def _may_read(user: HloInstruction, index: Index) -> bool:
     """Whether a user reads the part of an operand at an index, rather than hand it on."""
-    if user.opcode in _READS_TOP_LEVEL:
+    if user.opcode in READS_TOP_LEVEL:
         return not index
-    return user.opcode not in _READS_NOTHING
+    return user.opcode not in READS_NOTHING
 
 
 def trace(
@@ -170,9 +169,9 @@ def _in_order(
 def _run_by(instruction: HloInstruction) -> tuple[HloComputation, ...]:
     """What runs in the place of an instruction; of a loop, the condition first."""
     opcode = instruction.opcode
-    if opcode not in _RUNS_OTHERS:
+    if opcode not in RUNS_OTHERS:
         return ()
-    if opcode in ("async-start", "async-update"):
+    if opcode in BINDS_OPERANDS:
         wrapped = instruction.async_wrapped_computation
         return (wrapped,) if wrapped is not None and _completes(instruction, wrapped) else ()
     called = instruction.called_computations

@@ -16,22 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlomem.check.opcodes import KEEPS_NUMBER, SAME_BYTES, SAME_PLACE, SLICES
 from hlomem.view.families import UPDATES
 
 if TYPE_CHECKING:
     from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
-_SAME_PLACE = """
-    abs acos acosh add add-dependency and asin asinh atan2 atanh cbrt ceil clamp compare complex
-    convert copy cosine cosh count-leading-zeros divide erf exponential exponential-minus-one floor
-    imag is-finite log log-plus-one logistic map maximum minimum mulhi multiply negate not
-    opt-barrier or popcnt power real reduce-precision remainder round-nearest-afz round-nearest-even
-    rsqrt select shift-left shift-right-arithmetic shift-right-logical sign sine sinh sqrt
-    stochastic-convert subtract tan tanh xor
-"""
-_ELEMENTWISE = frozenset(_SAME_PLACE.split())
-_SAME_BYTES = frozenset({"bitcast", "bitcast-convert", "reshape", "tuple"})
 _MAX_NESTED = 20
 """Fusions inside fusions that are looked into."""
 _MAX_COPIED = 20
@@ -133,11 +124,11 @@ def _reads(
     if strays:
         source = _moved_back(instruction, reads) if opcode == "copy" else None
         return set(strays) if source is None else reads[source]
-    if opcode in _SAME_BYTES or opcode == "get-tuple-element" or _keeps_places(instruction, reads):
+    if opcode in SAME_BYTES or opcode == "get-tuple-element" or _keeps_places(instruction, reads):
         return everything
     if opcode == "fusion":
         return everything | _reads_of_fusion(instruction, operands, depth)
-    if opcode in ("slice", "dynamic-slice") and not set().union(*operands[1:]):
+    if opcode in SLICES and not set().union(*operands[1:]):
         return {Window(_starts(instruction, 1))} if everything == {SAME} else {_stray(instruction)}
     if opcode == "dynamic-update-slice" and not set().union(*operands[2:]):
         return _reads_of_update(instruction, operands[0], operands[1])
@@ -161,7 +152,7 @@ def _moved_back(
     source = instruction
     for _ in range(_MAX_COPIED):
         matter = [each for each in source.operands if reads[each]]
-        if source.opcode not in _ELEMENTWISE or len(matter) != 1:
+        if source.opcode not in SAME_PLACE or len(matter) != 1:
             return None
         source = matter[0]
         is_astray = any(isinstance(each, StrayRead) for each in reads[source])
@@ -214,7 +205,7 @@ def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[R
     Element-wise instructions do where layouts agree; a transpose, broadcast, reduction, slice or
     pad where it does no more than to rename dimensions, and to add or drop those of one element.
     """
-    if instruction.opcode in _ELEMENTWISE:
+    if instruction.opcode in SAME_PLACE:
         matter = [each for each in instruction.operands if reads[each]]
         return all(_order(each) == _order(instruction) for each in matter)
     named = _dimensions_of_operand(instruction)
@@ -270,6 +261,6 @@ def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]
 
 
 def _number(start: HloInstruction) -> object:
-    while start.opcode in ("bitcast", "reshape", "copy", "convert"):
+    while start.opcode in KEEPS_NUMBER:
         start = start.operands[0]
     return start.payload.strip() if start.opcode == "constant" else start

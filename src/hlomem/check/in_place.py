@@ -10,23 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.check.opcodes import ONLY_INTO_OPERAND, READS_ELSEWHERE
+
 if TYPE_CHECKING:
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import PlacedValue
-
-_OPCODES = """
-    all-gather all-gather-start all-to-all batch-norm-grad batch-norm-inference batch-norm-training
-    broadcast cholesky concatenate constant convolution copy dot dynamic-slice fft gather iota
-    pad parameter ragged-all-to-all ragged-dot reduce reduce-scatter reduce-window reverse
-    rng-bit-generator scaled-dot select-and-scatter slice topk transpose tuple
-"""
-_READS_ELSEWHERE = frozenset(_OPCODES.split())
-_INTO_OPERAND = {
-    "dynamic-update-slice": 0,
-    "set-dimension-size": 0,
-    "triangular-solve": 1,
-}
-"""What is written over one of its operands only, and which."""
 
 
 def why_not_in_place(
@@ -37,14 +25,14 @@ def why_not_in_place(
     `numbers` are the operands it reads the value as.
     """
     opcode = text.opcode
-    if opcode in _READS_ELSEWHERE:
+    if opcode in READS_ELSEWHERE:
         return f"`{opcode}` reads its operand at other places than it writes"
     if opcode == "fusion":
         return ""
     if opcode == "custom-call":
         return "the custom call does not declare that it writes into this operand"
-    if opcode in _INTO_OPERAND and numbers != [_INTO_OPERAND[opcode]]:
-        return f"`{opcode}` writes into its operand {_INTO_OPERAND[opcode]} only"
+    if opcode in ONLY_INTO_OPERAND and numbers != [ONLY_INTO_OPERAND[opcode]]:
+        return f"`{opcode}` writes into its operand {ONLY_INTO_OPERAND[opcode]} only"
     if opcode == "scatter" and max(numbers) >= len(text.operands) // 2:
         return "`scatter` writes into the operands it updates only"
     if opcode == "sort" and later.index and later.index[0] not in numbers:

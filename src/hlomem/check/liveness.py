@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
+from hlomem.check.opcodes import PASSES_OPERANDS_ON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.required_times import Needs
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
     from hlomem.view.joined import JoinedDump, PlacedValue
 
-_RUNS_OTHERS = frozenset({"tuple", "while", "call", "conditional"})
 _ASYNCHRONOUS = ("-start", "-update", "-done")
 
 
@@ -117,6 +118,6 @@ class Liveness:
         return reach
 
 
-def _runs_others(opcode: str) -> bool:
+def _runs_others(opcode: Opcode) -> bool:
     """Whether it passes operands on, or to instructions that are in the sequence themselves."""
-    return opcode in _RUNS_OTHERS or opcode.endswith(_ASYNCHRONOUS)
+    return opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)

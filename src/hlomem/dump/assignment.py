@@ -25,7 +25,7 @@ from hlomem.dump.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
@@ -42,7 +42,7 @@ VALUE_PIECES = (
     (">", "`>`, the end of a value"),
 )
 
-_ATTRIBUTES: dict[str, str] = {
+_ATTRIBUTES: Mapping[str, str] = {
     "color": rf", color (?!0[,:])({INT64})",
     "page": rf", page ({INT64})",
     "parameter": rf", parameter ({INT64}), shape \|([^|\n]*)\| at ShapeIndex ({INDEX})",

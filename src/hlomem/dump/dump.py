@@ -19,7 +19,7 @@ from hlomem.dump.parts import Part, format_part
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.parts import Contents, Kind
     from hlomem.dump.records import (
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WORDS: dict[Kind, str] = {
+_WORDS: Mapping[Kind, str] = {
     "assignment": "allocations (*-buffer-assignment.txt)",
     "values": "values (*-buffer-assignment-values.txt)",
     "live-range": "live ranges (*-live-range.txt)",
     "report": "usage report (*-memory-usage-report.txt)",
 }
-_BEGINNINGS: dict[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
+_BEGINNINGS: Mapping[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
 _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
 """What one file holds up to jaxlib 0.9, and three since."""
 

@@ -21,6 +21,8 @@ from hlomem.dump.grammar import unexpected
 from hlomem.dump.records import Record, SpaceReport
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hlomem.dump.records import Assignment, LiveRanges, UsageReport, Values
 
 Kind = Literal["combined", "assignment", "values", "live-range", "report"]
@@ -36,7 +38,7 @@ class FileName(NamedTuple):
 
 
 _MAIN_FILE = FileName("-buffer-assignment.txt", "buffer-assignment.txt")
-FILE_NAMES: dict[Kind, FileName] = {
+FILE_NAMES: Mapping[Kind, FileName] = {
     "combined": _MAIN_FILE,
     "assignment": _MAIN_FILE,
     "values": FileName("-buffer-assignment-values.txt", "values.txt"),

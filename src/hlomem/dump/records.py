@@ -5,8 +5,9 @@ every report looks at them. They know nothing of HLO: shapes and instructions st
 printed, which `hlomem.hlo` parses for whoever asks. Records are immutable; change one with
 `msgspec.structs.replace`.
 
-Intervals: a live range includes both its ends; a byte range [offset, offset + size) does not
-include its last. All sizes are bytes unless they are text, which is XLA's rounded form ("1.5KiB").
+Intervals are as `hlomem.base.quantities` says: a live range includes both its ends; a byte range
+[offset, offset + size) does not include its last. All sizes are bytes unless they are text, which
+is XLA's rounded form ("1.5KiB").
 """
 
 from __future__ import annotations

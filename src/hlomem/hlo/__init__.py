@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hlomem.hlo.builder import ComputationBuilder, ModuleBuilder
     from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
-    from hlomem.hlo.opcodes import CallRole
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.rewrite import Rewriter
     from hlomem.hlo.text.parser import parse
     from hlomem.hlo.text.printer import format_computation, format_instruction, format_module
     from hlomem.hlo.text.style import TextStyle
+    from hlomem.hlo.traits import CallRole
 
 __all__ = [
     "CallRole",
@@ -30,6 +31,7 @@ __all__ = [
     "HloInstruction",
     "HloModule",
     "ModuleBuilder",
+    "Opcode",
     "Rewriter",
     "TextStyle",
     "format_computation",
@@ -39,7 +41,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "CallRole": "opcodes",
+    "CallRole": "traits",
+    "Opcode": "opcodes",
     "CalledComputation": "ir",
     "ComputationBuilder": "builder",
     "HloComputation": "ir",

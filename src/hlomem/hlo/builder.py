@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError, ParseError
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
-from hlomem.hlo.opcodes import (
-    ARITY,
-    KNOWN_OPCODES,
-    MAY_CALL_NOTHING,
-    PAYLOAD_OPCODES,
-    call_attributes,
-)
+from hlomem.hlo.opcodes import as_opcode, traits_of
 from hlomem.hlo.shape import Shape
 from hlomem.hlo.text.attributes import TextProblem, check_brackets, iter_attributes
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
@@ -39,6 +33,7 @@ from hlomem.hlo.verifier import verify_module
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.text.stack_frames import StackFrameTables
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -160,7 +155,7 @@ class ComputationBuilder:
             self._computation,
             name,
             shape,
-            opcode,
+            as_opcode(opcode),
             operands,
             attributes=attributes or {},
             called=called,
@@ -193,7 +188,7 @@ def make_instruction(
     parent: HloComputation,
     name: str,
     shape: Shape | str,
-    opcode: str,
+    opcode: Opcode,
     operands: Sequence[HloInstruction],
     *,
     attributes: Mapping[str, str],
@@ -247,13 +242,14 @@ def check_name(name: str, what: str) -> None:
         raise EditError(f"{what} cannot be called `{name}`: use letters, digits, `_`, `.` and `-`")
 
 
-def _check_form(name: str, opcode: str, count: int, payload: str) -> None:
+def _check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
     if _OPCODE.fullmatch(opcode) is None:
         raise EditError(f"`{name}` cannot have opcode `{opcode}`")
-    arity = ARITY.get(opcode)
+    traits = traits_of(opcode)
+    arity = traits.arity
     if arity is not None and arity != count:
         raise EditError(f"`{name}`: `{opcode}` takes {arity} operands, not {count}")
-    if opcode not in PAYLOAD_OPCODES:
+    if not traits.has_payload:
         if payload:
             raise EditError(f"`{name}`: `{opcode}` has operands instead of `{payload}`")
         return
@@ -277,7 +273,7 @@ def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
 
 
 def link_attributes(
-    opcode: str,
+    opcode: Opcode,
     operands: Sequence[HloInstruction],
     attributes: Mapping[str, str],
     called: Sequence[HloComputation],
@@ -291,8 +287,8 @@ def link_attributes(
     if sum(counts.values()) != len(called):
         problem = f"`{name}`: `{opcode}` with {', '.join(forms) or 'no such attribute'}"
         raise EditError(f"{problem} does not call {len(called)} computations")
-    needs_callee = opcode in KNOWN_OPCODES and _roles(opcode) and opcode not in MAY_CALL_NOTHING
-    if needs_callee and not called:
+    traits = traits_of(opcode)
+    if traits.calls and traits.needs != "nothing" and not called:
         raise EditError(f"`{name}`: `{opcode}` calls a computation, which must be given")
     callees = iter(called)
     texts = {
@@ -310,13 +306,13 @@ def link_attributes(
     return {key: texts.get(key, text) for key, text in ordered.items()}
 
 
-def _roles(opcode: str) -> list[str]:
+def _roles(opcode: Opcode) -> list[str]:
     """The attributes of an opcode that name computations, in the order of the links."""
-    return [key for key, _ in call_attributes(opcode)]
+    return [key for key, _ in traits_of(opcode).calls]
 
 
 def _usual_call_forms(
-    opcode: str, operands: Sequence[HloInstruction], count: int
+    opcode: Opcode, operands: Sequence[HloInstruction], count: int
 ) -> dict[str, str]:
     """The attributes XLA prints for calls, with braces for lists; in the order it prints them."""
     if not count:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Source
-from hlomem.hlo.opcodes import ASYNC_OPCODES, CallRole, call_role
+from hlomem.hlo.opcodes import ASYNC_OPCODES, call_role
 from hlomem.hlo.text import attributes as attr
 from hlomem.hlo.text.style import TextStyle
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hlomem.base.source import Span
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.scanner import ComputationText
     from hlomem.hlo.text.stack_frames import StackFrame, StackFrameTables
+    from hlomem.hlo.traits import CallRole
 
 T = TypeVar("T")
 
@@ -47,7 +49,7 @@ class CalledComputation(NamedTuple):
 class BodyCall(NamedTuple):
     """An instruction that calls computations, known without reading the body it is in."""
 
-    opcode: str
+    opcode: Opcode
     called_computations: tuple[HloComputation, ...]
     attribute_text: str
     """As `HloInstruction.attribute_text`."""
@@ -62,7 +64,7 @@ class BodyReader(Protocol):
     def open(self, computation: HloComputation) -> None:
         """Read the instructions of `computation` and hand them to its `fill`."""
 
-    def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
+    def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
         """Shape and opcode of every instruction of the body; links nothing."""
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
@@ -96,7 +98,8 @@ class HloInstruction(Struct, eq=False):
 
     name: str
     shape: Shape
-    opcode: str
+    opcode: Opcode
+    """Its text, one that is not known included."""
     operands: tuple[HloInstruction, ...]
     payload: str
     """What stands between the parentheses where that is not operands: the number of a parameter,
@@ -292,7 +295,7 @@ class HloComputation(Struct, eq=False):
     def instructions(self) -> list[HloInstruction]:
         """The instructions in the order of the text (the schedule, where the module has one)."""
         if self._instructions is None:
-            self.open()
+            self.ensure_read()
         assert self._instructions is not None
         return self._instructions
 
@@ -300,19 +303,19 @@ class HloComputation(Struct, eq=False):
     def parameters(self) -> list[HloInstruction]:
         """The parameters by number."""
         if self._instructions is None:
-            self.open()
+            self.ensure_read()
         return self._parameters
 
     @property
     def root(self) -> HloInstruction:
         """The instruction whose value the computation returns."""
         if self._root is None:
-            self.open()
+            self.ensure_read()
         assert self._root is not None
         return self._root
 
-    def open(self) -> None:
-        """Read the instructions, if nobody has."""
+    def ensure_read(self) -> None:
+        """Read the instructions, if nobody has; raises `ParseError` where they cannot be."""
         if self._instructions is None:
             assert self.reader is not None, "what has no text is filled when it is made"
             self.reader.open(self)
@@ -330,7 +333,7 @@ class HloComputation(Struct, eq=False):
         """`len(instructions)`, without reading them."""
         return len(self.outline())
 
-    def outline(self) -> list[tuple[Shape, str]]:
+    def outline(self) -> list[tuple[Shape, Opcode]]:
         """Shape and opcode of each instruction, without reading more than that."""
         if self._instructions is None and self.reader is not None:
             return self.reader.outline(self)
@@ -493,10 +496,23 @@ class HloModule:
             for callee in call.called_computations
         )
 
+    def ensure_header_read(self) -> None:
+        """Read all that the first line and the tables say; raises the first `ParseError`."""
+        _ = (
+            self.attributes,
+            self.input_output_alias,
+            self.buffer_donor,
+            self.entry_computation_layout,
+            self.frontend_attributes,
+            self.replica_count,
+            self.num_partitions,
+            self.stack_frame_tables.tables,
+        )
+
     def open_all(self) -> None:
         """Read every body that is still text."""
         for computation in list(self.computations):  # a sugared async operation adds one
-            computation.open()
+            computation.ensure_read()
 
     def iter_instructions(self) -> Iterator[HloInstruction]:
         """Every instruction of every computation; opens all of them."""

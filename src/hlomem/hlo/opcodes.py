@@ -1,109 +1,351 @@
-"""Facts about opcodes, in tables: how many operands, which attributes name called computations.
+"""The opcodes, and all that is known of each: one table.
 
-Mirrors `hlo/ir/hlo_opcode.h` (arities) and, for calls, `HloInstruction::PrintExtraAttributes` and
-`MightHaveCalledComputations` of `hlo/ir/hlo_instruction.cc`. An opcode is its text. One that is
-not in the tables is kept as it is: its operands are not counted, and any attribute that calls
-computations for some other opcode calls them for it too.
+Mirrors `hlo/ir/hlo_opcode.h` (arities), `HloInstruction::PrintExtraAttributes` and
+`MightHaveCalledComputations` (calls), `IsOpElementwise`, and the switches over opcodes of
+`hlo/analysis/hlo_dataflow_analysis.cc` and `alias_info.cc`. A trait says which rule an opcode
+follows; the rule itself is in the module that applies it. So a new opcode is a row here, and a
+rule only where it follows one that no other opcode does.
+
+An opcode is its text. `Opcode` lists the known ones for the type checker, which therefore finds
+a misspelt comparison. Text may hold others: they stay what they are, equal to none of the known.
+Their operands are not counted, any attribute that calls computations for some opcode calls them
+for theirs too, and their result is a new value.
+
+Only `hlomem.check` has tables of its own, so that a mistake here does not hide itself.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
+
+from hlomem.hlo.traits import CallRole, Traits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hlomem.hlo.traits import Calls, Elementwise, Forwarding
+
+Kind = TypeVar("Kind", bound=str)
+Rule = TypeVar("Rule")
+
+# fmt: off
+Opcode = Literal[
+    "abs", "acos", "acosh", "add", "add-dependency", "after-all", "all-gather",
+    "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
+    "all-to-all", "and", "asin", "asinh", "async-done", "async-start", "async-update", "atan2",
+    "atanh", "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "bitcast",
+    "bitcast-convert", "broadcast", "call", "cbrt", "ceil", "cholesky", "clamp",
+    "collective-broadcast", "collective-permute", "collective-permute-done",
+    "collective-permute-start", "collective-reduce", "compare", "complex", "concatenate",
+    "conditional", "constant", "convert", "convolution", "copy", "copy-done", "copy-start",
+    "cosh", "cosine", "count-leading-zeros", "custom-call", "divide", "domain", "dot",
+    "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "erf", "exponential",
+    "exponential-minus-one", "fft", "floor", "fusion", "gather", "get-dimension-size",
+    "get-tuple-element", "imag", "infeed", "iota", "is-finite", "log", "log-plus-one",
+    "logistic", "map", "maximum", "minimum", "mulhi", "multiply", "negate", "not",
+    "opt-barrier", "or", "outfeed", "pad", "parameter", "partition-id", "popcnt", "power",
+    "ragged-all-to-all", "ragged-dot", "real", "recv", "recv-done", "reduce",
+    "reduce-precision", "reduce-scatter", "reduce-window", "remainder", "replica-id", "reshape",
+    "reverse", "rng", "rng-bit-generator", "rng-get-and-update-state", "round-nearest-afz",
+    "round-nearest-even", "rsqrt", "scaled-dot", "scan", "scatter", "select",
+    "select-and-scatter", "send", "send-done", "set-dimension-size", "shift-left",
+    "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sinh", "slice", "sort",
+    "sqrt", "stochastic-convert", "subtract", "tan", "tanh", "topk", "transpose",
+    "triangular-solve", "tuple", "while", "xor",
+]
+# fmt: on
+"""The known opcodes. At run time any text: see `as_opcode`."""
 
 
-class CallRole(Enum):
-    """What an instruction calls a computation for."""
-
-    FUSION = "fusion"
-    CALL = "call"
-    BODY = "body"
-    CONDITION = "condition"
-    BRANCH = "branch"
-    TO_APPLY = "to_apply"
-    SELECT = "select"
-    SCATTER = "scatter"
-    ASYNC = "async"
-    CUSTOM_CALL = "custom_call"
-    UNKNOWN = "unknown"
+def as_opcode(text: str) -> Opcode:
+    """A text where an opcode stands, known or not: an unknown one is equal to no known one."""
+    return cast("Opcode", text)
 
 
-_FIXED_ARITY = {
-    0: "constant iota parameter partition-id replica-id rng-get-and-update-state",
-    1: """
-        abs acos acosh all-gather-done all-reduce-done asin asinh async-done atanh bitcast
-        bitcast-convert broadcast cbrt ceil cholesky count-leading-zeros collective-permute-done
-        convert copy copy-done copy-start cosine cosh domain erf exponential
-        exponential-minus-one fft floor get-dimension-size get-tuple-element imag infeed is-finite
-        log log-plus-one logistic negate not opt-barrier popcnt real recv recv-done
-        reduce-precision reshape reverse rng-bit-generator round-nearest-afz round-nearest-even
-        rsqrt send-done sign sine sinh slice sqrt tan tanh topk transpose while
-    """,
-    2: """
-        add add-dependency and atan2 compare complex divide dot gather maximum minimum mulhi
-        multiply or outfeed pad power remainder send set-dimension-size shift-left
-        shift-right-arithmetic shift-right-logical stochastic-convert subtract triangular-solve xor
-    """,
-    3: "batch-norm-training clamp ragged-dot select select-and-scatter",
-    4: "scaled-dot",
-    5: "batch-norm-grad batch-norm-inference",
-    6: "ragged-all-to-all",
+_TO_APPLY: Calls = (("to_apply", CallRole.TO_APPLY),)
+_ASYNC: Calls = (("calls", CallRole.ASYNC),)
+_LOOP: Calls = (("body", CallRole.BODY), ("condition", CallRole.CONDITION))
+_BRANCHES: Calls = (
+    ("branch_computations", CallRole.BRANCH),
+    ("true_computation", CallRole.BRANCH),
+    ("false_computation", CallRole.BRANCH),
+)
+_SELECT_AND_SCATTER: Calls = (("select", CallRole.SELECT), ("scatter", CallRole.SCATTER))
+_CUSTOM_CALL: Calls = (
+    ("to_apply", CallRole.CUSTOM_CALL),
+    ("called_computations", CallRole.CUSTOM_CALL),
+)
+
+_UNARY = Traits(1, elementwise="yes")
+_BINARY = Traits(2, elementwise="yes")
+_TERNARY = Traits(3, elementwise="yes")
+
+TRAITS: Mapping[Opcode, Traits] = {
+    "abs": _UNARY,
+    "acos": _UNARY,
+    "acosh": _UNARY,
+    "add": _BINARY,
+    "add-dependency": Traits(2, forwards="whole operand"),
+    "after-all": Traits(None),
+    "all-gather": Traits(None, is_collective=True),
+    "all-gather-done": Traits(1, stage="done", forwards="second element"),
+    "all-gather-start": Traits(None, stage="start", forwards="gather start"),
+    "all-reduce": Traits(None, calls=_TO_APPLY, is_collective=True),
+    "all-reduce-done": Traits(1, stage="done", forwards="whole operand"),
+    "all-reduce-start": Traits(None, calls=_TO_APPLY, stage="start", writes="all operands"),
+    "all-to-all": Traits(None, is_collective=True),
+    "and": _BINARY,
+    "asin": _UNARY,
+    "asinh": _UNARY,
+    "async-done": Traits(
+        1,
+        calls=_ASYNC,
+        needs="nothing",
+        stage="done",
+        is_async=True,
+        forwards="async done",
+        writes="async done",
+    ),
+    "async-start": Traits(
+        None,
+        calls=_ASYNC,
+        stage="start",
+        is_async=True,
+        runs_in_flow=True,
+        forwards="async operands",
+        writes="async start",
+    ),
+    "async-update": Traits(
+        None,
+        calls=_ASYNC,
+        needs="nothing",
+        stage="update",
+        is_async=True,
+        forwards="async operands",
+        writes="declared",
+    ),
+    "atan2": _BINARY,
+    "atanh": _UNARY,
+    "batch-norm-grad": Traits(5),
+    "batch-norm-inference": Traits(5),
+    "batch-norm-training": Traits(3),
+    "bitcast": Traits(1, forwards="whole operand", keeps="places"),
+    "bitcast-convert": Traits(1, elementwise="by width"),
+    "broadcast": Traits(1),
+    "call": Traits(
+        None,
+        calls=(("to_apply", CallRole.CALL),),
+        runs_in_flow=True,
+        forwards="callee result",
+    ),
+    "cbrt": _UNARY,
+    "ceil": _UNARY,
+    "cholesky": Traits(1),
+    "clamp": _TERNARY,
+    "collective-broadcast": Traits(None, is_collective=True),
+    "collective-permute": Traits(None, is_collective=True, writes="permuted slices"),
+    "collective-permute-done": Traits(1, stage="done", forwards="second element"),
+    "collective-permute-start": Traits(
+        None, stage="start", forwards="permute start", writes="permuted slices"
+    ),
+    "collective-reduce": Traits(None, calls=_TO_APPLY, is_collective=True),
+    "compare": _BINARY,
+    "complex": _BINARY,
+    "concatenate": Traits(None),
+    "conditional": Traits(
+        None,
+        calls=_BRANCHES,
+        runs_in_flow=True,
+        forwards="branch results",
+        shares="any operand",
+    ),
+    "constant": Traits(0, has_payload=True, elementwise="no array read"),
+    "convert": Traits(1, elementwise="yes", keeps="values"),
+    "convolution": Traits(None),
+    "copy": Traits(
+        1,
+        elementwise="yes",
+        reads="top",
+        forwards="below top",
+        keeps="copied",
+    ),
+    "copy-done": Traits(1, stage="done", forwards="copy done", keeps="copied"),
+    "copy-start": Traits(1, stage="start", forwards="copy start", keeps="copied"),
+    "cosh": _UNARY,
+    "cosine": _UNARY,
+    "count-leading-zeros": _UNARY,
+    "custom-call": Traits(
+        None, calls=_CUSTOM_CALL, needs="nothing", writes="declared", shares="only declared"
+    ),
+    "divide": _BINARY,
+    "domain": Traits(1, reads="nothing", forwards="whole operand"),
+    "dot": Traits(2),
+    "dynamic-reshape": Traits(None),
+    "dynamic-slice": Traits(None),
+    "dynamic-update-slice": Traits(
+        None,
+        elementwise="first operand",
+        writes="first operand",
+        shares="only first",
+    ),
+    "erf": _UNARY,
+    "exponential": _UNARY,
+    "exponential-minus-one": _UNARY,
+    "fft": Traits(1),
+    "floor": _UNARY,
+    "fusion": Traits(
+        None,
+        calls=(("calls", CallRole.FUSION),),
+        elementwise="by body",
+        writes="by body",
+    ),
+    "gather": Traits(2),
+    "get-dimension-size": Traits(1),
+    "get-tuple-element": Traits(1, reads="top", forwards="element"),
+    "imag": _UNARY,
+    "infeed": Traits(1),
+    "iota": Traits(0),
+    "is-finite": _UNARY,
+    "log": _UNARY,
+    "log-plus-one": _UNARY,
+    "logistic": _UNARY,
+    "map": Traits(None, calls=_TO_APPLY, elementwise="by dimensions"),
+    "maximum": _BINARY,
+    "minimum": _BINARY,
+    "mulhi": _BINARY,
+    "multiply": _BINARY,
+    "negate": _UNARY,
+    "not": _UNARY,
+    "opt-barrier": Traits(1, forwards="whole operand"),
+    "or": _BINARY,
+    "outfeed": Traits(2),
+    "pad": Traits(2),
+    "parameter": Traits(0, has_payload=True, forwards="argument"),
+    "partition-id": Traits(0),
+    "popcnt": _UNARY,
+    "power": _BINARY,
+    "ragged-all-to-all": Traits(6, is_collective=True, writes="second operand"),
+    "ragged-dot": Traits(3),
+    "real": _UNARY,
+    "recv": Traits(1),
+    "recv-done": Traits(1, stage="done", forwards="received element"),
+    "reduce": Traits(None, calls=_TO_APPLY),
+    "reduce-precision": _UNARY,
+    "reduce-scatter": Traits(None, calls=_TO_APPLY, is_collective=True),
+    "reduce-window": Traits(None, calls=_TO_APPLY),
+    "remainder": _BINARY,
+    "replica-id": Traits(0),
+    "reshape": Traits(1, keeps="places"),
+    "reverse": Traits(1),
+    "rng": Traits(None, elementwise="no array read"),
+    "rng-bit-generator": Traits(1),
+    "rng-get-and-update-state": Traits(0),
+    "round-nearest-afz": _UNARY,
+    "round-nearest-even": _UNARY,
+    "rsqrt": _UNARY,
+    "scaled-dot": Traits(4),
+    "scan": Traits(None, calls=_TO_APPLY),
+    "scatter": Traits(None, calls=_TO_APPLY, writes="updated operands", shares="only first"),
+    "select": _TERNARY,
+    "select-and-scatter": Traits(3, calls=_SELECT_AND_SCATTER, needs="all"),
+    "send": Traits(2, forwards="sent operand"),
+    "send-done": Traits(1, stage="done"),
+    "set-dimension-size": Traits(2, writes="first operand", shares="only first"),
+    "shift-left": _BINARY,
+    "shift-right-arithmetic": _BINARY,
+    "shift-right-logical": _BINARY,
+    "sign": _UNARY,
+    "sine": _UNARY,
+    "sinh": _UNARY,
+    "slice": Traits(1),
+    "sort": Traits(None, calls=_TO_APPLY, shares="same number"),
+    "sqrt": _UNARY,
+    "stochastic-convert": _BINARY,
+    "subtract": _BINARY,
+    "tan": _UNARY,
+    "tanh": _UNARY,
+    "topk": Traits(1),
+    "transpose": Traits(1, keeps="reordered"),
+    "triangular-solve": Traits(2, shares="only second"),
+    "tuple": Traits(None, reads="nothing", forwards="elements"),
+    "while": Traits(
+        1,
+        calls=_LOOP,
+        needs="all",
+        runs_in_flow=True,
+        forwards="loop",
+        shares="any operand",
+    ),
+    "xor": _BINARY,
 }
-_VARIADIC = """
-    after-all all-gather all-gather-start all-reduce all-reduce-start all-to-all async-start
-    async-update call collective-broadcast collective-permute collective-permute-start
-    collective-reduce concatenate conditional convolution custom-call dynamic-reshape
-    dynamic-slice dynamic-update-slice fusion map reduce reduce-scatter reduce-window rng scan
-    scatter sort tuple
-"""
+"""Every known opcode."""
 
-ARITY = {opcode: count for count, names in _FIXED_ARITY.items() for opcode in names.split()}
-"""How many operands an opcode takes, where the number is fixed."""
 
-KNOWN_OPCODES = frozenset(ARITY) | frozenset(_VARIADIC.split())
+def opcodes_where(is_wanted: Callable[[Traits], object]) -> frozenset[Opcode]:
+    """The known opcodes whose traits answer a question with yes."""
+    return frozenset([opcode for opcode, traits in TRAITS.items() if is_wanted(traits)])
 
-PAYLOAD_OPCODES = frozenset({"constant", "parameter"})
+
+def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
+    """The known opcodes that values of others come to by some rules."""
+    return opcodes_where(lambda traits: traits.forwards in rules)
+
+
+def opcodes_elementwise(*conditions: Elementwise) -> frozenset[Opcode]:
+    """The known opcodes that are elementwise on some conditions."""
+    return opcodes_where(lambda traits: traits.elementwise in conditions)
+
+
+def rules_by_opcode(
+    trait: Callable[[Traits], Kind | None], rules: Mapping[Kind, Rule]
+) -> dict[Opcode, Rule]:
+    """What is written down by the words of a trait, by opcode: looked up at once."""
+    words = {opcode: trait(traits) for opcode, traits in TRAITS.items()}
+    return {opcode: rules[word] for opcode, word in words.items() if word and word in rules}
+
+
+KNOWN_OPCODES = frozenset(TRAITS)
+
+PAYLOAD_OPCODES = opcodes_where(lambda traits: traits.has_payload)
 """What stands between the parentheses of these is not operands."""
 
-ASYNC_OPCODES = frozenset({"async-start", "async-update", "async-done"})
+ASYNC_OPCODES = opcodes_where(lambda traits: traits.is_async)
+"""The three that wrap any computation."""
 
-_COLLECTIVES = """
-    all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all
-    reduce-scatter
-"""
-COLLECTIVES = frozenset(_COLLECTIVES.split())
+COLLECTIVES = opcodes_where(lambda traits: traits.is_collective)
 """What devices do together, where it is not asynchronous."""
 
-RUN_IN_PLACE = frozenset({"call", "conditional", "while", "async-start"})
+RUN_IN_PLACE = opcodes_where(lambda traits: traits.runs_in_flow)
 """What runs what it calls in the flow of the program, in its own place in the schedule."""
 
-_TO_APPLY = """
-    all-reduce all-reduce-start collective-reduce map reduce reduce-scatter reduce-window scan
-    scatter sort
-"""
+CALLING = opcodes_where(lambda traits: traits.calls)
+"""What may call computations."""
 
-# Attribute and role, in the order XLA keeps called computations.
-CALL_ATTRIBUTES: dict[str, tuple[tuple[str, CallRole], ...]] = {
-    "fusion": (("calls", CallRole.FUSION),),
-    "call": (("to_apply", CallRole.CALL),),
-    "while": (("body", CallRole.BODY), ("condition", CallRole.CONDITION)),
-    "conditional": (
-        ("branch_computations", CallRole.BRANCH),
-        ("true_computation", CallRole.BRANCH),
-        ("false_computation", CallRole.BRANCH),
-    ),
-    "select-and-scatter": (("select", CallRole.SELECT), ("scatter", CallRole.SCATTER)),
-    "custom-call": (
-        ("to_apply", CallRole.CUSTOM_CALL),
-        ("called_computations", CallRole.CUSTOM_CALL),
-    ),
-    **dict.fromkeys(ASYNC_OPCODES, (("calls", CallRole.ASYNC),)),
-    **dict.fromkeys(_TO_APPLY.split(), (("to_apply", CallRole.TO_APPLY),)),
-}
-"""Which attributes name the computations an opcode calls."""
+ELEMENTWISE = opcodes_elementwise("yes", "by width")
+"""`HloInstruction::IsOpElementwise`."""
 
-MAY_CALL_NOTHING = frozenset({"custom-call", "async-update", "async-done"})
-"""Those of them that need not name any."""
+MERGING = opcodes_forwarding("argument", "loop", "branch results")
+"""Where values of different instructions may meet."""
+
+DEFINE_NOTHING = opcodes_forwarding(
+    "whole operand", "element", "callee result", "branch results", "loop", "copy done"
+)
+"""Opcodes whose whole result comes from elsewhere."""
+
+HANDING_ON = opcodes_where(lambda traits: traits.forwards not in (None, "argument", "below top"))
+"""Opcodes whose result is, or holds, what others have made, in the layouts they made it in."""
+
+IN_EARLIER_MEMORY = opcodes_forwarding(
+    "whole operand", "element", "elements", "loop", "branch results"
+) | opcodes_where(lambda traits: traits.stage == "update" or traits.stage == "done")
+"""What makes no array of its own: views, and the ends of what was started before."""
+
+COPYING = opcodes_where(lambda traits: traits.keeps == "copied" or traits.keeps == "reordered")
+"""What only moves elements."""
+
+SAME_DATA = opcodes_where(lambda traits: traits.keeps)
+"""What makes nothing of its operand that it is not, but for layout and type."""
 
 CALL_ATTRIBUTE_NAMES = (
     "calls",
@@ -126,19 +368,28 @@ CALL_IN_TEXT = re.compile(
 
 NAME_IN_TEXT = re.compile(r"[\w.\-]+", re.ASCII)
 
-_UNKNOWN_CALLS = tuple((name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES)
+_UNKNOWN_TRAITS = Traits(
+    None,
+    calls=tuple([(name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES]),
+    needs="nothing",
+)
+_STAGES = re.compile(r"-(?:start|update|done)$")
 
 
-def call_attributes(opcode: str) -> tuple[tuple[str, CallRole], ...]:
-    """The attributes that may name computations an opcode calls, each with its role."""
-    if opcode in KNOWN_OPCODES:
-        return CALL_ATTRIBUTES.get(opcode, ())
-    return _UNKNOWN_CALLS
+def traits_of(opcode: Opcode) -> Traits:
+    """What is known of an opcode; of an unknown one, what its text may mean."""
+    return TRAITS.get(opcode, _UNKNOWN_TRAITS)
 
 
-def call_role(opcode: str, position: int) -> CallRole:
+def call_role(opcode: Opcode, position: int) -> CallRole:
     """What the computation at a position of `called_computations` is called for."""
-    roles = call_attributes(opcode)
+    roles = traits_of(opcode).calls
     if not roles:
         return CallRole.UNKNOWN
     return roles[min(position, len(roles) - 1)][1]
+
+
+def communicates(opcode: str) -> bool:
+    """Whether devices exchange data in it, or in a stage of it: in `all-to-all-start`, too."""
+    operation = _STAGES.sub("", opcode)
+    return operation in COLLECTIVES or operation == "send" or operation == "recv"

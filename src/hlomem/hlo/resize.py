@@ -14,17 +14,18 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
+from hlomem.hlo.opcodes import Opcode, opcodes_where
 from hlomem.hlo.shape import INT64_MAX, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloInstruction
 
 _SLICE = re.compile(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]")
 _WINDOW_SIZE = re.compile(r"size=([0-9x]+)")
-_RESHAPES = frozenset({"bitcast", "reshape"})
-_GATHERS = frozenset({"all-gather", "all-to-all", "reduce-scatter"})
+_RESHAPES = opcodes_where(lambda traits: traits.keeps == "places")
+_GATHERS = frozenset[Opcode]({"all-gather", "all-to-all", "reduce-scatter"})
 _ELIDED = "{...}"
 
 
@@ -180,7 +181,7 @@ def _groups(one: list[int], other: list[int]) -> Iterator[tuple[list[int], list[
             first, second = [], []
 
 
-_CHECKS: dict[str, Callable[[Resize, HloInstruction], None]] = {
+_CHECKS: Mapping[Opcode, Callable[[Resize, HloInstruction], None]] = {
     "concatenate": Resize.check_concatenate,
     "convolution": Resize.check_window,
     "dynamic-slice": Resize.check_dynamic_slice,
@@ -190,7 +191,7 @@ _CHECKS: dict[str, Callable[[Resize, HloInstruction], None]] = {
     "select-and-scatter": Resize.check_window,
     "slice": Resize.check_slice,
 }
-_FINISH: dict[str, tuple[str, Callable[[Resize, str], str]]] = {
+_FINISH: Mapping[Opcode, tuple[str, Callable[[Resize, str], str]]] = {
     "dynamic-slice": ("dynamic_slice_sizes", Resize.sizes_text),
     "gather": ("slice_sizes", Resize.sizes_text),
     "slice": ("slice", Resize.slice_text),

@@ -25,6 +25,7 @@ from hlomem.hlo.builder import (
 )
 from hlomem.hlo.draft import ModuleDraft, copy_instruction, relink, unused_name
 from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.opcodes import HANDING_ON, as_opcode
 from hlomem.hlo.resize import Resize
 from hlomem.hlo.shape import ELEMENT_TYPE_BY_TEXT, ROOT_INDEX, Shape, ShapeIndex
 from hlomem.hlo.shape_edits import map_leaves, with_element_type
@@ -40,20 +41,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
 _ALIASES, _DONORS, _SCHEDULED = "input_output_alias", "buffer_donor", "is_scheduled"
-_BOUND = frozenset(
-    {
-        "async-done",
-        "bitcast",
-        "call",
-        "conditional",
-        "copy-done",
-        "get-tuple-element",
-        "opt-barrier",
-        "tuple",
-        "while",
-    }
-)
-"""Opcodes whose result has the layout of something else."""
 _CONSTRAINTS = "operand_layout_constraints"
 CLONE = "clone"
 
@@ -181,7 +168,7 @@ class Rewriter:
             before.parent,
             name,
             shape,
-            opcode,
+            as_opcode(opcode),
             [self._draft.instruction(each) for each in operands],
             attributes=attributes or {},
             called=[self._callee(each, before.parent) for each in called],
@@ -271,7 +258,7 @@ class Rewriter:
         if takes_layout_of_copy and source.shape != copy.shape:
             others = [each for each in draft.users(source) if each is not copy]
             is_argument = source.opcode == "parameter" and not source.parent.is_entry
-            if source.opcode in _BOUND or is_argument or others or draft.root is source:
+            if source.opcode in HANDING_ON or is_argument or others or draft.root is source:
                 why = f"`{others[0].name}` reads it, too" if others else "others determine it"
                 raise EditError(f"`{source.name}` cannot have the layout of `{copy.name}`: {why}")
             source.shape = copy.shape

@@ -13,10 +13,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.quantities import MAIN_MEMORY, Color
 from hlomem.hlo.shape_tree import ShapeParts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 INT64_MAX = 2**63 - 1
 
@@ -89,7 +90,7 @@ class ElementType(Enum):
         return self.text[0] == "u"
 
 
-ELEMENT_TYPE_BY_TEXT = {
+ELEMENT_TYPE_BY_TEXT: Mapping[str, ElementType] = {
     element_type.text: element_type
     for element_type in ElementType
     if element_type not in (ElementType.TUPLE, ElementType.BUFFER)
@@ -139,7 +140,7 @@ class Layout(NamedTuple):
     """`*(type)`, sparse arrays."""
     element_size_in_bits: int = 0
     """`E(n)`; 0 means the width of the element type in whole bytes."""
-    memory_space: int = 0
+    memory_space: Color = MAIN_MEMORY
     """`S(n)`; the color a value of this shape asks for."""
     split_configs: tuple[SplitConfig, ...] = ()
     """`SC(...)(...)`."""
@@ -151,30 +152,30 @@ class Layout(NamedTuple):
     def __str__(self) -> str:
         """As `Layout::Print` writes it."""
         order = ",".join(map(str, self.minor_to_major))
-        properties = "".join(self._properties())
+        properties = "".join(
+            (
+                _wrap("D", ",".join(self.dim_level_types)),
+                "".join(("T" * bool(self.tiles), *map(_format_tile, self.tiles))),
+                _wrap("L", self.tail_padding_alignment, unless=1),
+                _wrap("#", _text_of(self.index_type)),
+                _wrap("*", _text_of(self.pointer_type)),
+                _wrap("E", self.element_size_in_bits),
+                _wrap("S", self.memory_space),
+                "".join(("SC" * bool(self.split_configs), *map(str, self.split_configs))),
+                _wrap("P", _text_of(self.physical_shape)),
+                _wrap("M", self.metadata_prefix_bytes),
+            )
+        )
         return f"{{{order}:{properties}}}" if properties else f"{{{order}}}"
 
-    def _properties(self) -> Iterator[str]:
-        if self.dim_level_types:
-            yield f"D({','.join(self.dim_level_types)})"
-        if self.tiles:
-            yield "T" + "".join(map(_format_tile, self.tiles))
-        if self.tail_padding_alignment != 1:
-            yield f"L({self.tail_padding_alignment})"
-        if self.index_type is not None:
-            yield f"#({self.index_type.text})"
-        if self.pointer_type is not None:
-            yield f"*({self.pointer_type.text})"
-        if self.element_size_in_bits:
-            yield f"E({self.element_size_in_bits})"
-        if self.memory_space:
-            yield f"S({self.memory_space})"
-        if self.split_configs:
-            yield "SC" + "".join(map(str, self.split_configs))
-        if self.physical_shape is not None:
-            yield f"P({self.physical_shape.text})"
-        if self.metadata_prefix_bytes:
-            yield f"M({self.metadata_prefix_bytes})"
+
+def _wrap(letter: str, value: object, *, unless: object = 0) -> str:
+    """A property of a layout, or nothing where it is as usual."""
+    return "" if value == unless or value == "" else f"{letter}({value})"
+
+
+def _text_of(part: ElementType | Shape | None) -> str:
+    return "" if part is None else part.text
 
 
 def _format_tile(tile: tuple[int, ...]) -> str:
@@ -306,9 +307,9 @@ class Shape:
         return len(self.dimensions)
 
     @property
-    def memory_space(self) -> int:
+    def memory_space(self) -> Color:
         """The color the layout asks for; 0 where there is no layout."""
-        return 0 if self.layout is None else self.layout.memory_space
+        return MAIN_MEMORY if self.layout is None else self.layout.memory_space
 
     def with_layout(self, layout: Layout | None) -> Shape:
         """The same array under another layout, or none."""

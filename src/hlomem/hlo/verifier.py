@@ -11,15 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError, UnsupportedError
-from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.hlo.opcodes import RUN_IN_PLACE, rules_by_opcode
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import UNBOUNDED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
+    from hlomem.hlo.traits import Forwarding
 
 MAX_TUPLE_DEPTH = 100
 """XLA reads tuples nested 8192 deep, but the dumps of n levels have n³ characters."""
@@ -254,24 +255,22 @@ def _verify_gathering_done(instruction: HloInstruction) -> None:
     _has_tree_of(instruction, instruction.operands[0].shape.elements[1], "what was started")
 
 
-_CHECKS: dict[str, Callable[[HloInstruction], None]] = {
-    "add-dependency": _verify_forwarded,
-    "all-gather-done": _verify_gathering_done,
-    "all-gather-start": _verify_gathering_start,
-    "all-reduce-done": _verify_forwarded,
-    "bitcast": _verify_forwarded,
-    "call": _verify_call,
-    "collective-permute-done": _verify_gathering_done,
-    "collective-permute-start": _verify_gathering_start,
-    "conditional": _verify_conditional,
-    "copy": _verify_copy,
-    "copy-done": _verify_copy_done,
-    "copy-start": _verify_copy_start,
-    "domain": _verify_forwarded,
-    "get-tuple-element": _verify_element,
-    "opt-barrier": _verify_forwarded,
-    "recv-done": _verify_recv_done,
-    "send": _verify_send,
-    "tuple": _verify_tuple,
-    "while": _verify_while,
+_CHECK_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], None]] = {
+    "below top": _verify_copy,
+    "branch results": _verify_conditional,
+    "callee result": _verify_call,
+    "copy done": _verify_copy_done,
+    "copy start": _verify_copy_start,
+    "element": _verify_element,
+    "elements": _verify_tuple,
+    "gather start": _verify_gathering_start,
+    "loop": _verify_while,
+    "permute start": _verify_gathering_start,
+    "received element": _verify_recv_done,
+    "second element": _verify_gathering_done,
+    "sent operand": _verify_send,
+    "whole operand": _verify_forwarded,
 }
+_CHECKS = rules_by_opcode(lambda traits: traits.forwards, _CHECK_OF_FORWARDING)
+"""What passes values on must have the shape for it; asynchronous operations are checked where they
+are taken apart, parameters where they are called."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import ShapeIndex
 
 
@@ -23,7 +24,7 @@ class AliasRules(Struct, frozen=True):
     may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
     """Whether a user may overwrite an operand with a part of its result; None where the rules of
     all machines decide (`AliasInfo::MayAlias`)."""
-    opcodes: frozenset[str] = frozenset()
+    opcodes: frozenset[Opcode] = frozenset()
     """Opcodes that may share with it and never without."""
 
 

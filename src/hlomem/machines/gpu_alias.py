@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import is_elementwise, is_elementwise_on
+from hlomem.hlo.opcodes import Opcode
 from hlomem.hlo.padding import element_count
 from hlomem.machines.alias import AliasRules
 from hlomem.machines.gpu_kernels import analyze_fusion
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from hlomem.machines.gpu_kernels import FusionAnalysis
     from hlomem.machines.options import Options
 
-SHARING_OPCODES = frozenset({"all-reduce", "collective-broadcast", "custom-call"})
+SHARING_OPCODES = frozenset[Opcode]({"all-reduce", "collective-broadcast", "custom-call"})
 """Opcodes that may share here and nowhere else."""
 
 
@@ -37,7 +38,7 @@ def may_alias(operand: HloInstruction, user: HloInstruction, user_index: ShapeIn
     opcode = user.opcode
     if opcode == "fusion":
         return _fusion_may_alias(operand, user, user_index)
-    if opcode in ("all-reduce", "collective-broadcast"):
+    if opcode == "all-reduce" or opcode == "collective-broadcast":
         return len(user.operands) == 1 or (
             len(user_index) == 1 and user.operands[user_index[0]] is operand
         )
@@ -135,7 +136,7 @@ def _reads_what_it_writes(
         and user.shape == written.operands[1].shape
     ):
         return element_count(user.shape) == 1 or user.operands[1:] == written.operands[2:]
-    if opcode in ("bitcast", "tuple") or user is reduction:
+    if opcode == "bitcast" or opcode == "tuple" or user is reduction:
         return True
     if opcode != "copy" and is_elementwise_on(user, number):
         return True
@@ -155,5 +156,5 @@ def _others_keep_order(
         return True
     written = output.operands[0] if output.opcode == "bitcast" else output
     return is_elementwise(written) and not any(
-        hero.opcode in ("copy", "transpose") for _, hero in pairs
+        hero.opcode == "copy" or hero.opcode == "transpose" for _, hero in pairs
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import Opcode
 from hlomem.machines.alias import AliasRules
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import ShapeIndex
     from hlomem.machines.options import Options
 
-SHARING_OPCODES = frozenset({"all-reduce"})
+SHARING_OPCODES = frozenset[Opcode]({"all-reduce"})
 
 
 def rules_for(_options: Options) -> AliasRules:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.dataflow import Dataflow
 from hlomem.analysis.list_order import ListOrder, listed_instructions
-from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, part_number
+from hlomem.analysis.values import HloPosition, HloValue, UseFinder, part_number
+from hlomem.base.quantities import ValueId
 from hlomem.hlo.shape import ShapeIndex
 
 if TYPE_CHECKING:

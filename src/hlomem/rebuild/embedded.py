@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import communicates
 from hlomem.rebuild.listing import natural_key
 from hlomem.view.computations import Computation
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from hlomem.view.computations import CallNest
     from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
-
-_ONE_FOR_ALL = ("all-reduce", "reduce-scatter")  # adds whatever number of operands
 
 
 def name_embedded(
@@ -60,7 +59,7 @@ def _fits(computation: Computation, caller: Draft, joined: JoinedDump) -> bool:
     if caller.opcode == "map":
         return len(taken) == len(caller.operands)
     wanted = [shape.element_type for _, shape in caller.line.shape.leaves()]
-    if caller.opcode.startswith(_ONE_FOR_ALL):
+    if communicates(caller.opcode):  # it adds whatever number of operands
         return taken == wanted[:1] * 2
     return taken in (wanted * 2, [each for each in wanted for _ in range(2)])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, TypeGuard
 
-from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
+from hlomem.hlo.opcodes import ELEMENTWISE, opcodes_where
 from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.rebuild.fusions import find_sharing
 
@@ -81,7 +81,9 @@ def _shape_told_by(user: Draft, number: int) -> Shape | None:
     return user.shape.elements[0].elements[number] if user.is_async_start else None
 
 
-_KEEPING_SHAPE = ELEMENTWISE_OPCODES | {"dynamic-update-slice", "scatter", "sort"}
+_KEEPING_SHAPE = ELEMENTWISE | opcodes_where(
+    lambda traits: traits.shares == "only first" or traits.shares == "same number"
+)
 
 
 def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.opcodes import call_attributes
+from hlomem.hlo.opcodes import traits_of
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
 from hlomem.rebuild.listing import age, list_embedded, lists_by_id
@@ -137,7 +137,7 @@ class ModuleWriter:
                 calls += [(draft, callee) for callee in draft.callees]
                 continue
             callees = draft.line.callees
-            for attribute, _ in call_attributes(draft.opcode):
+            for attribute, _ in traits_of(draft.opcode).calls:
                 calls += [(draft, callee) for callee in callees.get(attribute, ())]
         return calls
 

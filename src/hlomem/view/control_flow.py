@@ -103,7 +103,7 @@ def find_structure(joined: JoinedDump) -> Structure:
 
 
 def _is_branching(printed: PrintedInstruction | None) -> bool:
-    return printed is not None and printed.opcode in ("while", "conditional")
+    return printed is not None and (printed.opcode == "while" or printed.opcode == "conditional")
 
 
 def _loop(joined: JoinedDump, nest: CallNest, callees: list[Computation]) -> Loop | None:

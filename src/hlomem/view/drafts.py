@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.hlo.opcodes import RUN_IN_PLACE, as_opcode
 
 if TYPE_CHECKING:
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, Parts, Read
@@ -23,7 +24,7 @@ class Draft:
     """An instruction to be written."""
 
     name: str
-    opcode: str
+    opcode: Opcode
     operands: list[str]
     line: PrintedInstruction | None = None
     """Its text, where the dump shows it."""
@@ -93,7 +94,7 @@ def _draft_unprinted(
         start = drafts.get(operands[0])
         if start is not None and start.opcode.endswith("-start"):
             opcode = "async" if start.is_async_start else start.opcode.removesuffix("-start")
-            return Draft(name, f"{opcode}-done", operands)
+            return Draft(name, as_opcode(f"{opcode}-done"), operands)
         element = _element_held(held, operand_held)
         if element is not None and _reads_only(element, joined.reads.get(name, [])):
             return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.disjoint_sets import DisjointSets
+from hlomem.hlo.opcodes import Opcode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hlomem.view.control_flow import Loop, Structure
     from hlomem.view.joined import JoinedDump, PlacedValue
 
-UPDATES = frozenset({"dynamic-update-slice", "scatter"})
+UPDATES = frozenset[Opcode]({"dynamic-update-slice", "scatter"})
 """What XLA plans in place, always (`AliasInfo::GetInPlaceInputOutputPairs`)."""
 
 

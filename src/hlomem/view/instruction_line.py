@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES, Opcode, as_opcode
 from hlomem.hlo.text.attributes import Metadata, nested_brackets, read_metadata
 from hlomem.hlo.text.shape_parser import INDEX_COMMENT, parse_shape_text
 
@@ -45,7 +45,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
     name: str
     shape_text: str
     """Empty where the line does not say."""
-    opcode: str
+    opcode: Opcode
     start: int
     """Where its operands begin."""
 
@@ -137,7 +137,7 @@ def parse_instruction_line(text: str) -> PrintedInstruction | None:
     if match is None:
         return None
     name, shape, opcode = match.groups("")
-    return PrintedInstruction(text, name, shape, opcode, match.end())
+    return PrintedInstruction(text, name, shape, as_opcode(opcode), match.end())
 
 
 def source_of(metadata: Metadata) -> str:

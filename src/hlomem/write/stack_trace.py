@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
 
-_MOST_NAMES = 10_000_000
+_MAX_NAMES = 10_000_000
 """On all paths together, those that lead to a path counted, too; programs of note need 1 %."""
 _VARIABLE = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _KEY_OR_ATTRIBUTE = re.compile(r"\['([^']+)'\]|\.(\w+)", re.ASCII)
@@ -51,7 +51,7 @@ class _Node:
 def break_down(alive: Sequence[tuple[int, HloValue]], call_graph: CallGraph) -> list[TraceEntry]:
     """The breakdown of values and their bytes: a tree, depth first, the largest child first."""
     root = _Node("")
-    room = _MOST_NAMES
+    room = _MAX_NAMES
     for size, value in alive:
         paths, room = _paths(value.instruction, call_graph, room)
         share, remainder = divmod(size, len(paths))
@@ -106,7 +106,7 @@ def _paths(
         path = [current.parent.name, *split_name(_shown_name(current)), *below]
         room -= len(path)
         if room < 0:
-            problem = f"the calls that lead here make a tree of over {_MOST_NAMES} names"
+            problem = f"the calls that lead here make a tree of over {_MAX_NAMES} names"
             raise instruction.error(problem, kind=UnsupportedError)
         callers = call_graph.callsites[current.parent]
         if not callers:

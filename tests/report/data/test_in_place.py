@@ -59,7 +59,7 @@ def _in_place(memory: MemoryView, name: str) -> list[InPlace]:
 def test_a_sort_overwrites_what_it_alone_reads(backend: str, chip: str, has_module: bool) -> None:
     for other, expected in (
         ("p", (True, "it is written over it")),
-        ("n", (False, "2 instructions read it; a sort overwrites what it reads alone")),
+        ("n", (False, "2 instructions read it; only what it alone reads is overwritten")),
     ):
         module = hlo.parse(SORTED.replace("%OTHER", f"%{other}"))
         plan = hlomem.plan(module, backend=backend, chip=chip)
@@ -87,7 +87,7 @@ def test_a_custom_call_overwrites_what_it_declares() -> None:
     memory = _golden("jaxlib-0.12.0.1/cpu/g_cholesky_solve")
     told = {each.operand: each.why for each in _in_place(memory, "triangular_solve.0")}
     assert told["copy_copy_fusion"] == "it is written over it"
-    assert told["select_select_fusion"].startswith("the custom call does not declare")
+    assert told["select_select_fusion"].startswith("the instruction does not declare")
 
 
 RULES = {NOT_ELEMENTWISE, OTHER_SHAPE, INSIDE_FUSION, BY_BACKEND}

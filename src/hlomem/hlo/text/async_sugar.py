@@ -10,7 +10,7 @@ Mirrors `HloParserImpl::ParseOpcode` and `CreateAsyncWrappedComputation`.
 from __future__ import annotations
 
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction
-from hlomem.hlo.opcodes import KNOWN_OPCODES
+from hlomem.hlo.opcodes import KNOWN_OPCODES, Opcode, as_opcode
 
 ASYNC_THREAD = "async_execution_thread"
 
@@ -32,8 +32,8 @@ def is_sugared(opcode: str) -> bool:
 def desugar(instruction: HloInstruction) -> HloInstruction | None:
     """Make an async operation of a sugared instruction; returns what a start wraps."""
     stage = next(stage for stage in _STAGES if instruction.opcode.endswith(stage))
-    wrapped_opcode = instruction.opcode.removesuffix(stage)
-    instruction.opcode = f"async{stage}"
+    wrapped_opcode = as_opcode(instruction.opcode.removesuffix(stage))
+    instruction.opcode = as_opcode(f"async{stage}")
     if stage != "-start":
         return None
     attributes = instruction.attributes
@@ -64,7 +64,7 @@ def _wrapping_computation(instruction: HloInstruction, thread: str) -> HloComput
 
 
 def _wrapped_instruction(
-    start: HloInstruction, opcode: str, computation: HloComputation
+    start: HloInstruction, opcode: Opcode, computation: HloComputation
 ) -> HloInstruction:
     parameters = [
         HloInstruction(

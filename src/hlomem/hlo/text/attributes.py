@@ -24,7 +24,7 @@ from hlomem.hlo.shape import Shape, ShapeIndex
 from hlomem.hlo.text.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -429,7 +429,7 @@ INTEGERS = (
 )
 """Attributes that are one integer whatever the opcode."""
 
-CONTENT_PARSERS: dict[str, Callable[[str], object]] = {
+CONTENT_PARSERS: Mapping[str, Callable[[str], object]] = {
     "metadata": parse_metadata,
     "frontend_attributes": parse_string_map,
     "output_to_operand_aliasing": parse_operand_aliasing,

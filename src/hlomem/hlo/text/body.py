@@ -13,20 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from sys import intern
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
 from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.opcodes import (
-    ARITY,
-    CALL_ATTRIBUTE_NAMES,
-    KNOWN_OPCODES,
-    MAY_CALL_NOTHING,
-    PAYLOAD_OPCODES,
-    call_attributes,
-)
+from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, KNOWN_OPCODES, as_opcode, traits_of
 from hlomem.hlo.text.async_sugar import desugar, is_sugared
 from hlomem.hlo.text.attributes import (
     FIRST_INDEX,
@@ -41,6 +35,7 @@ from hlomem.hlo.text.shape_parser import INDEX_COMMENT
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.text.scanner import InstructionRow
     from hlomem.hlo.text.shape_parser import ShapeTable
 
@@ -52,7 +47,6 @@ _NAMES = {
 }
 _FUSION = re.compile(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
 _MAX_DIGITS = 9
-_NEED_ALL = frozenset({"while", "select-and-scatter"})  # all their attributes, not any
 
 
 class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
@@ -75,7 +69,7 @@ class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
 
 
 _Finish = Callable[["_Body", HloInstruction, str], None]
-_Fact = tuple[str, int | None, bool, _Finish | None]
+_Fact = tuple["Opcode", int | None, bool, _Finish | None]
 """What the loop needs to know about an opcode: its text (one object for all instructions), how
 many operands it takes, whether it has a payload instead, what else is to be done."""
 
@@ -83,13 +77,10 @@ many operands it takes, whether it has a payload instead, what else is to be don
 class _Facts(dict[str, _Fact]):
     """Facts by opcode; known opcodes are added when they turn up."""
 
-    def __missing__(self, opcode: str) -> _Fact:
-        finish: _Finish | None = _FINISH.get(opcode)
-        if finish is None and is_sugared(opcode):
-            finish = _finish_sugared
-        elif finish is None and call_attributes(opcode):
-            finish = _link_calls
-        fact = (opcode, ARITY.get(opcode), opcode in PAYLOAD_OPCODES, finish)
+    def __missing__(self, text: str) -> _Fact:
+        opcode = as_opcode(intern(text))  # most comparisons then end with identity
+        traits = traits_of(opcode)
+        fact = (opcode, traits.arity, traits.has_payload, _find_finish(opcode))
         if opcode in KNOWN_OPCODES:
             self[opcode] = fact
         return fact
@@ -188,7 +179,7 @@ def _resolve(scope: OperandScope, inner: str) -> tuple[HloInstruction, ...]:
         raise RowProblem.of(RowPart.OPERANDS, problem) from None
 
 
-def _wrong_count(opcode: str, arity: int, count: int) -> RowProblem:
+def _wrong_count(opcode: Opcode, arity: int, count: int) -> RowProblem:
     wanted = "no operands" if arity == 0 else f"{arity} operand{'s'[: arity > 1]}"
     return RowProblem(RowPart.OPERANDS, f"`{opcode}` takes {wanted}, not {count}")
 
@@ -257,21 +248,22 @@ def _finish_sugared(body: _Body, instruction: HloInstruction, attributes: str) -
         wrapped = desugar(instruction)
     except TextProblem as problem:
         raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
-    if wrapped is not None and call_attributes(wrapped.opcode):
+    if wrapped is not None and traits_of(wrapped.opcode).calls:
         _link_calls(body, wrapped, attributes)
 
 
 def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> None:
     """Find the computations an instruction calls; all of them stand above its own."""
     opcode = instruction.opcode
+    traits = traits_of(opcode)
     names: list[str] = []
-    for attribute, _ in call_attributes(opcode):
+    for attribute, _ in traits.calls:
         found = _names_of(attribute, attributes)
-        if not found and opcode in _NEED_ALL:
+        if not found and traits.needs == "all":
             raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs `{attribute}=`")
         names += found
-    if not names and opcode in KNOWN_OPCODES and opcode not in MAY_CALL_NOTHING:
-        wanted = " or ".join(f"`{name}=`" for name, _ in call_attributes(opcode))
+    if not names and traits.needs != "nothing":
+        wanted = " or ".join(f"`{name}=`" for name, _ in traits.calls)
         raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs {wanted}")
     called = tuple([_callee(body, name, attributes) for name in names])
     instruction.called_computations = called
@@ -281,9 +273,9 @@ def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> No
         body.called += called
 
 
-def called_names(opcode: str, attributes: str) -> list[str]:
+def called_names(opcode: Opcode, attributes: str) -> list[str]:
     """The names of the computations an instruction calls; raises `RowProblem`."""
-    roles = call_attributes(opcode)
+    roles = traits_of(opcode).calls
     if len(roles) == 1:
         return _names_of(roles[0][0], attributes)
     return [name for attribute, _ in roles for name in _names_of(attribute, attributes)]
@@ -335,5 +327,15 @@ def _split_names(text: str) -> list[str]:
     return [name.strip().removeprefix("%") for name in text.split(",") if name.strip()]
 
 
-_FINISH = {"fusion": _finish_fusion, "get-tuple-element": _finish_element}
+def _find_finish(opcode: Opcode) -> _Finish | None:
+    """What is to be done for an opcode beyond linking its operands."""
+    if opcode == "fusion":
+        return _finish_fusion
+    if opcode == "get-tuple-element":
+        return _finish_element
+    if is_sugared(opcode):
+        return _finish_sugared
+    return _link_calls if traits_of(opcode).calls else None
+
+
 _FACTS = _Facts()

@@ -18,7 +18,7 @@ from hlomem.hlo.opcodes import (
     ASYNC_OPCODES,
     CALL_ATTRIBUTE_NAMES,
     PAYLOAD_OPCODES,
-    call_attributes,
+    traits_of,
 )
 from hlomem.hlo.text.async_sugar import ASYNC_THREAD
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
@@ -75,7 +75,7 @@ def format_computation(computation: HloComputation, style: TextStyle) -> str:
 def format_instruction(instruction: HloInstruction, style: TextStyle) -> str:
     """The text of an instruction, without indentation and without `ROOT`."""
     name = _format_name(instruction.name, style)
-    opcode = instruction.opcode
+    opcode: str = instruction.opcode
     operands = _format_operands(instruction, style)
     wrapped = _wrapped_instruction(instruction) if style.async_sugar else None
     if wrapped is None:
@@ -189,7 +189,7 @@ def _name_attributes(instruction: HloInstruction, style: TextStyle) -> Iterator[
     """The attributes that name computations or instructions, from the links."""
     attributes = instruction.attributes
     callees = iter(instruction.called_computations)
-    for attribute, _ in call_attributes(instruction.opcode):
+    for attribute, _ in traits_of(instruction.opcode).calls:
         text = attributes.get(attribute)
         if text is None:
             continue

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.normalizer import OffsetMap
     from hlomem.hlo.text.scanner import ComputationText, InstructionRow, ModuleText
@@ -85,7 +86,7 @@ class ModuleReader:
         """Read the instructions of a computation."""
         self._open(computation)
 
-    def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
+    def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
         """Shape and opcode of every instruction of the body."""
         body = _text_of(computation).body
         rows = scanner.outline_rows(self._text, *body)
@@ -96,7 +97,7 @@ class ModuleReader:
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
         except ParseError:
-            computation.instructions  # noqa: B018 - raises the error in its place
+            computation.ensure_read()  # raises the error in its place
             raise
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
@@ -125,7 +126,7 @@ class ModuleReader:
 
     def _linked_calls(self, computation: HloComputation) -> list[BodyCall]:
         """The same of a body that must be read; raises what is wrong with it, in its place."""
-        computation.open()
+        computation.ensure_read()
         return computation.calls()
 
     def first_parameter(self, computation: HloComputation) -> str:
@@ -136,7 +137,7 @@ class ModuleReader:
             return match[1]
         if self._text.find(" parameter(", *body) < 0:
             return ""
-        computation.open()
+        computation.ensure_read()
         return computation.first_parameter_name
 
     def body_text(self, computation: HloComputation) -> str | None:
@@ -181,7 +182,7 @@ class ModuleReader:
     def validate(self) -> None:
         """Read what was left as text, and check it (`hlomem.hlo.text.validation`)."""
         self._module.open_all()
-        validation.check_header(self._module)
+        self._module.ensure_header_read()
         instruction_of: dict[str, HloInstruction] = {}  # many instructions share their text
         constant_of: dict[str, HloInstruction] = {}
         for computation in self._read_computations():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from hlomem.base.source import Span
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES, Opcode, as_opcode
 from hlomem.hlo.text.stack_frames import TABLE_NAMES
 
 NAME = r"[A-Za-z0-9_.\-]++"
@@ -153,12 +153,12 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
     return rows
 
 
-def opcode_and_attributes(text: str, start: int, end: int) -> tuple[str, str] | None:
+def opcode_and_attributes(text: str, start: int, end: int) -> tuple[Opcode, str] | None:
     """Those of the instruction of one line; None where it does not plainly hold one."""
     match = _INSTRUCTION.match(text, start, end)
     if match is None or has_comment(text, start, end):
         return None
-    return match[4], match[6]
+    return as_opcode(match[4]), match[6]
 
 
 def may_hide_instructions(rows: list[InstructionRow]) -> bool:
@@ -172,7 +172,7 @@ def may_hide_instructions(rows: list[InstructionRow]) -> bool:
     )
 
 
-def outline_rows(text: str, start: int, end: int) -> list[tuple[str, str]]:
+def outline_rows(text: str, start: int, end: int) -> list[tuple[str, Opcode]]:
     """Shape and opcode of each instruction of a body."""
     return _OUTLINE.findall(text, start, end)
 

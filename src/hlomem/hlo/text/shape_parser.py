@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from hlomem.base.errors import ParseError
+from hlomem.base.quantities import Color
 from hlomem.base.source import Source, Span
 from hlomem.hlo.shape import (
     COMBINE,
@@ -347,7 +348,7 @@ def _parse_properties(
     index_type = _parse_sparse_type(cursor) if cursor.eat("#") else None
     pointer_type = _parse_sparse_type(cursor) if cursor.eat("*") else None
     element_size = _parse_enclosed(cursor) if _eat_letter(cursor, "E") else 0
-    memory_space = _parse_enclosed(cursor) if _eat_letter(cursor, "S") else 0
+    memory_space = Color(_parse_enclosed(cursor) if _eat_letter(cursor, "S") else 0)
     splits: tuple[SplitConfig, ...] = ()
     if _eat_letter(cursor, "SC"):
         start = cursor.position

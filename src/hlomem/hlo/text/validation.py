@@ -35,7 +35,7 @@ from hlomem.hlo.text.shape_parser import parse_shape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.hlo.ir import HloComputation, HloModule
+    from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.shape import Shape
 
 _NAME = r"[A-Za-z_][\w.\-]*+"
@@ -83,18 +83,6 @@ def _attribute_lines() -> re.Pattern[str]:
 @cache
 def _any_name() -> re.Pattern[str]:
     return re.compile(rf", ({_NAME})=", re.ASCII)
-
-
-def check_header(module: HloModule) -> None:
-    """Raise unless what the first line and the tables say can be read."""
-    module.attributes  # noqa: B018 - reading is the check, here and below
-    module.input_output_alias  # noqa: B018
-    module.buffer_donor  # noqa: B018
-    module.entry_computation_layout  # noqa: B018
-    module.frontend_attributes  # noqa: B018
-    module.replica_count  # noqa: B018
-    module.num_partitions  # noqa: B018
-    module.stack_frame_tables.tables  # noqa: B018
 
 
 def unproven_attributes(texts: Iterable[str]) -> set[str]:

@@ -21,6 +21,7 @@ from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from hlomem.dump.records import Parameter
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.report.data.lines import Frame, Lines
     from hlomem.view.control_flow import Structure
     from hlomem.view.joined import JoinedDump, PlacedValue
@@ -45,7 +46,7 @@ class Buffer(Record, frozen=True, kw_only=True):
     end: int | None
     """The last step it is alive at; None, as `start`, where the dump does not say."""
     role: str
-    opcode: str | None
+    opcode: Opcode | None
     op_name: str | None
     source: str | None
     """`file:line` of the code its author wrote."""
@@ -94,7 +95,7 @@ class BufferBuilder:
             end=life.end if life else None,
             role=self.role_of_allocation[allocation.index]
             or self.loop_roles.get(placed)
-            or roles.role_by_name(value.name, opcode or "", value.shape, origin.op_name),
+            or roles.role_by_name(value.name, opcode, value.shape, origin.op_name),
             opcode=opcode,
             op_name=origin.op_name,
             source=origin.line,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.report.data import roles
 from hlomem.report.data.in_place import InPlace, iter_in_place
 from hlomem.report.data.overview import kind_of
@@ -100,7 +101,7 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
 def _meaning(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     """What it is for; a value that passes through an argument's or a result's memory is neither."""
     itself = {roles.PARAMETERS, roles.DONATED, roles.OPTIMIZER, roles.CONSTANTS}
-    if buffer.role in itself and buffer.opcode not in {"parameter", "constant"}:
+    if buffer.role in itself and buffer.opcode not in PAYLOAD_OPCODES:
         text = memory.joined.printed.get(placed.value.name)
         return roles.MEANING[roles.role_of_temporary(placed, text, buffer.op_name)]
     return roles.MEANING[buffer.role]

@@ -13,6 +13,7 @@ from hlomem.analysis.alias_rules import why_not_by_opcode, why_not_overwrite
 from hlomem.analysis.fused_bodies import FusedBodies
 from hlomem.analysis.overwriting import COPY, OTHER_SHAPE, Reading
 from hlomem.dump.records import Record
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES, opcodes_forwarding
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import Options
 from hlomem.report.data import roles
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.report.data.memory import Buffer, MemoryView
 
-_MAKES_NOTHING = frozenset({"parameter", "constant", "tuple", "while"})
+_MAKES_NOTHING = PAYLOAD_OPCODES | opcodes_forwarding("elements", "loop")
 UNKNOWN = "nothing in the dump speaks against it; the instruction may not allow it"
 ALLOWED = "it may be; it was placed elsewhere"
 

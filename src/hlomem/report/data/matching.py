@@ -19,6 +19,7 @@ from hlomem.report.data.lines import bare_op_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.report.data.memory import Buffer, MemoryView
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")
@@ -43,7 +44,7 @@ class Traits(NamedTuple):
     line: str | None
     elements: str
     """Its shape without layout."""
-    opcode: str | None
+    opcode: Opcode | None
 
 
 _KEYS: tuple[Callable[[Traits], Hashable | None], ...] = (

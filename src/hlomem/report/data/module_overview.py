@@ -144,7 +144,7 @@ def _spaces(module: HloModule) -> tuple[SpaceUse, ...]:
             leaf.memory_space
             for computation in module.outer_computations
             for instruction in computation.instructions
-            if instruction.opcode not in {"tuple", "get-tuple-element"}
+            if instruction.opcode != "tuple" and instruction.opcode != "get-tuple-element"
             for _, leaf in instruction.shape.leaves()
             if leaf.is_array
         ]

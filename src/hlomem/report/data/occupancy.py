@@ -10,6 +10,7 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlomem.hlo.opcodes import MERGING
 from hlomem.hlo.padding import round_up
 from hlomem.report.data import roles
 
@@ -46,9 +47,8 @@ def alignment_gaps(taken: Sequence[ByteRange], size: int, alignment: int) -> Ite
 
 def ownership_key(buffer: Buffer) -> tuple[int, bool, bool, int]:
     """Of buffers that share bytes the first of this order is said to hold them."""
-    is_handed_on = buffer.opcode in {"while", "conditional"} or (
-        buffer.opcode == "parameter" and buffer.parameter is None
-    )
+    is_argument = buffer.opcode == "parameter" and buffer.parameter is not None
+    is_handed_on = buffer.opcode in MERGING and not is_argument
     return (roles.rank(buffer.role), buffer.op_name is None, is_handed_on, buffer.id)
 
 

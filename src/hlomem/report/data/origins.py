@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 _UPDATE = "dynamic_update_slice"
-_SAME_VALUE = frozenset({"copy", "copy-start", "convert", "bitcast", "transpose", "reshape"})
 _HOPS = 4
 """How many copies of copies are followed."""
 
@@ -69,7 +69,7 @@ class Origins:
         """What instructions without a name, that only copy or convert, read."""
         for each in makers:
             text = self._joined.printed.get(each.value.name)
-            if text is not None and text.opcode in _SAME_VALUE:
+            if text is not None and text.opcode in SAME_DATA:
                 yield from (read for _, read in self._joined.read_by.get((each.value.name, 0), ()))
 
     def _written(self, placed: PlacedValue) -> Origin | None:

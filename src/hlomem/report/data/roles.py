@@ -13,12 +13,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
+from hlomem.hlo.opcodes import COPYING, communicates
 from hlomem.report.data.overview import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.records import Allocation
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -86,19 +88,13 @@ ROLES = (
 MEANING = {role.name: role.meaning for role in ROLES}
 _RANK = {role.name: role.rank for role in ROLES}
 
-_COLLECTIVE = re.compile(
-    r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
-    r"(?:-start|-done|-update)?$"
-)
-_COPYING = frozenset({"copy", "copy-start", "copy-done", "transpose"})
-MAY_COPY = _COPYING | {"fusion"}
+MAY_COPY = COPYING | {"fusion"}
 """The opcodes of instructions that copy; fusions do other things, too."""
 _COPY_FUSION = re.compile(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
 """Fusions are named after what they do: `wrapped_copy.3`, `transpose_copy_fusion`."""
 _STACKS = re.compile(r"dynamic[-_]update[-_]slice")
-_WRITERS = frozenset({"fusion", "dynamic-update-slice", "call"})
 _OPTIMIZER_NAME = re.compile(
     r"opt(?:imizer)?_?state|optimizer|\.(?:mu|nu|trace)\b|momentum|velocit(?:y|ies)\b"
     r"|exp_avg|\badam",
@@ -146,10 +142,13 @@ def _is_stacked(joined: JoinedDump, family: Iterable[PlacedValue]) -> bool:
     """Whether a slice of it is updated, by an instruction or a fusion named after that."""
     for placed in family:
         text = joined.printed.get(placed.value.name)
-        if text is not None and text.opcode in _WRITERS:
-            words = f"{text.opcode} {placed.value.name} {text.metadata.op_name}"
-            if _STACKS.search(words):
-                return True
+        if text is None:
+            continue
+        if text.opcode == "dynamic-update-slice":
+            return True
+        is_opaque = text.opcode == "fusion" or text.opcode == "call"
+        if is_opaque and _STACKS.search(f"{placed.value.name} {text.metadata.op_name}"):
+            return True
     return False
 
 
@@ -157,11 +156,11 @@ def role_of_temporary(
     placed: PlacedValue, text: PrintedInstruction | None, operation: str | None
 ) -> str:
     """The role of a value no loop carries, by its instruction and its operation's name."""
-    opcode = text.opcode if text else ""
+    opcode = text.opcode if text else None
     return role_by_name(placed.value.name, opcode, placed.value.shape, operation)
 
 
-def role_by_name(name: str, opcode: str, shape: str, operation: str | None) -> str:
+def role_by_name(name: str, opcode: Opcode | None, shape: str, operation: str | None) -> str:
     """The role of a temporary of which no more is known than what it is called."""
     if opcode == "fusion" and is_copy(name, opcode) and not shape.startswith("("):
         return COPIES
@@ -169,23 +168,23 @@ def role_by_name(name: str, opcode: str, shape: str, operation: str | None) -> s
 
 
 @lru_cache(maxsize=4096)
-def _role_of_operation(opcode: str, shape: str, operation: str | None) -> str:
+def _role_of_operation(opcode: Opcode | None, shape: str, operation: str | None) -> str:
     """The role of what is no fusion that copies; many buffers are of one shape and operation."""
     if shape.startswith("("):
         return TUPLES
-    if _COLLECTIVE.match(opcode):
+    if opcode is not None and communicates(opcode):
         return TUPLES if _SCALAR.match(shape) else COLLECTIVES
-    if opcode.endswith("-start") and _SCALAR.match(shape):
+    if opcode is not None and opcode.endswith("-start") and _SCALAR.match(shape):
         return TUPLES
-    if opcode in _COPYING:
+    if opcode in COPYING:
         return COPIES
     if operation and "transpose(jvp(" in operation and "rematted_computation" not in operation:
         return GRADIENTS
     return ACTIVATIONS if operation and "jvp(" in operation else TEMPORARIES
 
 
-def is_copy(name: str, opcode: str) -> bool:
+def is_copy(name: str, opcode: Opcode) -> bool:
     """Whether an instruction only copies, or transposes."""
     if opcode == "fusion":
         return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
-    return opcode in _COPYING
+    return opcode in COPYING

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
+from hlomem.hlo.opcodes import Opcode, as_opcode
 from hlomem.hlo.padding import padded_dimensions
 from hlomem.hlo.text.attributes import read_metadata
 from hlomem.hlo.text.shape_parser import parse_shape_text
@@ -162,10 +163,10 @@ def role_of(buffer: NamedBuffer) -> str:
     return roles.role_by_name(name, opcode, buffer.shape or "", operation)
 
 
-def _name_and_opcode(label: str) -> tuple[str, str]:
+def _name_and_opcode(label: str) -> tuple[str, Opcode]:
     """Of an instruction's text; a GPU's label is the opcode alone."""
     printed = parse_instruction_line(label)
-    return (printed.name, printed.opcode) if printed else ("", label)
+    return (printed.name, printed.opcode) if printed else ("", as_opcode(label))
 
 
 def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[Part]:

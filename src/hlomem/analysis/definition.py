@@ -1,0 +1,97 @@
+"""Step 1 of dataflow analysis: every part that an instruction defines gets a value, and an id.
+
+In: the computations in the order in which XLA visits them. Out: a table of values, and of what the
+parts of each result hold as far as that is clear at once. Mirrors
+`HloDataflowAnalysis::InitializeInstructionValueSets` (`hlo/analysis/hlo_dataflow_analysis.cc`).
+Values inside fusions take ids, too, and are never looked at; their bodies are only counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.async_chain import is_modelled
+from hlomem.analysis.defined_parts import SPECIAL_OPCODES, defined_parts
+from hlomem.analysis.values import HloPosition, HloValue
+from hlomem.base.errors import UnsupportedError
+from hlomem.base.quantities import ValueId
+from hlomem.hlo.opcodes import ASYNC_OPCODES, DEFINE_NOTHING
+from hlomem.hlo.shape import ROOT_INDEX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.analysis.values import InstructionValueSet
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+
+
+class ValueTable:
+    """The values by id, and what the parts of results hold."""
+
+    def __init__(self) -> None:
+        self.values: dict[ValueId, HloValue] = {}
+        self.sets: dict[HloInstruction, InstructionValueSet] = {}
+        self.post_orders: dict[HloComputation, list[HloInstruction]] = {}
+        """The instructions outside fusions, operands before users."""
+        self._next_id = 0
+
+    def skip_ids(self, count: int) -> None:
+        """Leave ids to values that are never looked at."""
+        self._next_id += count
+
+    def add_array(self, instruction: HloInstruction) -> None:
+        """Define the one value of most instructions."""
+        value_id = ValueId(self._next_id)
+        positions = [HloPosition._make((instruction, ROOT_INDEX))]  # faster than its constructor
+        value = HloValue(value_id, instruction, ROOT_INDEX, instruction.shape, False, positions)
+        self.values[value_id] = value
+        self._next_id += 1
+        self.sets[instruction] = [(value,)]
+
+    def add_parts(self, instruction: HloInstruction) -> None:
+        """Define the parts of a result that are new."""
+        opcode = instruction.opcode
+        if opcode in ASYNC_OPCODES and not is_modelled(instruction):
+            problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
+            raise instruction.error(problem, kind=UnsupportedError)
+        value_set: InstructionValueSet = [()] * instruction.shape.parts.count
+        for number in defined_parts(instruction):
+            value_set[number] = (self.new_value(instruction, number),)
+        self.sets[instruction] = value_set
+
+    def new_value(
+        self, instruction: HloInstruction, number: int, *, is_phi: bool = False
+    ) -> HloValue:
+        """A value that a part of a result defines, with the next id."""
+        parts, value_id = instruction.shape.parts, ValueId(self._next_id)
+        index = parts.indices[number]
+        positions = [HloPosition(instruction, index)]
+        value = HloValue(value_id, instruction, index, parts.shapes[number], is_phi, positions)
+        self.values[value_id] = value
+        self._next_id += 1
+        return value
+
+
+def define_values(computations: Iterable[HloComputation], call_graph: CallGraph) -> ValueTable:
+    """Give every part that an instruction defines a value."""
+    table = ValueTable()
+    for computation in computations:
+        if call_graph.is_fused(computation):
+            table.skip_ids(call_graph.bodies[computation].value_count)
+            continue
+        post_order = table.post_orders[computation] = call_graph.post_order(computation)
+        has_own_parameters = not call_graph.is_called(computation) or call_graph.is_embedded(
+            computation
+        )
+        for instruction in post_order:
+            opcode = instruction.opcode
+            if opcode == "parameter" and not has_own_parameters:
+                table.sets[instruction] = [()] * instruction.shape.parts.count
+            elif opcode in SPECIAL_OPCODES or instruction.shape.is_tuple:
+                table.add_parts(instruction)
+            elif opcode in DEFINE_NOTHING:
+                table.sets[instruction] = [()]
+            else:
+                table.add_array(instruction)
+    return table

@@ -1,0 +1,50 @@
+"""Step 2: waiting temporaries are packed into one heap per memory space.
+
+In: the values that are left, and how to pack. Out: an allocation for each memory space. Mirrors
+`BufferAssigner::AssignBuffersWithSequentialOrdering` of `service/buffer_assignment.cc`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.assign.allocation import BufferAllocation, OffsetSize
+from hlomem.assign.packing import pack_best, pack_by_time
+from hlomem.assign.simulator import HeapSimulator
+from hlomem.base.quantities import AllocationIndex, Color
+
+if TYPE_CHECKING:
+    from hlomem.analysis.values import HloValue
+    from hlomem.assign.problem import Problem
+    from hlomem.assign.simulator import Pack
+
+
+def assign_heaps(
+    problem: Problem,
+    waiting: list[HloValue],
+    pack: Pack | None,
+    allocations: list[BufferAllocation],
+) -> None:
+    """Pack temporaries; without `pack`, as XLA does."""
+    by_color: dict[Color, list[HloValue]] = {}
+    for value in waiting:
+        by_color.setdefault(problem.color_of[value], []).append(value)
+    for color in sorted(by_color):
+        simulator = HeapSimulator(
+            problem.dataflow,
+            problem.aliasing,
+            problem.live_ranges.range_of,
+            problem.size_of.__getitem__,
+            problem.alias_rules,
+        )
+        algorithm = pack or _own_pack(problem, color)
+        heap = simulator.run(by_color[color], problem.alignment(color), algorithm)
+        allocation = BufferAllocation(AllocationIndex(len(allocations)), heap.heap_size, color)
+        allocations.append(allocation)
+        for value, offset in heap.offset_of.items():
+            allocation.slices[value] = OffsetSize(offset, heap.size_of[value])
+
+
+def _own_pack(problem: Problem, color: Color) -> Pack:
+    """XLA's algorithm: only a memory whose size it knows is packed fast."""
+    return pack_by_time if color in problem.options.packs_by_time else pack_best

@@ -1,0 +1,156 @@
+"""Allocations in which values take turns, and who may be the next.
+
+In: allocations as they are made, and a buffer to place. Out: the allocations it may go into, in
+XLA's order. Mirrors `BufferAssigner::MaybeAssignBuffer` and `LiveRangeInterferes` of
+`service/buffer_assignment.cc`. Which allocations are idle when, `hlomem.assign.reuse` knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
+from hlomem.assign.allocation import OffsetSize
+from hlomem.assign.reuse import IdleAllocations, Occupancy
+from hlomem.base.quantities import BEGINNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.analysis.aliasing import HloBuffer
+    from hlomem.analysis.values import HloValue
+    from hlomem.assign.allocation import BufferAllocation
+    from hlomem.assign.problem import Problem
+
+
+class SharedAllocations:
+    """Allocations that are written to, one value after the other."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._range_of = problem.live_ranges.range_of
+        self._size_of = problem.size_of
+        self._color_of = problem.color_of
+        self._live_out = problem.aliasing.live_out
+        self._sequence = problem.live_ranges.sequence
+        self._alias_rules = problem.alias_rules
+        self._allocation_of: dict[HloValue, BufferAllocation] = {}
+        self._occupancy: dict[BufferAllocation, Occupancy] = {}
+        self._idle = IdleAllocations(problem.live_ranges.end)
+        self._reusable: list[BufferAllocation] = []
+        self._number_of: dict[BufferAllocation, int] = {}
+
+    def watch(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
+        """Let users of its values have a new allocation, which holds one buffer."""
+        self._occupancy[allocation] = Occupancy()
+        self._occupy(allocation, buffer)
+
+    def make_reusable(self, allocation: BufferAllocation) -> None:
+        """Let any buffer have an allocation that is watched."""
+        number = self._number_of[allocation] = len(self._reusable)
+        self._reusable.append(allocation)
+        self._idle.register(number)
+        for value in allocation.slices:
+            self._idle.occupy(number, self._range_of[value])
+
+    def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
+        """Put another buffer into an allocation."""
+        size = self._size_of[buffer]
+        allocation.slices.update(dict.fromkeys(buffer.values, OffsetSize(BEGINNING, size)))
+        if buffer in self._live_out:
+            allocation.maybe_live_out = True
+        self._occupy(allocation, buffer)
+
+    def _occupy(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
+        """Note when an allocation is in use."""
+        occupancy = self._occupancy[allocation]
+        number = self._number_of.get(allocation)
+        for value in buffer.values:
+            self._allocation_of[value] = allocation
+            live_range = self._range_of[value]
+            occupancy.add(value, live_range)
+            if number is not None:
+                self._idle.occupy(number, live_range)
+
+    def of_operands(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
+        """Where the operands lie of those values that are whole results."""
+        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
+        for value in buffer.values:
+            if value.index or value.instruction.shape.is_tuple:
+                continue
+            for operand in value.instruction.operands:
+                found = [allocation_of[read] for read in sets[operand][0] if read in allocation_of]
+                if found:
+                    yield from sorted(set(found), key=lambda allocation: allocation.index)
+
+    def idle(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
+        """Reusable allocations that nothing needs while a buffer lives, the newest first."""
+        half_steps = [self._exclusive_half_steps(value) for value in buffer.values]
+        for number in self._idle.idle(half_steps):
+            yield self._reusable[number]
+
+    def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
+        """When nothing else may be alive in the same place, counted in half steps of time.
+
+        At the ends something may: what the value is made from in place, and what is made from it.
+        """
+        start, end = self._range_of[value]
+        sequence, rules = self._sequence, self._alias_rules
+        first, last = 2 * start, 2 * end
+        if may_share_with_operand(value.instruction, rules):
+            first += 1
+        if end < len(sequence) and may_share_with_operand(sequence[end], rules):
+            last -= 1
+        return first, last
+
+    def may_hold(self, allocation: BufferAllocation, buffer: HloBuffer) -> bool:
+        """Whether a buffer fits into an allocation in size and time (`MaybeAssignBuffer`)."""
+        size = self._size_of[buffer]
+        if size > allocation.size or self._color_of[buffer.values[0]] != allocation.color:
+            return False
+        if buffer in self._live_out and size != allocation.size:
+            return False
+        occupancy = self._occupancy[allocation]
+        return not any(self._interferes(value, allocation, occupancy) for value in buffer.values)
+
+    def _interferes(
+        self, value: HloValue, allocation: BufferAllocation, occupancy: Occupancy
+    ) -> bool:
+        live_range = self._range_of[value]
+        for other, start, end in occupancy.overlapping(live_range):
+            if live_range.end == start:
+                if not self._can_take_place_of(value, other):
+                    return True
+            elif end != live_range.start or not self._can_take_place_of(other, value):
+                return True
+        return value.instruction.opcode == "copy" and self._holds_operand(allocation, value)
+
+    def _holds_operand(self, allocation: BufferAllocation, copy: HloValue) -> bool:
+        """Whether what is copied lies there at any time: then the copy may not."""
+        operand = copy.instruction.operands[0]
+        return any(
+            value in allocation.slices
+            for part in self._problem.dataflow.value_sets[operand]
+            for value in part
+        )
+
+    def _can_take_place_of(self, operand: HloValue, user: HloValue) -> bool:
+        """Whether `user` may be written over `operand`, which ends as it begins."""
+        problem, instruction = self._problem, user.instruction
+        if instruction.opcode == "copy":
+            return False
+        positions = operand.positions
+        if not problem.options.shares_at_any_position:
+            positions = [problem.live_ranges.end_position(operand)]
+        return any(
+            position.instruction in instruction.operands
+            and can_share_operand_buffer(
+                problem.dataflow,
+                position.instruction,
+                position.shape_index,
+                instruction,
+                user.index,
+                self._alias_rules,
+            )
+            for position in positions
+        )
