@@ -69,7 +69,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def call_graph(self) -> CallGraph:
-        """Who calls whom; what only the bodies of fusions call is opened for it, and verified."""
+        """The calls between computations; bodies opened to find them are verified."""
         graph = CallGraph(self.module)
         verified = set(self.module.outer_computations)
         verify_computations(
@@ -98,7 +98,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def live_ranges(self) -> LiveRanges:
-        """When each value is alive."""
+        """The live range of every value."""
         return analyze_live_ranges(self.dataflow, self.aliasing, self.schedule, self.options)
 
     @cached_property
@@ -108,7 +108,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def assignment(self) -> BufferAssignment:
-        """Where everything lies."""
+        """The allocations, and the place of every value in them."""
         return assign_buffers(
             self.dataflow,
             self.aliasing,

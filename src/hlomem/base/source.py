@@ -78,7 +78,7 @@ class Source:
 
     @property
     def first_line(self) -> Span:
-        """Where to point when a text is wrong as a whole."""
+        """The span to point at when a text is wrong as a whole."""
         return Span(0, max(self.text.find("\n"), 1))
 
     def render(self, span: Span, problem: str, hint: str = "") -> str:

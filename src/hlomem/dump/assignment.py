@@ -286,7 +286,7 @@ def format_name(
 
 
 def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -> str:
-    """What stands between an allocation's size and the colon (XLA: ToShortString)."""
+    """The part of an allocation's header between its size and the colon (XLA: ToShortString)."""
     known: list[str] = []
     if attributes.color:
         known.append(f", color {attributes.color}")

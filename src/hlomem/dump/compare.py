@@ -46,7 +46,7 @@ def find_differences(dump: Dump, other: Dump) -> list[Difference]:
 
 
 def _stages(dump: Dump, other: Dump) -> Iterator[tuple[str, Kind, Contents, Contents]]:
-    """What both tell, in the order of the pipeline."""
+    """The stages both dumps show, in the order of the pipeline."""
     if dump.values and other.values:
         yield "values", "values", Contents(values=dump.values), Contents(values=other.values)
     if dump.live_ranges and other.live_ranges:

@@ -88,7 +88,7 @@ class Dump(Struct, frozen=True, eq=False):
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What was kept without being understood, what is missing, what contradicts itself."""
+        """Notes on text kept without being understood, on missing parts and on contradictions."""
         return (*_kept(self.parts), *_missing(self), *_contradictions(self))
 
     def texts(self, era: Era | None = None) -> dict[str, str]:
@@ -183,7 +183,7 @@ def _missing(dump: Dump) -> list[Note]:
 
 
 def _contradictions(dump: Dump) -> list[Note]:
-    """Where two lines of a whole dump cannot both be true."""
+    """Pairs of lines in a whole dump that cannot both be true."""
     texts = []
     if dump.eras[0].letter == "?":
         texts.append(f"{describe(dump.eras)}; read and printed as it stands")

@@ -24,7 +24,7 @@ ReportShape = Literal["none", "by-allocation", "by-space"]
 
 
 class Features(Record, frozen=True):
-    """What a text shows of the XLA that wrote it; None where it shows nothing."""
+    """Traces that the XLA which wrote a text left in it; None where there is no trace."""
 
     split: bool | None = None
     """Four files rather than one."""

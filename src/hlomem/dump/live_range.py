@@ -98,7 +98,7 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> LiveRanges:
 
 
 def _indented(source: Source, start: int, end: int) -> int:
-    """Where the lines that begin with four spaces end."""
+    """The end of the lines that begin with four spaces."""
     match = _INDENTED.match(source.text, start, end)
     assert match is not None
     return match.end()
@@ -208,7 +208,7 @@ def _number(text: str) -> int:
 
 
 def _branches(depths: list[int]) -> list[str]:
-    """What is drawn before each node of a tree given by its nodes' depths.
+    """The branches drawn before each node of a tree, given the depths of its nodes.
 
     From the last node to the first, `open_levels` holds the levels at which a sibling follows.
     """
@@ -244,7 +244,7 @@ def format_range(name: str, index: ShapeIndex, start: int, end: int) -> str:
 
 
 def format_peak(peak: Peak | None, *, index: bool, cumulative: bool, stack_trace: bool) -> str:
-    """What is alive at the peak; the switches are those of `format`."""
+    """The buffers alive at the peak; the switches are those of `format`."""
     if peak is None:
         return _UNBOUNDED
     parts = [f"  Live ranges at {peak.moment} (peak):\n"]

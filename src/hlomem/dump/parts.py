@@ -29,7 +29,7 @@ Kind = Literal["combined", "assignment", "values", "live-range", "report"]
 
 
 class FileName(NamedTuple):
-    """What a file of XLA's is called."""
+    """The name of one of XLA's files, long and short."""
 
     suffix: str
     """XLA's own, behind the name of the module."""
@@ -67,7 +67,7 @@ class ForeignLine(Record, frozen=True, kw_only=True):
 
 
 class Wrapping(Record, frozen=True, kw_only=True):
-    """What stood around a dump's text."""
+    """The lines that stood around a dump's text."""
 
     has_bom: bool = False
     has_crlf: bool = False
@@ -196,7 +196,7 @@ def _parse_plain(source: Source, wrapping: Wrapping) -> Part:
 
 
 def kind_of(source: Source) -> Kind:
-    """Which of XLA's files a text is, by how it begins."""
+    """The kind of file a text is, told by how it begins."""
     text = source.text
     if text.startswith(assignment.TITLE):
         return "combined" if _VALUES_START in text else "assignment"
@@ -260,7 +260,7 @@ def _features_of_values(source: Source, start: int, end: int, *, newline: bool |
 
 
 def _features_of(contents: Contents) -> Features:
-    """What the records show of the XLA that wrote them."""
+    """The features that the records show of the XLA that wrote them."""
     seen = Features()
     if contents.assignment is not None and contents.assignment.allocations:
         pages = any(each.page is not None for each in contents.assignment.allocations)

@@ -48,7 +48,7 @@ class AssignedValue(Value, frozen=True, kw_only=True):
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """Which entry parameter an allocation holds."""
+    """The entry parameter an allocation holds."""
 
     number: int
     shape: str
@@ -65,7 +65,7 @@ class UnknownAttribute(Record, frozen=True, kw_only=True):
 
 
 class AllocationAttributes(Record, frozen=True, kw_only=True):
-    """What an allocation's header says beside its number and size."""
+    """Everything an allocation's header says beside its number and size."""
 
     color: int = 0
     page: int | None = None
@@ -128,7 +128,7 @@ class Values(Record, frozen=True, kw_only=True):
 
 
 class LiveRange(Record, frozen=True, kw_only=True):
-    """When a value is alive, in schedule positions; both ends belong to it."""
+    """The schedule positions at which a value is alive; both ends belong to it."""
 
     instruction: str
     index: ShapeIndex

@@ -153,7 +153,7 @@ def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of
 
 
 class Layout:
-    """What stands between the lines of a value."""
+    """The text between the lines of a value."""
 
     def __init__(self, style: Style) -> None:
         self._no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
@@ -170,7 +170,7 @@ class Layout:
 
 
 def format_total(total: int) -> str:
-    """What stands before the values."""
+    """The lines before the values."""
     return f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"
 
 
@@ -185,5 +185,5 @@ def format_use(name: str, operand: int, place: str) -> str:
 
 
 def format_place(index: ShapeIndex | None) -> str:
-    """Where in an instruction's result a value is; nothing where that is no tuple."""
+    """The index of a value in its instruction's result; empty where that is not a tuple."""
     return "" if index is None else f" {format_index(index)}"

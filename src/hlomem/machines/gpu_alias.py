@@ -1,4 +1,4 @@
-"""Which operand an instruction may write its result into, on an NVIDIA GPU.
+"""The operands an instruction may write its result into on an NVIDIA GPU.
 
 Mirrors `service/gpu/alias_info.cc` and `nvptx_alias_info.cc`. A kernel may overwrite a parameter
 if every thread reads of it what it overwrites, and no other thread does.
@@ -98,7 +98,7 @@ def _reach(
     user_index: ShapeIndex,
     reduction: HloInstruction | None,
 ) -> set[HloInstruction] | None:
-    """What depends on a parameter; None if some of it reads elements of other threads."""
+    """All that depends on a parameter; None if some of it reads elements of other threads."""
     written = output.operands[0] if output.opcode == "bitcast" else output
     reached = {parameter}
     pending = [parameter]

@@ -27,7 +27,7 @@ _BANK_BITS = 32
 
 
 class FusionAnalysis(NamedTuple):
-    """What kernel a fusion becomes."""
+    """The kernel a fusion becomes."""
 
     roots: Sequence[HloInstruction]
     heroes: Sequence[HloInstruction]
@@ -99,7 +99,7 @@ def _reach(
     neighbours: Callable[[HloInstruction], Iterable[HloInstruction]],
     stops_at: Callable[[HloInstruction], bool],
 ) -> list[HloInstruction]:
-    """What can be reached through intermediate operations, and where that ends."""
+    """All that can be reached through intermediate operations, and where that ends."""
     reached = dict.fromkeys(start)
     pending = list(reached)
     while pending:

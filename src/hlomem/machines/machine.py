@@ -41,7 +41,7 @@ scalar memory, and 5 is the host on TPU and GPU alike. Users read `Machine.memor
 
 
 def xla_space_name(color: int) -> str:
-    """What XLA's usage report calls a color."""
+    """XLA's own name for a color, as its usage report prints it."""
     return XLA_SPACE_NAMES.get(color, f"color_{color}")
 
 
@@ -184,11 +184,11 @@ class Machine(Struct, frozen=True, kw_only=True):
         return size_of_elements(array, round_up(element_count(array), self.untiled_granule))
 
     def alignment(self, color: int) -> int | None:
-        """What offsets in a color are multiples of; None where no dump has shown it."""
+        """The alignment of offsets in a color, in bytes; None where no dump has shown it."""
         return self.alignments.get(color, self.default_alignment)
 
     def space_name(self, color: int) -> str:
-        """What people call the memory of a color."""
+        """The name people use for the memory of a color."""
         return self.memory_spaces.get(color, f"color {color}")
 
     def find_color(self, word: str) -> int | None:

@@ -100,7 +100,7 @@ def own_release(machine: Machine, release: Release) -> Release:
 
 
 def notes_on_release(machine: Machine, release: Release) -> list[str]:
-    """What is not known of a release on a machine, and what was taken instead."""
+    """Notes on a release not known for a machine, and on the rules used instead."""
     own = own_release(machine, release)
     notes = list[str]()
     if own != release:

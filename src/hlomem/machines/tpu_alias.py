@@ -1,4 +1,4 @@
-"""What a TPU may write over its operands; read off dumps (docs/tpu-rules.md).
+"""The operands a TPU may overwrite, read off dumps (docs/tpu-rules.md).
 
 The compiler is not public. Two rules beside those of all machines explain every dump there is.
 """

@@ -78,7 +78,7 @@ def in_order(buffers: Iterable[Buffer]) -> list[Buffer]:
 
 
 def problem_of(buffer: Buffer) -> str:
-    """What is wrong with a buffer; nothing if it can be placed."""
+    """The problem with a buffer that cannot be placed; empty if it can."""
     for lower, upper in ((buffer.lower, buffer.upper), *buffer.more_lives):
         if lower >= upper:
             return f"lives from {lower} to before {upper}, which is never"
@@ -90,5 +90,5 @@ def problem_of(buffer: Buffer) -> str:
 
 
 def height_of(buffers: Iterable[Buffer], offset_of: Mapping[int | str, int]) -> int:
-    """Where the topmost buffer ends."""
+    """The end of the topmost buffer."""
     return max((offset_of[buffer.id] + buffer.size for buffer in buffers), default=0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """What is the same for every capacity and every method."""
+    """The facts about a problem that no capacity and no method changes."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.buffers = buffers

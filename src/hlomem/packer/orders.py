@@ -1,4 +1,4 @@
-"""Which buffer the search prefers of several that can lie equally low.
+"""Preferences of the search among buffers that can lie equally low.
 
 In: an instance, and how often each section was hopeless before. Out: the buffers in an order of
 preference. No order is good for all: the schedule below goes through several, for few steps at
@@ -37,7 +37,7 @@ _RESTARTS = 20
 
 
 def schedule() -> Iterator[tuple[Strategy, int]]:
-    """What to try, and for how many steps, without end."""
+    """An endless series of attempts, each with its number of steps."""
     for doubling in count():
         for strategy in _FIXED:
             yield strategy, _FIXED_STEPS << doubling

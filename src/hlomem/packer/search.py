@@ -35,7 +35,7 @@ def decision_steps(unplaced: int, sections: int) -> int:
 
 
 class _State(NamedTuple):
-    """What is known about buffers that live together and are not placed yet."""
+    """The search's knowledge of buffers that live together and are not placed yet."""
 
     unplaced: list[int]
     """In the order of rank."""
@@ -296,7 +296,7 @@ class Search:
         return [self._lower_twin[b]] if offset > state.support[b] else []
 
     def _place(self, state: _State, b: int) -> _State | None:
-        """What is left if the buffer lies on its support; None if it cannot."""
+        """The state after placing the buffer on its support; None if it cannot lie there."""
         offset = state.support[b]
         if self._could_trade(b, offset):
             return None
@@ -336,7 +336,7 @@ class Search:
         return True
 
     def _delay(self, state: _State, b: int) -> _State | None:
-        """What is left if the buffer does not lie on its support; None if it must."""
+        """The state in which the buffer does not lie on its support; None if it must."""
         state.delayed[b] = state.support[b] + self._instance.size[b]
         return self._settled(state)
 
@@ -361,7 +361,7 @@ class Search:
         return self._bounded(state)
 
     def _lowest_end(self, earliest: list[int], b: int, height: int) -> int | None:
-        """Where the first thing that can be in a buffer's way ends, if anything can."""
+        """The lowest end of anything that can be in a buffer's way, if anything can."""
         offsets, size = self.offsets, self._instance.size
         seen = self._witness[b]
         if seen >= 0 and offsets[seen] < 0 and earliest[seen] < height:

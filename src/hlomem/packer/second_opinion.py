@@ -24,7 +24,7 @@ _MAX_UNITS = 1 << 40
 
 
 class Opinion(NamedTuple):
-    """What CP-SAT says."""
+    """CP-SAT's answer."""
 
     offsets: Sequence[int]
     """In units, by number; empty if it found none."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def skyline_keys(instance: Instance) -> dict[str, Key]:
-    """Which of several buffers that can lie equally low goes first, five ways."""
+    """Five ways to choose among buffers that can lie equally low."""
     size, width, ranges = instance.size, instance.width, instance.ranges
     return {
         "area": lambda b: -size[b] * width(b),
@@ -75,7 +75,7 @@ def place_by_best_fit(instance: Instance, key: Key) -> list[int]:
 
 
 def _gaps(taken: list[tuple[int, int]], alignment: int) -> Iterator[tuple[int, int | None]]:
-    """Where a buffer may begin, and how much room is there: without end, in the last gap."""
+    """The offsets at which a buffer may begin, each with its room; the last gap is endless."""
     top = 0
     for begin, end in taken:
         first = -(-top // alignment) * alignment

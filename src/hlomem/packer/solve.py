@@ -107,7 +107,7 @@ class _Solver:
             self.height, self._offset_of, self._method = height, offset_of, method
 
     def decide(self, capacity: int, steps: int) -> Decision:
-        """Whether the buffers fit; the better for it are the packing or the bound."""
+        """Decide whether the buffers fit, improving the packing or the bound on the way."""
         decision = decide(self._instance, capacity, steps)
         self._steps += decision.steps
         if decision.outcome == "fits":
@@ -142,7 +142,7 @@ class _Solver:
         return self.height <= capacity or capacity < self.lower_bound
 
     def result(self, capacity: int | None) -> Packing:
-        """What is known now."""
+        """The answer as far as it is known."""
         return Packing(
             self._status(capacity),
             self.height,

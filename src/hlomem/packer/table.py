@@ -114,7 +114,7 @@ def _fields(source: Source, start: int, end: int) -> list[Span]:
 
 
 def _text(row: Row, field: Span) -> str:
-    """What a field says."""
+    """The text of a field."""
     text = row.text[field.start - row.start : field.end - row.start].strip()
     if text.startswith('"'):
         return text[1:-1].replace('""', '"').strip()
@@ -122,7 +122,7 @@ def _text(row: Row, field: Span) -> str:
 
 
 def _columns(source: Source, header: Row) -> dict[str, int]:
-    """Where the columns that are understood stand."""
+    """The positions of the columns that are understood."""
     columns: dict[str, int] = {}
     for index, field in enumerate(header.fields):
         name = _text(header, field)

@@ -85,7 +85,7 @@ def _merged(
 def _users_seen(
     value: UsedValue, by_name: Instructions
 ) -> Iterator[tuple[HloInstruction, list[HloInstruction]]]:
-    """Who reads a value at each of its positions, in order."""
+    """The readers of a value at each of its positions, in order."""
     seen: dict[HloInstruction, dict[HloInstruction, None]] = {}
     for use in value.uses or ():
         user = by_name[use.instruction]

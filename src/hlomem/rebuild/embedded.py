@@ -1,4 +1,4 @@
-"""Which of the computations inside operations is which.
+"""Telling the computations inside operations apart.
 
 The dump shows their instructions, but not their names, nor who calls those that only bodies of
 fusions call. Names are matched by what the caller demands: the types of the parameters. XLA numbers
@@ -65,7 +65,7 @@ def _fits(computation: Computation, caller: Draft, joined: JoinedDump) -> bool:
 
 
 def embedded_computations(joined: JoinedDump, nest: CallNest) -> list[Computation]:
-    """What runs inside reductions, sorts and the like: no part of the schedule. By ids."""
+    """The computations inside reductions, sorts and the like, outside the schedule; by id."""
 
     def rank(name: str) -> tuple[int, int]:
         """By id; what has none comes right after its operands."""

@@ -31,7 +31,7 @@ class Sharing(NamedTuple):
 
 
 def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
-    """What a fusion wrote over what it read."""
+    """The results a fusion wrote over its operands."""
     if fusion not in joined.time_of:
         return []
     own = [joined.used_by_id[each] for ids in joined.held[fusion].values() for each in ids]

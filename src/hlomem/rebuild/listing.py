@@ -30,7 +30,7 @@ def lists_by_id(options: Options) -> bool:
 
 
 def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
-    """When a caller was made: the program's own loops, then rewritten ones, then calls.
+    """The age of a caller: the program's own loops, then rewritten ones, then calls.
 
     Passes number what they make (`analysis/instruction_order.py` has their order).
     """

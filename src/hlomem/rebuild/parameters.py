@@ -1,4 +1,4 @@
-"""Which operand of its caller each parameter of a called computation stands for.
+"""Matching the parameters of called computations with their callers' operands.
 
 It holds no value of its own but those of the operand, so no text shows it; the values tell.
 """
@@ -47,7 +47,7 @@ def _argument_of(draft: Draft, arguments: dict[int, str], joined: JoinedDump) ->
 
 
 def _arguments(caller: Draft, callee: str) -> list[str]:
-    """What a callee's parameters stand for."""
+    """The operands that a callee's parameters stand for."""
     if caller.opcode == "conditional":
         return [caller.operands[1 + caller.callees.index(callee)]]
     return caller.operands[:1] if caller.opcode == "while" else caller.operands

@@ -1,4 +1,4 @@
-"""What a computation returns, which a dump does not mark.
+"""The result of each computation, which a dump does not mark.
 
 The caller tells the shape, and a call the values, too. Handing a value on is a use only where the
 tuple is the root, so a tuple that uses its operands is one. Else the root is what nobody reads.

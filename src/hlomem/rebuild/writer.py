@@ -96,7 +96,7 @@ class ModuleWriter:
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
 
     def notes(self) -> Iterator[str]:
-        """What the text assumes."""
+        """The assumptions behind the text."""
         if self._sharing:
             seen = sum(map(bool, self._sharing.values()))
             yield (

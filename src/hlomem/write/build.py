@@ -91,7 +91,7 @@ def build_assignment(stages: Stages) -> Assignment:
 def build_allocation(
     stages: Stages, allocation: BufferAllocation, values: tuple[AssignedValue, ...] = ()
 ) -> Allocation:
-    """What the header of an allocation says, and the values below it."""
+    """The header of an allocation and the values below it."""
     entry = stages.module.entry
     parameter = None
     if allocation.parameter is not None:
@@ -231,7 +231,7 @@ def build_live_ranges(stages: Stages, features: Features) -> LiveRanges:
 
 
 def build_peak(stages: Stages, features: Features) -> Peak | None:
-    """What is alive at the peak; None where that cannot be known."""
+    """The values alive at the peak; None where that cannot be known."""
     moment = peak_moment(stages.live_ranges)
     if moment is None:
         return None

@@ -36,7 +36,7 @@ _LINES_AT_ONCE = 256
 
 
 class PlanText:
-    """What XLA writes about a plan, file by file."""
+    """The files XLA writes about a plan."""
 
     def __init__(self, stages: Stages, era: Era) -> None:
         self._stages = stages
@@ -50,7 +50,7 @@ class PlanText:
             yield piece
 
     def _sections(self, kind: Kind) -> Iterator[Iterable[str]]:
-        """What stands after one another in one of the files, each as lines."""
+        """The sections of one of the files in order, each as lines."""
         if kind in {"combined", "assignment"}:
             yield self._format_assignment()
         if kind in {"combined", "values"}:
@@ -66,7 +66,7 @@ class PlanText:
 
     @cached_property
     def _names(self) -> dict[HloValue, str]:
-        """What the values that have a place are called, by id."""
+        """The names of the values that have a place, by id."""
         color_of, format_name = self._stages.colors, assignment.format_name
         return {
             value: format_name(
@@ -89,7 +89,7 @@ class PlanText:
                 yield format_value(names[value], allocation.slices[value], value.shape.text)
 
     def _format_attributes(self, allocation: BufferAllocation) -> str:
-        """What the header of an allocation says beside its number and size.
+        """The rest of an allocation's header, after its number and size.
 
         Of thousands of allocations, all but those of parameters and results say the same.
         """

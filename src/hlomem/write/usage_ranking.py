@@ -1,4 +1,4 @@
-"""Who takes the most: allocations and the places in them, by size.
+"""Allocations and the places in them, the largest first.
 
 Mirrors `BufferAssignment::MemoryUsageReport` and `BufferAllocation::MemoryUsageReport` of
 `service/buffer_assignment.cc` as far as they decide what is listed and in which order.
