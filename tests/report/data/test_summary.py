@@ -38,7 +38,7 @@ def test_seed_003_points_at_the_padding_and_the_layout_copies() -> None:
     hints = build_summary(memory, find_space(memory)).hints
     assert (hints[0].command, hints[0].size) == ("copies", 340787200)
     assert "copy.3 (layout)" in hints[0].what
-    assert (hints[1].command, hints[1].size) == ("padding", 4587520)
+    assert (hints[1].command, hints[1].size) == ("padding", 4638174)
     assert hints[1].what == "padding: first f32[32,513,5120], 513 → 520"
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.in_place import InPlace, iter_in_place
-from hlomem.report.data.overview import kind_of
 from hlomem.report.data.padding import Growth, growths
+from hlomem.report.data.places import kind_of
 from hlomem.view.joined import indexed
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
         allocation_kind=kind_of(placed.allocation),
         allocation_size=placed.allocation.size,
         space=memory.space_name(buffer.color),
-        meaning=_meaning(memory, placed, buffer),
+        meaning=roles.MEANING[buffer.role],
         instruction=used.instruction if used else "",
         frames=memory.frames(buffer),
         growths=growths(buffer.shape, buffer.size) if buffer.padding else (),
@@ -95,15 +95,6 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
         neighbours=tuple(_neighbours(memory, placed, buffer)),
         in_place=tuple(iter_in_place(memory, buffer)),
     )
-
-
-def _meaning(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
-    """What it is for; a value that passes through an argument's or a result's memory is neither."""
-    itself = {roles.PARAMETERS, roles.DONATED, roles.OPTIMIZER, roles.CONSTANTS}
-    if buffer.role in itself and buffer.opcode not in {"parameter", "constant"}:
-        text = memory.joined.printed.get(placed.value.name)
-        return roles.MEANING[roles.role_of_temporary(placed, text, buffer.op_name)]
-    return roles.MEANING[buffer.role]
 
 
 def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:

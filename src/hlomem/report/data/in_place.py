@@ -15,7 +15,7 @@ from hlomem.analysis.overwriting import COPY, OTHER_SHAPE, Reading
 from hlomem.dump.records import Record
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import Options
-from hlomem.report.data import roles
+from hlomem.report.data import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +54,8 @@ def iter_in_place(memory: MemoryView, buffer: Buffer) -> Iterator[InPlace]:
 def _why_not(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str:
     if operand.color != buffer.color:
         return f"lies in {memory.space_name(operand.color)} memory"
-    if operand.role in {roles.CONSTANTS, roles.PARAMETERS}:
-        return "is a constant" if operand.role == roles.CONSTANTS else "is not donated"
+    if operand.place in {places.CONSTANTS, places.ARGUMENTS}:
+        return "is a constant" if operand.place == places.CONSTANTS else "is not donated"
     if operand.size != buffer.size:
         return f"has {operand.size} bytes, not {buffer.size}"
     if operand.end is not None and buffer.start is not None and operand.end > buffer.start:

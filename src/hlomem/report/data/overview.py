@@ -12,6 +12,7 @@ from hlomem.dump.eras import describe
 from hlomem.dump.records import Record, SpaceReport
 from hlomem.hlo.text.attributes import read_metadata
 from hlomem.machines.registry import platform_machine
+from hlomem.report.data.places import kind_of
 from hlomem.view.guess_machine import platform_of_dump
 from hlomem.view.instruction_line import source_of
 from hlomem.view.joined import indexed, join_dump
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
+    from hlomem.dump.records import LiveRanges, PeakBuffer
     from hlomem.view.joined import JoinedDump
 
 TOP_BUFFERS = 10
@@ -86,19 +87,6 @@ def build_overview(dump: Dump) -> Overview:
         peak=None if dump.live_ranges is None else _peak(dump, dump.live_ranges),
         notes=tuple(note.text for note in dump.notes),
     )
-
-
-def kind_of(allocation: Allocation) -> str:
-    """What an allocation is for; each has exactly one kind."""
-    if allocation.parameter is not None:
-        return "donated parameters" if allocation.maybe_live_out else "parameters"
-    if allocation.maybe_live_out:
-        return "outputs"
-    if allocation.is_constant:
-        return "constants"
-    if allocation.is_thread_local:
-        return "thread-local"
-    return "temporaries" if allocation.is_preallocated_temp else "other"
 
 
 def _total(dump: Dump) -> int | None:

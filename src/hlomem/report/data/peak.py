@@ -16,11 +16,12 @@ from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data import roles
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.data.lookup import find_step
+from hlomem.report.data.occupancy import share_out
 from hlomem.report.data.timeline import outline
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hlomem.report.data.memory import Buffer, MemoryView, OwnedBytes, Space
     from hlomem.report.data.timeline import Summit, Timeline
@@ -217,18 +218,31 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
     full_size = sum(each.size for each in here)
     later = (
         f"as more is alive at step {timeline.peak.step}: XLA looks for the peak without padding, "
-        "and with parts of tuples as pointers"
+        "without memory that is held for results, and with parts of tuples as pointers"
     )
     reasons = [
         ("in other memory spaces", -other_size),
         ("of values without a place", sum(listed.values()) - size),
         ("parts of tuples, which that list counts as pointers", bare_size - listed_here),
         ("padding, which that list leaves out", full_size - bare_size),
-        ("shared bytes, which it counts for each value", timeline.sizes[step] - full_size),
+        ("shared bytes, which it counts for each value", _union(here) - full_size),
+        (
+            "held for results and arguments while nothing is in it",
+            timeline.sizes[step] - _union(here),
+        ),
         (later, timeline.peak.size - timeline.sizes[step]),
     ]
     shown = tuple(Reason(why=why, size=amount) for why, amount in reasons if amount)
     return Printed(step=step, size=size, reasons=shown)
+
+
+def _union(buffers: Iterable[Buffer]) -> int:
+    """The bytes of buffers, shared ones once."""
+    by_allocation: dict[int, list[Buffer]] = {}
+    for buffer in buffers:
+        by_allocation.setdefault(buffer.allocation, []).append(buffer)
+    owned = [share_out(here)[0] for here in by_allocation.values()]
+    return sum(each.size for here in owned for each in here)
 
 
 def _instruction_shape(memory: MemoryView, buffer: Buffer) -> str:
