@@ -89,3 +89,10 @@ def test_one_moment_for_roles_and_peak() -> None:
     timeline = memory.timeline(0)
     assert timeline is not None
     assert memory.fullest_step(0) == timeline.peak.step
+
+
+def test_what_a_scan_stacks_on_the_host_is_stacked() -> None:
+    memory = trial("tpu/fsdp_offload")
+    [host] = [space for space in memory.spaces if space.name == "host"]
+    here = [b for b in memory.buffers if b.color == host.color and b.size > 2**20]
+    assert {b.role for b in here} == {roles.STACKED}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.records import Parameter
     from hlomem.hlo.ir import HloModule
-    from hlomem.report.data.lines import Frame
+    from hlomem.report.data.lines import Frame, Origin
     from hlomem.view.control_flow import Structure
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -122,6 +122,20 @@ class BufferBuilder:
     def frames(self, placed: PlacedValue) -> tuple[Frame, ...]:
         """The calls that led to a value, innermost first."""
         return self._origins.find(placed).frames
+
+    def origin_of_instruction(self, name: str) -> Origin | None:
+        """Where an instruction comes from, by what it says itself, or else of what it defines."""
+        said = self._origins.said_by(name)
+        if said is not None and said.line:
+            return said
+        defined = [
+            placed
+            for index in self._joined.indices_at.get(name, ())
+            for placed in self._joined.values_at[name, index]
+            if placed.value.name == name
+        ]
+        told = max(map(self._origins.find, defined), key=lambda one: one.line or "", default=None)
+        return told._replace(op_name=said.op_name if said else None) if told else said
 
     @cached_property
     def role_of_allocation(self) -> dict[int, str | None]:

@@ -147,11 +147,11 @@ def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
     if buffer.start is None or buffer.end is None or copied.end is None:
         return "made by copy insertion"
     if copied.end > buffer.start:
-        return f"{copied.name} is needed until step {copied.end}, and its copy is written to"
+        return f"{copied.name} is needed until instruction {copied.end}, and its copy is written to"
     if copied.place == places.DONATED or memory.is_carried(copied):
         over = _overwriting(memory, buffer, copied)
         if over is not None:
-            return f"{over.name} is written over {copied.name} at step {over.start}"
+            return f"{over.name} is written over {copied.name} at instruction {over.start}"
     if memory.is_carried(buffer):
         return f"{copied.name} must come to lie where the loop has it"
     if buffer.end == memory.steps:

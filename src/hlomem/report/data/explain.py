@@ -105,7 +105,8 @@ def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     defined = memory.joined.time_of.get(placed.value.name)
     if defined == buffer.start:
         return f"{placed.value.name} writes it"
-    return f"{placed.value.name} writes it at step {defined}, in a computation that begins before"
+    when = f"at instruction {defined}, in a computation that begins before"
+    return f"{placed.value.name} writes it {when}"
 
 
 def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:

@@ -84,7 +84,7 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
 
 def hint_of(holes: Holes) -> Hint | None:
     """What denser packing would save."""
-    what = "holes that packing leaves when temporaries need most"
+    what = "fragmentation: free between temporaries when they need most"
     return Hint(size=holes.size, what=what, command="holes") if holes.size else None
 
 

@@ -50,6 +50,15 @@ class Space(Record, frozen=True, kw_only=True):
     """Bytes each thread that needs them has on its own stack; XLA's total counts them once."""
 
 
+class Moment(Record, frozen=True, kw_only=True):
+    """What runs at a step of the schedule."""
+
+    instruction: str | None
+    """None after the last."""
+    op_name: str | None
+    source: str | None
+
+
 def build_memory(
     dump: Dump,
     module: HloModule | None = None,
@@ -274,6 +283,22 @@ class MemoryView:
             for number in range(count)
             for _, placed in self.joined.read_by.get((name, number), ())
         ]
+
+    def moment(self, step: int) -> Moment:
+        """What runs at a step."""
+        sequence = self.joined.sequence
+        name = sequence[step] if step < len(sequence) else None
+        origin = self._builder.origin_of_instruction(name) if name else None
+        return Moment(
+            instruction=name,
+            op_name=origin.op_name if origin else None,
+            source=origin.line if origin else None,
+        )
+
+    @property
+    def device_count(self) -> int:
+        """Over how many devices the program is partitioned; 1 where nothing says so."""
+        return self.module.num_partitions if self.module else 1
 
     def frames(self, buffer: Buffer) -> tuple[Frame, ...]:
         """The calls that led to a buffer, innermost first."""

@@ -155,16 +155,19 @@ class Origins:
         )
         return next((origin for origin in said if origin.line), None)
 
-    def _line_of(self, name: str) -> Origin | None:
-        """What an instruction says, be it of itself or of what it fuses."""
+    def said_by(self, name: str) -> Origin | None:
+        """What the instruction of a name says of where it comes from; None of an unknown one."""
         text = self._joined.text_of.get(name)
         if text is not None:
-            origin = self._lines.origin(text)
-        elif name in self._instructions:
-            origin = self._lines.origin_of(self._instructions[name].metadata)
-        else:
-            return None
-        return origin if origin.line else self._fused(name)
+            return self._lines.origin(text)
+        if name in self._instructions:
+            return self._lines.origin_of(self._instructions[name].metadata)
+        return None
+
+    def _line_of(self, name: str) -> Origin | None:
+        """What an instruction says, be it of itself or of what it fuses."""
+        origin = self.said_by(name)
+        return origin if origin is None or origin.line else self._fused(name)
 
     def _search(self, placed: PlacedValue, others: _Neighbours) -> Iterator[tuple[str, Origin]]:
         """The first instructions with a line, nearest first."""

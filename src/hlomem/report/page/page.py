@@ -15,12 +15,14 @@ from hlomem.dump.records import Record
 from hlomem.machines.registry import CHIPS
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
+from hlomem.report.data.branches import ARGUMENTS, UNNAMED
 from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.holes import build_holes
+from hlomem.report.data.names import program_name
 from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.padding import build_padding
-from hlomem.report.data.peak import ARGUMENTS, NOWHERE, UNNAMED
+from hlomem.report.data.peak import NOWHERE
 from hlomem.report.data.places import kind_of
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.skyline import Layer, build_skyline
@@ -157,7 +159,7 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     is_checked = len(memory.joined.placed) <= _MAX_CHECKED
     texts = _Texts()
     return Page(
-        name=_short_name(memory.dump.name),
+        name=program_name(memory.dump.name),
         backend=memory.machine_name,
         sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),
@@ -182,11 +184,6 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
 
 def _judge(memory: MemoryView) -> Verdict:
     return verify_joined(memory.joined, module=memory.module, machine=memory.given_machine)
-
-
-def _short_name(name: str) -> str:
-    """A dump's name without the folders it lies in."""
-    return name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or name
 
 
 def _space(memory: MemoryView, space: Space) -> PageSpace:
