@@ -20,6 +20,7 @@ from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.peak import KEYS, build_snapshot
+from hlomem.report.data.places import HELD_WHOLE, kind_of
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
 from hlomem.report.registry import REPORTS
@@ -49,14 +50,16 @@ def check_dump(path: Path) -> list[str]:
         for problem in (*_sums(memory, space), *_screens(memory, space))
     ]
     values = memory.dump.values
-    if values is not None and sum(space.size for space in memory.spaces) != values.total_bytes:
+    total = sum(space.size + space.thread_local for space in memory.spaces)
+    if values is not None and total != values.total_bytes:
         problems.append(f"{path}: the memory spaces do not add up to `Total bytes used`")
     return problems
 
 
 def _sums(memory: MemoryView, space: Space) -> Iterator[str]:
     shares = build_role_shares(memory, space.color)
-    reserved = sum(a.size for a in memory.joined.allocations if a.color == space.color)
+    here = [a for a in memory.joined.allocations if a.color == space.color]
+    reserved = sum(a.size for a in here if not a.is_thread_local)
     if sum(share.size for share in shares) != reserved:
         yield "roles do not add up"
     if any(share.size < 0 for share in shares):
@@ -67,7 +70,7 @@ def _sums(memory: MemoryView, space: Space) -> Iterator[str]:
         return
     if timeline.peak.size != max(timeline.sizes) or timeline.peak.size > space.size:
         yield "the peak is not the most"
-    if timeline.peak.size != union_of_live_bytes(memory, space.color, timeline.peak.step):
+    if timeline.peak.size != bytes_in_use(memory, space.color, timeline.peak.step):
         yield "the peak is not what is alive then"
     for key in KEYS:
         alive = build_snapshot(memory, space, by=key)
@@ -84,14 +87,17 @@ def _sums(memory: MemoryView, space: Space) -> Iterator[str]:
             yield f"holes of allocation {allocation.index} do not add up"
 
 
-def union_of_live_bytes(memory: MemoryView, color: int, step: int) -> int:
-    """The bytes of the values alive at a step, found between all their boundaries."""
+def bytes_in_use(memory: MemoryView, color: int, step: int) -> int:
+    """The bytes in use at a step: what is held whole, and values between all their boundaries."""
     total = 0
     live = memory.dump.live_ranges
     assert live is not None
     alive = {(r.instruction, r.index) for r in live.ranges if r.is_live_at(step)}
     for allocation in memory.joined.allocations:
         if allocation.color != color:
+            continue
+        if kind_of(allocation) in HELD_WHOLE:
+            total += allocation.size
             continue
         here = [
             (value.offset, value.offset + value.size)

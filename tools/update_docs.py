@@ -8,6 +8,7 @@ and compare, so a document cannot show what hlomem does not print.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -25,7 +26,8 @@ def output_of(command: str) -> str:
     if program != "hlomem":
         raise ValueError(f"documents show hlomem, not `{command}`")
     line = [sys.executable, "-m", "hlomem", *arguments]
-    done = subprocess.run(line, capture_output=True, cwd=ROOT, check=False, timeout=60)
+    piped = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(line, capture_output=True, cwd=ROOT, env=piped, check=False, timeout=60)
     return (done.stdout + done.stderr).decode()
 
 

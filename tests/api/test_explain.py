@@ -22,7 +22,7 @@ def test_the_numbers_are_at_hand() -> None:
     assert sum(row.size for row in memory.by("role")) == memory.peak.size
     assert sum(share.size for share in memory.roles) == memory.space.size
     assert memory.at(14).step == memory.at("reshape.6").step == 14
-    assert [row.size for row in memory.by("buffer", at=0)] == [335544320, 81920]
+    assert [row.size for row in memory.by("buffer", at=0)][:3] == [335790080, 335544320, 81920]
     assert memory.padding.rows[0].example == memory.copies.rows[0].name == "copy.3"
     assert memory.donation.possible_size == 0
     assert memory.holes.size == 32768
@@ -54,7 +54,7 @@ def test_dumps_texts_plans_and_spaces() -> None:
 def test_it_shows_itself() -> None:
     memory = hlomem.explain(OOM)
     assert "stacked by a loop" in str(memory)
-    assert memory._repr_html_().startswith("<pre>module_0000.jit_train_step")
+    assert memory._repr_html_().startswith("<pre>train_step  tpu")
     assert "&#x27;" in memory["params__layers__.1"]._repr_html_()
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(memory)

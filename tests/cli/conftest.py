@@ -31,6 +31,7 @@ class Run(Protocol):
 @pytest.fixture
 def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
     """A function that runs `hlomem` and tells what it printed."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def call(*arguments: str | Path, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

@@ -20,7 +20,7 @@ def test_one_screen_of_two_dumps(run: Run, goldens: Path) -> None:
     result = run("diff", *_sides(goldens))
     screen = result.out.decode()
     assert result.code == 0
-    assert screen.startswith("default +288.0 KiB, +19.5%\n")
+    assert screen.startswith("memory +288.0 KiB, +19.5%\n")
     assert "no longer donated: params['b1'], params['w1'], params['w2']" in screen
     assert "tools/record_pairs.py:54" in screen
 

@@ -155,3 +155,29 @@ def test_the_module_beside_a_dump_names_lines(run: Run, tmp_path: Path) -> None:
     assert b"train.py" not in run("peak", tmp_path, "--by", "line").out
     [module] = before.glob("*optimizations.txt")
     assert b"train.py:8" in run("peak", tmp_path, "--by", "line", "--hlo", module).out
+
+
+def test_arguments_and_scopes_are_trees_of_the_depth_asked_for(run: Run, goldens: Path) -> None:
+    dump = (goldens / "trials" / "tpu" / "gpt", "--module", "train_step")
+    shallow = run("peak", *dump, "--by", "arg", "--depth", "1").out.decode()
+    assert "params\n" in shallow
+    assert "block_*" not in shallow
+    assert "['block_*']  2 of them" in run("peak", *dump, "--by", "arg").out.decode()
+    refused = run("peak", *dump, "--by", "line", "--depth", "1")
+    assert refused.code == 2
+    assert "`--depth` goes with `--by arg`" in refused.err
+
+
+def test_piped_output_is_as_wide_as_columns_says(
+    run: Run, goldens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = (goldens / "trials" / "tpu" / "gpt", "--module", "train_step", "--by", "buffer")
+    narrow = run("peak", *dump).out.decode()
+    assert max(map(len, narrow.splitlines())) <= 80
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = run("peak", *dump).out.decode()
+    assert 80 < max(map(len, wide.splitlines())) <= 200
+    assert "opt_state_0__mu__embed____embedding__.1" in wide
+    for nonsense in ("", "many", "0", "-4"):
+        monkeypatch.setenv("COLUMNS", nonsense)
+        assert max(map(len, run("peak", *dump).out.decode().splitlines())) <= 80

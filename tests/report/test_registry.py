@@ -10,7 +10,7 @@ import hlomem
 from hlomem.cli import COMMANDS
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import build_memory
-from hlomem.report.data.summary import build_hints
+from hlomem.report.data.summary import WORTH_SAYING, build_hints
 from hlomem.report.registry import REPORTS
 from tests.places import ROOT
 
@@ -36,7 +36,9 @@ def test_hints_are_those_of_the_reports_largest_first() -> None:
     built = {name: report.build(memory, space) for name, report in REPORTS.items()}
     assert build_hints(memory, space, built) == hints
     own = [REPORTS[name].hint_of(data) for name, data in built.items()]
-    assert {hint for hint in own if hint is not None} <= set(hints)
+    worth = {hint for hint in own if hint is not None and hint.size >= WORTH_SAYING * space.size}
+    assert worth <= set(hints)
+    assert all(hint.size >= WORTH_SAYING * space.size for hint in hints)
     assert {hint.command for hint in hints} <= {*REPORTS, "peak --by role"}
 
 

@@ -460,7 +460,7 @@ _ROLE_ADVICE: dict[str, tuple[str, str, str, str]] = {
         "an argument instead of a closed-over array",
     ),
     "holes": (
-        roles.HOLES,
+        roles.FRAGMENTATION,
         "a better packing could fill {size} of holes",
         "nothing a program can do; sizes that repeat pack better",
         "hlomem holes names who lies around them",

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.base.errors import CommandError
 from hlomem.cli.subject import about_memory, write
+from hlomem.report.data.branches import DEFAULT_DEPTH
 from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.screens.peak_text import draw_snapshot
 
@@ -20,17 +22,29 @@ _ROWS = 10
 
 @click.command("peak")
 @about_memory
-@click.option("--at", metavar="STEP|OP", help="Another step, or when this instruction runs.")
+@click.option("--at", metavar="NUMBER|NAME", help="Another instruction than that of the peak.")
 @click.option("--by", type=click.Choice(KEYS), default="buffer", show_default=True)
+@click.option(
+    "--depth", type=click.IntRange(1), metavar="N", help="Levels of --by arg and scope; 2."
+)
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Rows; 10, in JSON all.")
 def command(
-    memory: MemoryView, space: Space, as_json: bool, at: str | None, by: Key, top: int | None
+    memory: MemoryView,
+    space: Space,
+    as_json: bool,
+    at: str | None,
+    by: Key,
+    depth: int | None,
+    top: int | None,
 ) -> int:
     """Show who is alive when the program needs most memory.
 
     DUMP is what `show` takes; an HLO MODULE is planned first. The peak is replayed from live
-    ranges: bytes that several values share count once. Where XLA prints another number, the
-    difference is explained.
+    ranges: bytes that several values share count once, and memory of arguments and results counts
+    all the time. Where XLA prints another number, the difference is explained.
     """
+    if depth is not None and by not in {"arg", "scope"}:
+        raise CommandError("`--depth` goes with `--by arg` and `--by scope`")
     rows = top or (None if as_json else _ROWS)
-    return write("peak", build_snapshot(memory, space, at, by, rows), draw_snapshot, as_json)
+    snapshot = build_snapshot(memory, space, at, by, rows, depth or DEFAULT_DEPTH)
+    return write("peak", snapshot, draw_snapshot, as_json)

@@ -58,7 +58,7 @@ def _draw_list(modules: list[Module], columns: int) -> list[Line]:
         try:
             # The first file has the allocations, which is all a size needs.
             overview = build_overview(load_module(Module(module.name, module.files[:1])))
-            size = "-" if overview.total is None else format_bytes(overview.total)
+            size = "-" if overview.needs is None else format_bytes(overview.needs)
         except HlomemError:
             size = "unreadable"
         lines.append(

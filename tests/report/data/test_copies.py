@@ -36,7 +36,7 @@ def test_copies_say_what_they_are_for() -> None:
 def test_copies_that_keep_a_value_name_who_would_overwrite_it() -> None:
     memory = _memory(GPU_SWAP)
     why = {row.name: row.why for row in build_copies(memory, find_space(memory)).rows}
-    assert why["copy"] == "copy.2 is written over a.1 at step 3"
+    assert why["copy"] == "copy.2 is written over a.1 at instruction 3"
     rotated = _memory(ROTATE)
     why = {row.name: row.why for row in build_copies(rotated, find_space(rotated)).rows}
     assert why["copy.12"] == "a is not donated, so it may not be written to"

@@ -37,7 +37,7 @@ def test_an_argument_read_after_its_result_is_written_is_not_counted() -> None:
     donation = build_donation(memory, find_space(memory))
     [row] = [row for row in donation.rows if row.state == "read later"]
     assert (row.name, row.result) == ("b", "broadcast_multiply_fusion")
-    written = "is written at step 5, and wrapped_reduce-window reads the argument at 7"
+    written = "is written at instruction 5, and wrapped_reduce-window reads the argument at 7"
     assert row.why.endswith(written)
     possible = sum(row.size for row in donation.rows if row.state == "possible")
     assert donation.possible_size == possible

@@ -60,8 +60,8 @@ def test_why_until_the_end() -> None:
 def test_what_passes_through_an_arguments_memory_is_no_argument() -> None:
     memory = _memory(SWAP)
     told = explain(memory, find_buffer(memory, "copy.2"))
-    assert told.allocation_kind == "donated parameters"
-    assert told.meaning.startswith("the same elements again")
+    assert told.allocation_kind == "donated arguments"
+    assert told.meaning.startswith("what the program returns")
     before = [each.name for each in told.neighbours if each.when != "after"]
     assert before == ["a.1"]
 

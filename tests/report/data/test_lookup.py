@@ -38,7 +38,7 @@ def test_the_first_space_of_a_tpu_is_its_hbm(memory: MemoryView) -> None:
 
 
 def test_what_is_not_there_is_said_with_what_is(memory: MemoryView) -> None:
-    with pytest.raises(CommandError, match="no step 999: the last is"):
+    with pytest.raises(CommandError, match="no instruction 999: the last is"):
         find_step(memory, "999")
     with pytest.raises(CommandError, match=r"no instruction `copi.3` .*did you mean copy.3"):
         find_step(memory, "copi.3")

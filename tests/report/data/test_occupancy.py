@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.data import roles
+from hlomem.report.data import places, roles
 from hlomem.report.data.buffers import Buffer
 from hlomem.report.data.occupancy import alignment_gaps, ownership_key, share_out
 
@@ -26,9 +26,12 @@ def _buffer(number: int, offset: int, size: int, role: str = roles.TEMPORARIES) 
         start=0,
         end=1,
         role=role,
+        place=places.TEMPORARIES,
+        moved=None,
         opcode="add",
         op_name=None,
         source=None,
+        told_by=None,
         parameter=None,
     )
 

@@ -8,7 +8,8 @@ import pytest
 
 import hlomem
 from hlomem.dump.records import Allocation, Parameter
-from hlomem.report.data.overview import build_overview, kind_of
+from hlomem.report.data.overview import build_overview
+from hlomem.report.data.places import kind_of
 from hlomem.report.screens.overview_text import draw_overview
 from tests.places import GOLDENS
 
@@ -21,7 +22,7 @@ def test_kinds_and_spaces_add_up_to_the_total(path: Path) -> None:
     overview = build_overview(dump)
     assert dump.values is not None
     assert overview.total == dump.values.total_bytes
-    assert sum(share.size for share in overview.kinds) == overview.total
+    assert sum(share.size for share in overview.kinds) == overview.needs
     assert sum(share.size for share in overview.spaces) == overview.total
     assert sum(share.count for share in overview.kinds) == overview.allocation_count
 
@@ -49,10 +50,10 @@ def test_the_peak_lists_the_largest_first_with_shape_op_and_line() -> None:
 
 def test_every_allocation_has_one_kind() -> None:
     parameter = Parameter(number=0, shape="f32[]", index=())
-    assert kind_of(Allocation(index=0, size=4, parameter=parameter)) == "parameters"
+    assert kind_of(Allocation(index=0, size=4, parameter=parameter)) == "arguments"
     donated = Allocation(index=0, size=4, parameter=parameter, maybe_live_out=True)
-    assert kind_of(donated) == "donated parameters"
-    assert kind_of(Allocation(index=0, size=4, maybe_live_out=True)) == "outputs"
+    assert kind_of(donated) == "donated arguments"
+    assert kind_of(Allocation(index=0, size=4, maybe_live_out=True)) == "results"
     assert kind_of(Allocation(index=0, size=4, is_constant=True)) == "constants"
     assert kind_of(Allocation(index=0, size=4, is_thread_local=True)) == "thread-local"
     assert kind_of(Allocation(index=0, size=4, is_preallocated_temp=True)) == "temporaries"

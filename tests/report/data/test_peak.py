@@ -9,12 +9,14 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.base.errors import CommandError, InputError
+from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
-from hlomem.report.data.peak import ARGUMENTS, KEYS, Key, build_snapshot
+from hlomem.report.data.peak import KEYS, Key, build_snapshot
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.screens.peak_text import draw_snapshot
 from tests.places import ROOT
+from tests.trials import trial
 
 GOLDENS = ROOT / "tests" / "goldens"
 DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]
@@ -56,7 +58,8 @@ def test_old_dumps_print_the_peak_without_padding() -> None:
     assert printed is not None
     assert (printed.step, printed.size) == (14, 1008025600)
     assert [(reason.why, reason.size) for reason in printed.reasons] == [
-        ("padding, which that list leaves out", 4587520)
+        ("padding, which that list leaves out", 4587520),
+        ("held for results and arguments while nothing is in it", 335857152),
     ]
 
 
@@ -82,7 +85,7 @@ def test_by_argument_and_at_a_step() -> None:
 
 def test_unknown_steps_are_refused_with_what_there_is() -> None:
     memory = _memory(SEED_003)
-    with pytest.raises(CommandError, match="no step 18: the last is 17"):
+    with pytest.raises(CommandError, match="no instruction 18: the last is 17"):
         build_snapshot(memory, find_space(memory), at="18")
     with pytest.raises(CommandError, match=r"no instruction `copi.3` .*did you mean copy.3"):
         build_snapshot(memory, find_space(memory), at="copi.3")
@@ -110,3 +113,29 @@ def test_the_screen_fits(path: Path, by: Key) -> None:
     for width in (60, 80, 120):
         for line in draw_snapshot(build_snapshot(memory, find_space(memory), by=by), width):
             assert len("".join(text for text, _ in line)) <= width
+
+
+def test_without_the_modules_text_it_says_why_lines_are_missing() -> None:
+    memory = _memory(OOM)
+    space = find_space(memory)
+    reason = "no lines without the module's text"
+    assert reason in " ".join(build_snapshot(memory, space, by="line").caveats)
+    assert reason not in " ".join(build_snapshot(memory, space, by="role").caveats)
+    named = trial("tpu/gpt")
+    assert reason not in " ".join(build_snapshot(named, find_space(named), by="line").caveats)
+
+
+def test_the_moment_has_an_operation_and_a_line() -> None:
+    memory = trial("cpu/gpt")
+    peak = build_snapshot(memory, find_space(memory))
+    screen = ["".join(text for text, _ in line) for line in draw_snapshot(peak, 100)]
+    assert screen[1] == "Needs 1.22 GiB of memory"
+    assert screen[2] == "Peak 1.22 GiB at instruction 166 of 344, at jvp()/exp (train_gpt.py:32)"
+
+
+def test_what_is_not_shown_is_counted_in_groups() -> None:
+    memory = trial("cpu/gpt")
+    peak = build_snapshot(memory, find_space(memory), by="line", top=3)
+    whole = build_snapshot(memory, find_space(memory), by="line")
+    assert peak.rest_groups == len(whole.rows) - 3 < peak.rest_count
+    assert any("smaller groups" in text for line in draw_snapshot(peak, 80) for text, _ in line)

@@ -25,11 +25,10 @@ def test_shares_are_sorted_named_once_and_add_up(path: Path) -> None:
         assert [share.size for share in shares] == sorted(
             (share.size for share in shares), reverse=True
         )
-        no_buffers = {roles.PADDING, roles.ALIGNMENT, roles.HOLES}
-        assert all((share.count == 0) == (share.role in no_buffers) for share in shares)
+        assert all((share.count == 0) == (share.role in roles.NO_BUFFERS) for share in shares)
 
 
 def test_an_arguments_padding_is_padding() -> None:
     memory = build_memory(hlomem.load(ROOT / "examples" / "oom" / "before"))
     sizes = {share.role: share.size for share in build_role_shares(memory, 0)}
-    assert 0 < sizes[roles.PADDING] < sizes[roles.PARAMETERS]
+    assert 0 < sizes[roles.PADDING] < sizes[roles.WEIGHTS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.data import roles
+from hlomem.report.data import places, roles
 from hlomem.report.data.buffers import Buffer
 from hlomem.report.data.timeline import bytes_over_time
 from hlomem.report.data.uses import iter_uses
@@ -30,9 +30,12 @@ def _buffer(
         start=start,
         end=end,
         role=role,
+        place=places.TEMPORARIES,
+        moved=None,
         opcode=None,
         op_name=None,
         source=None,
+        told_by=None,
         parameter=None,
     )
 

@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING
 from hlomem.base.errors import HlomemError
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
-from hlomem.report.data import roles
+from hlomem.report.data.lines import Lines
+from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
+from hlomem.report.data.places import kind_of
+from hlomem.report.data.value_roles import ValueRoles
 from hlomem.view.control_flow import find_structure
 from hlomem.view.families import find_alias_classes
 from hlomem.view.joined import display_name
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hlomem.dump.records import Parameter
+    from hlomem.hlo.ir import HloModule
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.report.data.lines import Frame, Lines
+    from hlomem.report.data.lines import Frame, Origin
     from hlomem.view.control_flow import Structure
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -46,10 +52,18 @@ class Buffer(Record, frozen=True, kw_only=True):
     end: int | None
     """The last step it is alive at; None, as `start`, where the dump does not say."""
     role: str
+    """What it is, wherever it lies."""
+    place: str
+    """What the memory it lies in is for, as `places` names it."""
+    moved: str | None
+    """How it came to be what another value was: `moved from vmem to hbm`; None for copies beside
+    their sources and for all that is computed."""
     opcode: Opcode | None
     op_name: str | None
     source: str | None
     """`file:line` of the code its author wrote."""
+    told_by: str | None
+    """Who says so, where its own instruction does not: `its reader fusion.3`."""
     parameter: str | None
     """The argument of the program whose memory it lies in, by JAX's name or by its number."""
 
@@ -69,15 +83,18 @@ class Buffer(Record, frozen=True, kw_only=True):
 class BufferBuilder:
     """Makes buffers of the values of a plan."""
 
-    def __init__(self, joined: JoinedDump, lines: Lines) -> None:
+    def __init__(
+        self, joined: JoinedDump, module: HloModule | None, space_name: Callable[[int], str]
+    ) -> None:
         self._joined = joined
-        self._lines = lines
+        self._module = module
+        self._space_name = space_name
         self._steps = len(joined.sequence)
 
     def build(self, placed: PlacedValue) -> Buffer:
         """A value in its place."""
         value, allocation, life = placed.value, placed.allocation, placed.life
-        origin = self._origins.find(placed)
+        origin, moved = self._origins.find(placed), self._movements.find(placed)
         text = self._joined.printed.get(value.name)
         opcode = text.opcode if text else None
         if life is not None and not 0 <= life.start <= life.end <= self._steps:
@@ -93,12 +110,13 @@ class BufferBuilder:
             color=allocation.color,
             start=life.start if life else None,
             end=life.end if life else None,
-            role=self.role_of_allocation[allocation.index]
-            or self.loop_roles.get(placed)
-            or roles.role_by_name(value.name, opcode, value.shape, origin.op_name),
+            role=self._roles.find(placed, origin.op_name),
+            place=kind_of(allocation),
+            moved=moved.how if moved and moved.keeps_role else None,
             opcode=opcode,
             op_name=origin.op_name,
             source=origin.line,
+            told_by=origin.told_by,
             parameter=self.parameter_names.get(allocation.index),
         )
 
@@ -106,12 +124,26 @@ class BufferBuilder:
         """The calls that led to a value, innermost first."""
         return self._origins.find(placed).frames
 
+    def origin_of_instruction(self, name: str) -> Origin | None:
+        """Where an instruction comes from, by what it says itself, or else of what it defines."""
+        said = self._origins.said_by(name)
+        if said is not None and said.line:
+            return said
+        defined = [
+            placed
+            for index in self._joined.indices_at.get(name, ())
+            for placed in self._joined.values_at[name, index]
+            if placed.value.name == name
+        ]
+        told = max(map(self._origins.find, defined), key=lambda one: one.line or "", default=None)
+        return told._replace(op_name=said.op_name if said else None) if told else said
+
     @cached_property
     def role_of_allocation(self) -> dict[int, str | None]:
-        """The role of all of an allocation; None for temporaries', whose values have their own."""
+        """What each allocation is held for; None for temporaries', whose values have their own."""
         return {
-            each.index: roles.role_of_allocation(each, self.parameter_names.get(each.index))
-            for each in self._joined.allocations
+            allocation.index: self._roles.role_of_allocation(allocation)
+            for allocation in self._joined.allocations
         }
 
     @cached_property
@@ -142,14 +174,23 @@ class BufferBuilder:
         members = families.members(self._joined.placed).values()
         return {placed: family for family in members for placed in family}
 
-    @cached_property
+    @property
     def loop_roles(self) -> dict[PlacedValue, str]:
         """The role of what loops carry or stack."""
-        return roles.loop_roles(self._joined, self.families)
+        return self._roles.of_loops
+
+    @cached_property
+    def _movements(self) -> Movements:
+        return Movements(self._joined, self._space_name)
+
+    @cached_property
+    def _roles(self) -> ValueRoles:
+        return ValueRoles(self._joined, self.families, self._movements, self.parameter_names)
 
     @cached_property
     def _origins(self) -> Origins:
-        return Origins(self._joined, self._lines, self.families, self.loop_roles)
+        lines = Lines(self._module)
+        return Origins(self._joined, lines, self.families, self.loop_roles, self._module)
 
 
 @lru_cache(maxsize=4096)

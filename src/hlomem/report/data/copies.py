@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
-from hlomem.report.data import roles
+from hlomem.report.data import places, roles
 from hlomem.report.data.hints import Hint
 from hlomem.report.screens.text import plural
 
@@ -57,7 +57,12 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
     """The copies in a space, those at the peak first, then by size."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
-    size_by_id = {each.buffer.id: each.size for each in alive}
+    at_peak = {each.buffer.id: each.size for each in alive}
+    size_by_id = {
+        each.id: at_peak[each.id]
+        for each in memory.buffers
+        if each.id in at_peak and timeline and each.is_live_at(timeline.peak.step)
+    }
     copies = [
         each
         for each in memory.buffers
@@ -69,8 +74,8 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
         name=memory.dump.name,
         space=space.name,
         peak_size=timeline.peak.size if timeline else None,
-        size_at_peak=sum(size_by_id.get(each.id, 0) for each in copies),
-        count_at_peak=sum(each.id in size_by_id for each in copies),
+        size_at_peak=sum(size_by_id.get(each.id, 0) for each in copies if not each.moved),
+        count_at_peak=sum(each.id in size_by_id for each in copies if not each.moved),
         rows=tuple(rows),
     )
 
@@ -79,7 +84,7 @@ def hint_of(copies: Copies) -> Hint | None:
     """What fewer copies would save at the peak."""
     if not copies.size_at_peak:
         return None
-    worst = copies.rows[0]
+    worst = next((row for row in copies.rows if row.cause != "memory space"), copies.rows[0])
     buffers = plural(copies.count_at_peak, "buffer")
     what = f"copies at the peak, in {buffers}: first {worst.name} ({worst.cause})"
     return Hint(size=copies.size_at_peak, what=what, command="copies")
@@ -137,16 +142,16 @@ def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[C
 
 
 def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
-    if copied.role == roles.PARAMETERS:
+    if copied.place == places.ARGUMENTS:
         return f"{copied.parameter} is not donated, so it may not be written to"
     if buffer.start is None or buffer.end is None or copied.end is None:
         return "made by copy insertion"
     if copied.end > buffer.start:
-        return f"{copied.name} is needed until step {copied.end}, and its copy is written to"
-    if copied.role == roles.DONATED or memory.is_carried(copied):
+        return f"{copied.name} is needed until instruction {copied.end}, and its copy is written to"
+    if copied.place == places.DONATED or memory.is_carried(copied):
         over = _overwriting(memory, buffer, copied)
         if over is not None:
-            return f"{over.name} is written over {copied.name} at step {over.start}"
+            return f"{over.name} is written over {copied.name} at instruction {over.start}"
     if memory.is_carried(buffer):
         return f"{copied.name} must come to lie where the loop has it"
     if buffer.end == memory.steps:

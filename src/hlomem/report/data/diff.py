@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.dump.records import Record
-from hlomem.report.data import roles
+from hlomem.report.data import places, roles
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.matching import Pair, match_buffers
 from hlomem.report.data.memory import OwnedBytes, build_memory
@@ -291,16 +291,16 @@ class _Reason(NamedTuple):
     new: str = ""
 
 
-_DONATION_LOST = _Reason("role", roles.DONATED, roles.OUTPUTS)
-_DONATION_WON = _Reason("role", roles.OUTPUTS, roles.DONATED)
+_DONATION_LOST = _Reason("role", places.DONATED, places.RESULTS)
+_DONATION_WON = _Reason("role", places.RESULTS, places.DONATED)
 _KEPT = frozenset({roles.STACKED, roles.ACTIVATIONS})
 _TEXTS = {
     "new": "{new}: {count} new",
     "vanished": "{old}: {count} gone",
     "lives longer": "{new}: {count} alive longer, now when most is needed",
     "lives shorter": "{old}: {count} alive shorter, not when most is needed any more",
-    "now at the peak": "{new}: {count} alive when most is needed, which is at another step",
-    "no longer at the peak": "{old}: {count} not alive when most is needed, at another step",
+    "now at the peak": "{new}: {count} alive when most is needed, which is at another instruction",
+    "no longer at the peak": "{old}: {count} not alive when most is needed, at another instruction",
     "moved here": "{new}: {count} in another memory space before",
     "moved away": "{old}: {count} in another memory space now",
     "shares otherwise": "{new}: {count} sharing memory with others",
@@ -343,8 +343,7 @@ def _reason(change: Change) -> _Reason:
         return _Reason(change.kind, before.role if before else "", after.role if after else "")
     if change.kind not in {"grown", "shrunk"}:
         moved = change.kind in {"moved here", "moved away"}
-        kind = change.kind if moved else _role_change(change.kind, before.role, after.role)
-        return _Reason(kind, before.role, after.role)
+        return _Reason(change.kind, before.role, after.role) if moved else _kept_size(change)
     old, new = _ARRAY.match(before.shape), _ARRAY.match(after.shape)
     if old is None or new is None:
         return _Reason("size", before.role, after.role)
@@ -355,13 +354,18 @@ def _reason(change: Change) -> _Reason:
     return _Reason("padding", before.role, after.role)
 
 
-def _role_change(kind: str, old: str, new: str) -> str:
-    """What it means that a buffer's role changed; `kind` where it did not."""
-    if old == new:
-        return kind
-    if roles.DONATED in {old, new} or roles.OUTPUTS not in {old, new}:
-        return "role"
-    return "into result" if new == roles.OUTPUTS else "out of result"
+def _kept_size(change: Change) -> _Reason:
+    """Why a buffer of the same size counts otherwise: by its place, its role, or its life."""
+    before, after = change.before, change.after
+    assert before is not None
+    assert after is not None
+    if before.place != after.place and places.DONATED in {before.place, after.place}:
+        return _Reason("role", before.place, after.place)
+    if before.place != after.place and places.RESULTS in {before.place, after.place}:
+        kind = "into result" if after.place == places.RESULTS else "out of result"
+        return _Reason(kind, before.role, after.role)
+    kind = change.kind if before.role == after.role else "role"
+    return _Reason(kind, before.role, after.role)
 
 
 def _different(old: list[str], new: list[str]) -> tuple[str, str]:
@@ -398,8 +402,8 @@ class CauseWording:
             if each.before is not None
             and each.after is not None
             and each.after.opcode == "parameter"
-            and (each.before if lost else each.after).role == roles.DONATED
-            and (each.after if lost else each.before).role != roles.DONATED
+            and (each.before if lost else each.after).place == places.DONATED
+            and (each.after if lost else each.before).place != places.DONATED
         ]
         if lost:
             return f"no longer donated: {_listed(names)}; results take memory of their own"

@@ -93,7 +93,9 @@ class _Matcher:
             named = result if result in fitting else fitting[0]
             why = f"{named.name} has its shape and layout, and is written after its use"
             return "possible", result, why
-        why = f"{result.name} has its shape and layout, but is written at step {result.start}"
+        why = (
+            f"{result.name} has its shape and layout, but is written at instruction {result.start}"
+        )
         return "read later", result, f"{why}, and {reader} reads the argument at {last_read}"
 
     def _last_read(self, argument: Buffer) -> tuple[int, str]:

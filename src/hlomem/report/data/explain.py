@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.report.data import roles
 from hlomem.report.data.in_place import InPlace, iter_in_place
-from hlomem.report.data.overview import kind_of
 from hlomem.report.data.padding import Growth, growths
+from hlomem.report.data.places import kind_of
 from hlomem.view.joined import indexed
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
         allocation_kind=kind_of(placed.allocation),
         allocation_size=placed.allocation.size,
         space=memory.space_name(buffer.color),
-        meaning=_meaning(memory, placed, buffer),
+        meaning=roles.MEANING[buffer.role],
         instruction=used.instruction if used else "",
         frames=memory.frames(buffer),
         growths=growths(buffer.shape, buffer.size) if buffer.padding else (),
@@ -98,15 +97,6 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
     )
 
 
-def _meaning(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
-    """What it is for; a value that passes through an argument's or a result's memory is neither."""
-    itself = {roles.PARAMETERS, roles.DONATED, roles.OPTIMIZER, roles.CONSTANTS}
-    if buffer.role in itself and buffer.opcode not in PAYLOAD_OPCODES:
-        text = memory.joined.printed.get(placed.value.name)
-        return roles.MEANING[roles.role_of_temporary(placed, text, buffer.op_name)]
-    return roles.MEANING[buffer.role]
-
-
 def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     if buffer.start is None:
         return "the dump has no live range for it"
@@ -115,7 +105,8 @@ def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     defined = memory.joined.time_of.get(placed.value.name)
     if defined == buffer.start:
         return f"{placed.value.name} writes it"
-    return f"{placed.value.name} writes it at step {defined}, in a computation that begins before"
+    when = f"at instruction {defined}, in a computation that begins before"
+    return f"{placed.value.name} writes it {when}"
 
 
 def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:

@@ -70,7 +70,7 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
     rows = [
         _allocation(memory, each, step)
         for each in memory.temporary_allocations(space.color)
-        if (step := memory.fullest_step_of([each.index])) is not None
+        if (step := memory.fullest_step_of(each)) is not None
     ]
     rows.sort(key=lambda row: (row.most_alive - row.size, row.index))
     return Holes(
@@ -84,7 +84,7 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
 
 def hint_of(holes: Holes) -> Hint | None:
     """What denser packing would save."""
-    what = "holes that packing leaves when temporaries need most"
+    what = "fragmentation: free between temporaries when they need most"
     return Hint(size=holes.size, what=what, command="holes") if holes.size else None
 
 

@@ -49,6 +49,8 @@ class Origin(NamedTuple):
     """The calls that led to it, innermost first; empty where nothing is said."""
     line: str | None
     """`file:line` of the code its author wrote; None where nothing is said."""
+    told_by: str | None = None
+    """Who says so, of a value whose own instruction does not: `its reader fusion.3`."""
 
 
 class Lines:
@@ -65,12 +67,14 @@ class Lines:
         text = instruction[start:] if start >= 0 else ""
         known = self._origins.get(text)
         if known is None:
-            metadata = read_metadata(text)
-            frames = self._find_frames(metadata)
-            frame = users_frame(frames)
-            known = Origin(metadata.op_name or None, frames, frame.place if frame else None)
-            self._origins[text] = known
+            known = self._origins[text] = self.origin_of(read_metadata(text))
         return known
+
+    def origin_of(self, metadata: Metadata) -> Origin:
+        """Where an instruction of that metadata comes from."""
+        frames = self._find_frames(metadata)
+        frame = users_frame(frames)
+        return Origin(metadata.op_name or None, frames, frame.place if frame else None)
 
     def _find_frames(self, metadata: Metadata) -> tuple[Frame, ...]:
         if metadata.stack_frame_id and (frames := self._frames_of_id(metadata.stack_frame_id)):

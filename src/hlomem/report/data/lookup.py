@@ -52,7 +52,7 @@ def find_step(memory: MemoryView, wanted: str) -> int:
     if wanted in memory.joined.time_of:
         return memory.joined.time_of[wanted]
     if wanted.isdecimal():
-        raise CommandError(f"no step {wanted}: the last is {memory.steps}")
+        raise CommandError(f"no instruction {wanted}: the last is {memory.steps}")
     raise CommandError(_unknown(memory, "instruction", wanted, memory.joined.sequence))
 
 

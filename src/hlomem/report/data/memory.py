@@ -15,10 +15,10 @@ from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.records import Record
 from hlomem.report.data.buffers import Buffer, BufferBuilder
-from hlomem.report.data.lines import Lines
 from hlomem.report.data.occupancy import OwnedBytes, share_out
+from hlomem.report.data.places import HELD_WHOLE, kind_of
 from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
-from hlomem.report.data.uses import iter_uses
+from hlomem.report.data.uses import iter_held, iter_uses
 from hlomem.view.guess_machine import choose_machine
 from hlomem.view.joined import join_dump
 
@@ -44,8 +44,19 @@ class Space(Record, frozen=True, kw_only=True):
     color: int
     name: str
     size: int
-    """The sum of its allocations: what XLA reserves."""
+    """What must fit: the sum of its allocations, those of single threads apart."""
     allocation_count: int
+    thread_local: int = 0
+    """Bytes each thread that needs them has on its own stack; XLA's total counts them once."""
+
+
+class Moment(Record, frozen=True, kw_only=True):
+    """What runs at a step of the schedule."""
+
+    instruction: str | None
+    """None after the last."""
+    op_name: str | None
+    source: str | None
 
 
 def build_memory(
@@ -72,7 +83,7 @@ class MemoryView:
         self.is_planned = is_planned
         self.module = module
         self.joined: JoinedDump = join_dump(dump)
-        self._builder = BufferBuilder(self.joined, Lines(module))
+        self._builder = BufferBuilder(self.joined, module, self.space_name)
         self.given_machine = machine
         self._timelines: dict[int, Timeline | None] = {}
         self._alive_at: dict[tuple[int, int], list[OwnedBytes]] = {}
@@ -90,17 +101,19 @@ class MemoryView:
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
         """The memory spaces, by color."""
-        sizes: dict[int, list[int]] = {}
+        found: dict[int, list[Allocation]] = {}
         for allocation in self.joined.allocations:
-            sizes.setdefault(allocation.color, []).append(allocation.size)
-        return tuple(
-            Space(
-                color=color,
-                name=self.machine.space_name(color),
-                size=sum(all_),
-                allocation_count=len(all_),
-            )
-            for color, all_ in sorted(sizes.items())
+            found.setdefault(allocation.color, []).append(allocation)
+        return tuple(self._space(color, found[color]) for color in sorted(found))
+
+    def _space(self, color: int, allocations: list[Allocation]) -> Space:
+        shared = [each.size for each in allocations if not each.is_thread_local]
+        return Space(
+            color=color,
+            name=self.machine.space_name(color),
+            size=sum(shared),
+            allocation_count=len(shared),
+            thread_local=sum(each.size for each in allocations) - sum(shared),
         )
 
     def space_name(self, color: int) -> str:
@@ -129,7 +142,10 @@ class MemoryView:
         return self._buffers_by_allocation.get(allocation, [])
 
     def timeline(self, color: int) -> Timeline | None:
-        """The bytes alive at each step; None where the dump has no live ranges."""
+        """The bytes in use at each step; None where the dump has no live ranges.
+
+        What holds arguments, results and constants is in use all the time.
+        """
         if color not in self._timelines:
             sizes = self._bytes_over_time(self.uses(color))
             made = build_timeline(color, sizes, self.joined.sequence) if sizes else None
@@ -137,15 +153,13 @@ class MemoryView:
         return self._timelines[color]
 
     def fullest_step(self, color: int) -> int | None:
-        """The step at which the temporaries of a space need most; it decides their allocation.
+        """The step at which the temporaries of a space need most, and with them all of it."""
+        timeline = self.timeline(color)
+        return timeline.peak.step if timeline else None
 
-        It need not be the peak, at which parameters and outputs count too.
-        """
-        return self.fullest_step_of(each.index for each in self.temporary_allocations(color))
-
-    def fullest_step_of(self, allocations: Iterable[int]) -> int | None:
-        """The first step at which most of these allocations is in use."""
-        sizes = self._bytes_over_time(self._uses_of(allocations))
+    def fullest_step_of(self, allocation: Allocation) -> int | None:
+        """The first step at which most of an allocation is in use."""
+        sizes = self._bytes_over_time(self._uses_in(allocation))
         return sizes.index(max(sizes)) if sizes else None
 
     def _bytes_over_time(self, uses: Iterable[Usage]) -> list[int]:
@@ -153,7 +167,7 @@ class MemoryView:
         return [] if self.dump.live_ranges is None else bytes_over_time(uses, self.steps + 1)
 
     def alive(self, color: int, step: int) -> list[OwnedBytes]:
-        """Who is alive at a step, largest first; the sizes add up to the bytes alive then."""
+        """Who holds bytes at a step, largest first; the sizes add up to the bytes in use then."""
         if (color, step) not in self._alive_at:
             self._alive_at[color, step] = self._share_out_all(color, step)
         return self._alive_at[color, step]
@@ -170,26 +184,55 @@ class MemoryView:
     def share_out(
         self, allocation: Allocation, step: int
     ) -> tuple[list[OwnedBytes], list[ByteRange]]:
-        """Whose each byte of an allocation is at a step, and the byte ranges taken in all."""
-        return share_out(
-            each for each in self.buffers_in(allocation.index) if each.is_live_at(step)
-        )
+        """Whose each byte of an allocation is at a step, and the byte ranges taken in all.
+
+        Memory of an argument or a result is held for it while others, or nobody, use it.
+        """
+        here = self.buffers_in(allocation.index)
+        owned, taken = share_out(each for each in here if each.is_live_at(step))
+        owner = self.owner(allocation)
+        if owner is None:
+            return owned, taken
+        rest = allocation.size - sum(end - start for start, end in taken)
+        if rest > 0:
+            mine = sum(each.size for each in owned if each.buffer is owner)
+            others = [each for each in owned if each.buffer is not owner]
+            return [*others, OwnedBytes(owner, mine + rest)], [(0, allocation.size)]
+        return owned, taken
+
+    def owner(self, allocation: Allocation) -> Buffer | None:
+        """The argument, result or constant an allocation is held for; None for temporaries."""
+        if kind_of(allocation) not in HELD_WHOLE:
+            return None
+        here = self.buffers_in(allocation.index)
+        return max(here, key=lambda each: self._claim(allocation, each), default=None)
+
+    def _claim(self, allocation: Allocation, buffer: Buffer) -> tuple[bool, int, int]:
+        """The larger, the more it is what an allocation is held for."""
+        if allocation.parameter is not None:
+            is_it = buffer.opcode == "parameter"
+        else:
+            is_it = buffer.end == self.steps
+        return is_it, buffer.size, -buffer.id
 
     def uses(self, color: int) -> Iterator[Usage]:
         """What the bytes of a space are in use for, and when."""
-        return self._uses_of(each.index for each in self.joined.allocations if each.color == color)
+        return self._uses_of(each for each in self.joined.allocations if each.color == color)
 
-    def _uses_of(self, allocations: Iterable[int]) -> Iterator[Usage]:
-        return chain.from_iterable(self._uses.get(index, ()) for index in allocations)
+    def _uses_of(self, allocations: Iterable[Allocation]) -> Iterator[Usage]:
+        return chain.from_iterable(map(self._uses_in, allocations))
 
-    @cached_property
-    def _uses(self) -> dict[int, list[Usage]]:
-        """What each allocation is in use for over time."""
-        buffers = self._buffers_by_allocation
-        return {index: list(iter_uses(here)) for index, here in buffers.items()}
+    def _uses_in(self, allocation: Allocation) -> list[Usage]:
+        if allocation.is_thread_local or self.dump.live_ranges is None:
+            return []
+        uses = list(iter_uses(self.buffers_in(allocation.index)))
+        owner = self.owner(allocation)
+        if owner is None:
+            return uses
+        return [*uses, *iter_held(uses, allocation.size, owner.role, self.steps + 1)]
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
-        """The role of all of an allocation; None for temporaries', whose values have their own."""
+        """What an allocation is held for; None for temporaries', whose values have their own."""
         return self._builder.role_of_allocation.get(allocation.index)
 
     def temporary_allocations(self, color: int) -> list[Allocation]:
@@ -219,6 +262,11 @@ class MemoryView:
         return {buffer.id: buffer for buffer in self.buffers}
 
     @cached_property
+    def number_of_buffer(self) -> dict[int, int]:
+        """The place of each buffer among all, by XLA's number of its value."""
+        return {buffer.id: number for number, buffer in enumerate(self.buffers)}
+
+    @cached_property
     def instruction_by_name(self) -> dict[str, HloInstruction]:
         """The module's instructions outside of fusions; none without a module."""
         if self.module is None:
@@ -235,6 +283,22 @@ class MemoryView:
             for number in range(count)
             for _, placed in self.joined.read_by.get((name, number), ())
         ]
+
+    def moment(self, step: int) -> Moment:
+        """What runs at a step."""
+        sequence = self.joined.sequence
+        name = sequence[step] if step < len(sequence) else None
+        origin = self._builder.origin_of_instruction(name) if name else None
+        return Moment(
+            instruction=name,
+            op_name=origin.op_name if origin else None,
+            source=origin.line if origin else None,
+        )
+
+    @property
+    def device_count(self) -> int:
+        """Over how many devices the program is partitioned; 1 where nothing says so."""
+        return self.module.num_partitions if self.module else 1
 
     def frames(self, buffer: Buffer) -> tuple[Frame, ...]:
         """The calls that led to a buffer, innermost first."""

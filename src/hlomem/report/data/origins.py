@@ -1,28 +1,37 @@
-"""Which instruction tells where a value comes from.
+"""Where a value comes from: the operation that computes it, and the user's line.
 
-In: the values of a dump, those that share one storage, and their roles in loops. Out: for each
-value the text of the instruction whose metadata names its operation and its line. What a loop hands
-on says nothing about it; whoever computes it does. What a loop stacks is written by an update that
-carries the line of the loop; what it writes comes from the line that matters. What XLA adds itself,
-a copy or a conversion, has no name: it is told by what it copies.
+In: the values of a dump, those that share one storage, their roles in loops, and, where at hand,
+the module. Out: an `Origin` for each value. What a loop hands on says nothing about it; whoever
+computes it does. What a loop stacks is written by an update that carries the line of the loop; what
+it writes comes from the line that matters. What XLA adds itself has no metadata: its line is that
+of what it repeats, of the instructions it was fused from, of who reads it, or of what it reads, in
+this order, and the origin says which.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.report.data.lines import Lines, Origin
     from hlomem.view.joined import JoinedDump, PlacedValue
 
+    _Neighbours = Callable[[PlacedValue], Iterator[tuple[str, list[PlacedValue]]]]
+    """The instructions beside a value, each with the values to go on from."""
+
 _UPDATE = "dynamic_update_slice"
-_HOPS = 4
+_MAX_HOPS = 4
 """How many copies of copies are followed."""
+_MAX_VISITS = 64
+"""How many values are asked for the line of one that has none."""
 
 
 class Origins:
@@ -34,27 +43,61 @@ class Origins:
         lines: Lines,
         families: Mapping[PlacedValue, Sequence[PlacedValue]],
         loop_roles: Mapping[PlacedValue, str],
+        module: HloModule | None = None,
     ) -> None:
         self._joined = joined
         self._lines = lines
         self._families = families
         self._loop_roles = loop_roles
+        self._module = module
+        self._found: dict[PlacedValue, Origin] = {}
 
     def find(self, placed: PlacedValue) -> Origin:
-        """What that instruction says; nothing where the dump has none."""
+        """Where a value comes from; nothing where neither it nor its neighbours say."""
+        if placed not in self._found:
+            self._found[placed] = self._find(placed)
+        return self._found[placed]
+
+    def _find(self, placed: PlacedValue) -> Origin:
+        found = self._named(placed)
+        if found.line or self._is_argument(placed):
+            return found
+        fused = self._fused(placed.value.name)
+        if fused is not None and fused.line:
+            return fused._replace(op_name=found.op_name or fused.op_name, told_by="what it fuses")
+        for teller, others in (("reader", self._readers), ("operand", self._operands)):
+            for name, told in self._search(placed, others):
+                return found._replace(
+                    line=told.line, frames=told.frames, told_by=f"its {teller} {name}"
+                )
+        return found
+
+    def _named(self, placed: PlacedValue) -> Origin:
+        """What the instruction that computes a value says."""
         if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
             return found
         return self._computed(placed)
 
-    def _computed(self, placed: PlacedValue, hops: int = _HOPS) -> Origin:
+    def _is_argument(self, placed: PlacedValue) -> bool:
+        text = self._joined.printed.get(placed.value.name)
+        is_entrys = placed.allocation.parameter is not None
+        return is_entrys and text is not None and text.opcode == "parameter"
+
+    # What computes a value.
+
+    def _computed(self, placed: PlacedValue, hops: int = _MAX_HOPS) -> Origin:
         """Who computes a value: the first with a name, where loops and copies hand it on."""
         if not placed.value.is_phi and (found := self._said(placed)).op_name:
             return found
         makers = self._makers(placed) if placed.value.is_phi else [placed]
-        said = [self._said(each) for each in makers]
-        if hops and not any(each.op_name for each in said):
-            said += [self._computed(each, hops - 1) for each in self._handed_on(makers)]
-        return next((each for each in said if each.op_name), said[0])
+        said = [self._said(maker) for maker in makers]
+        if hops and not any(origin.op_name for origin in said):
+            for source in self._handed_on(makers):
+                told = self._computed(source, hops - 1)
+                said.append(
+                    told._replace(told_by=told.told_by or f"its source {source.value.name}")
+                )
+        return next((origin for origin in said if origin.op_name), said[0])
 
     def _said(self, placed: PlacedValue) -> Origin:
         """What a value's own instruction says."""
@@ -63,14 +106,14 @@ class Origins:
     def _makers(self, phi: PlacedValue) -> list[PlacedValue]:
         """The values that meet in one that is made where they meet."""
         family = self._families.get(phi, ())
-        return [each for each in family if each.used and not each.value.is_phi] or [phi]
+        return [maker for maker in family if maker.used and not maker.value.is_phi] or [phi]
 
     def _handed_on(self, makers: Iterable[PlacedValue]) -> Iterator[PlacedValue]:
         """What instructions without a name, that only copy or convert, read."""
-        for each in makers:
-            text = self._joined.printed.get(each.value.name)
-            if text is not None and text.opcode in SAME_DATA:
-                yield from (read for _, read in self._joined.read_by.get((each.value.name, 0), ()))
+        for maker in makers:
+            text = self._joined.printed.get(maker.value.name)
+            if text is not None and _is_same_data(maker.value.name, text.opcode):
+                yield from (read for _, read in self._joined.read_by.get((maker.value.name, 0), ()))
 
     def _written(self, placed: PlacedValue) -> Origin | None:
         """What computes the slices of a stacked value; None where the update tells itself."""
@@ -85,7 +128,91 @@ class Origins:
                 for _, value in self._joined.read_by.get((writer.value.name, number), ())
                 if value not in family and 1 < value.value.size < writer.value.size
             ]
-            for value in sorted(read, key=lambda each: (-each.value.size, each.id)):
+            for value in sorted(read, key=lambda value: (-value.value.size, value.id)):
                 if (found := self._computed(value)).op_name:
                     return found
         return None
+
+    # Who else may tell a line.
+
+    @cached_property
+    def _instructions(self) -> dict[str, HloInstruction]:
+        if self._module is None:
+            return {}
+        return {each.name: each for each in self._module.iter_outer_instructions()}
+
+    def _fused(self, name: str) -> Origin | None:
+        """What the instructions say that one was fused from, the nearest to its result first."""
+        instruction = self._instructions.get(name)
+        if instruction is None or instruction.opcode != "fusion":
+            return None
+        said = (
+            self._lines.origin_of(inner.metadata)
+            for inner in _from_root(instruction.called_computations[0])
+        )
+        return next((origin for origin in said if origin.line), None)
+
+    def said_by(self, name: str) -> Origin | None:
+        """What the instruction of a name says of where it comes from; None of an unknown one."""
+        text = self._joined.text_of.get(name)
+        if text is not None:
+            return self._lines.origin(text)
+        if name in self._instructions:
+            return self._lines.origin_of(self._instructions[name].metadata)
+        return None
+
+    def _line_of(self, name: str) -> Origin | None:
+        """What an instruction says, be it of itself or of what it fuses."""
+        origin = self.said_by(name)
+        return origin if origin is None or origin.line else self._fused(name)
+
+    def _search(self, placed: PlacedValue, others: _Neighbours) -> Iterator[tuple[str, Origin]]:
+        """The first instructions with a line, nearest first."""
+        seen = {placed}
+        pending = [placed]
+        for value in pending:
+            if len(seen) > _MAX_VISITS:
+                return
+            for name, following in others(value):
+                told = self._line_of(name)
+                if told is not None and told.line:
+                    yield name, told
+                    return
+                for other in following:
+                    if other not in seen:
+                        seen.add(other)
+                        pending.append(other)
+
+    def _readers(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
+        """Who reads a value, in the order of the schedule, and the values those define."""
+        times = self._joined.time_of
+        family = self._families.get(placed, (placed,))
+        names = {name for member in family for name in member.users}
+        for name in sorted(names, key=lambda name: (times.get(name, -1), name)):
+            indices = self._joined.indices_at.get(name, ())
+            yield name, [v for index in indices for v in self._joined.values_at[name, index]]
+
+    def _operands(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
+        """What a value is computed from."""
+        text = self._joined.printed.get(placed.value.name)
+        for number in range(len(text.operands) if text else 0):
+            for _, read in self._joined.read_by.get((placed.value.name, number), ()):
+                if not self._is_argument(read):
+                    yield read.value.name, [read]
+
+
+def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
+    """A computation's instructions, its root first, then what that is computed from."""
+    pending = [computation.root]
+    seen = set(pending)
+    for instruction in pending:
+        yield instruction
+        new = [operand for operand in instruction.operands if operand not in seen]
+        seen.update(new)
+        pending.extend(new)
+
+
+def _is_same_data(name: str, opcode: Opcode) -> bool:
+    """Whether an instruction only repeats its operand, or a part of it."""
+    is_part = opcode == "slice" or opcode == "dynamic-slice"
+    return is_part or opcode in SAME_DATA or roles.is_copy(name, opcode)

@@ -1,7 +1,8 @@
 """What a dump says in one screen: totals by memory space and kind, and the peak.
 
 In go the records of a dump, whole or in parts; out comes plain data in which the bytes of the
-kinds, and of the spaces, add up to the total. Drawing it is `text`'s job.
+kinds add up to what the program needs of its main memory, and the spaces to XLA's total. Drawing it
+is `text`'s job.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from hlomem.dump.eras import describe
 from hlomem.dump.records import Record, SpaceReport
 from hlomem.hlo.text.attributes import read_metadata
 from hlomem.machines.registry import platform_machine
+from hlomem.report.data.places import kind_of
 from hlomem.view.guess_machine import platform_of_dump
 from hlomem.view.instruction_line import source_of
 from hlomem.view.joined import indexed, join_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
@@ -65,40 +67,51 @@ class Overview(Record, frozen=True, kw_only=True):
 
     name: str
     era: str
+    needs: int | None
+    """What must fit: the allocations of the main memory space, those of single threads apart."""
+    space: str | None
+    """What that memory space is called; None where the dump does not say."""
     total: int | None
+    """XLA's own total: the bytes of all spaces, added up."""
     allocation_count: int | None
+    """Of the main memory space."""
     spaces: tuple[Share, ...] = ()
+    """All memory spaces; they are different memories, and add up to `total`."""
     kinds: tuple[Share, ...] = ()
+    """What the main space is for; they add up to `needs`."""
     peak: PeakOverview | None = None
     notes: tuple[str, ...] = ()
 
 
 def build_overview(dump: Dump) -> Overview:
     """One screen's worth of a dump."""
-    allocations = dump.assignment.allocations if dump.assignment else None
+    here = _main_allocations(dump.assignment.allocations if dump.assignment else ())
+    total = _total(dump)
     return Overview(
         name=dump.name,
         era=describe(dump.eras),
-        total=_total(dump),
-        allocation_count=None if allocations is None else len(allocations),
+        needs=sum(each.size for each in here) if dump.assignment else total,
+        space=_space_names(dump).get(here[0].color) if here else None,
+        total=total,
+        allocation_count=len(here) if dump.assignment else None,
         spaces=_spaces(dump),
-        kinds=_shares((kind_of(each), each.size) for each in allocations or ()),
+        kinds=_shares((kind_of(each), each.size) for each in here),
         peak=None if dump.live_ranges is None else _peak(dump, dump.live_ranges),
         notes=tuple(note.text for note in dump.notes),
     )
 
 
-def kind_of(allocation: Allocation) -> str:
-    """What an allocation is for; each has exactly one kind."""
-    if allocation.parameter is not None:
-        return "donated parameters" if allocation.maybe_live_out else "parameters"
-    if allocation.maybe_live_out:
-        return "outputs"
-    if allocation.is_constant:
-        return "constants"
-    if allocation.is_thread_local:
-        return "thread-local"
-    return "temporaries" if allocation.is_preallocated_temp else "other"
+def _main_allocations(allocations: Sequence[Allocation]) -> list[Allocation]:
+    """Those of the first memory space that holds anything but threads' own stacks."""
+    shared = [each for each in allocations if not each.is_thread_local]
+    main = min((each.color for each in shared if each.size), default=0)
+    return [each for each in shared if each.color == main]
+
+
+def _space_names(dump: Dump) -> Mapping[int, str]:
+    machine = platform_machine(platform_of_dump(dump)[0])
+    assert machine is not None
+    return machine.memory_spaces
 
 
 def _total(dump: Dump) -> int | None:
@@ -115,9 +128,7 @@ def _total(dump: Dump) -> int | None:
 
 def _spaces(dump: Dump) -> tuple[Share, ...]:
     if dump.assignment is not None:
-        machine = platform_machine(platform_of_dump(dump)[0])
-        assert machine is not None
-        names = machine.memory_spaces
+        names = _space_names(dump)
         return _shares(
             (_space_name(each.color, names), each.size) for each in dump.assignment.allocations
         )

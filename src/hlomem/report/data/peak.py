@@ -14,13 +14,22 @@ from hlomem.base.source import visible
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data import roles
+from hlomem.report.data.branches import (
+    ARGUMENTS,
+    DEFAULT_DEPTH,
+    NO_ARGUMENT,
+    UNNAMED,
+    Branch,
+    build_branches,
+)
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.data.lookup import find_step
+from hlomem.report.data.occupancy import share_out
 from hlomem.report.data.timeline import outline
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hlomem.report.data.memory import Buffer, MemoryView, OwnedBytes, Space
     from hlomem.report.data.timeline import Summit, Timeline
@@ -29,9 +38,6 @@ Key: TypeAlias = Literal["buffer", "line", "op", "scope", "role", "shape", "arg"
 KEYS: tuple[Key, ...] = get_args(Key)
 _STRETCHES = 44
 NOWHERE = "(no source line)"
-ARGUMENTS = "(arguments)"
-UNNAMED = "(no name)"
-NO_ARGUMENT = "(not an argument)"
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -50,6 +56,12 @@ class Row(Record, frozen=True, kw_only=True):
     source: str | None
     """Its source line."""
     op_name: str | None
+    place: str
+    """What the memory it lies in is for."""
+    moved: str | None
+    """How XLA brought it there from elsewhere."""
+    told_by: str | None
+    """Whose line that is, where its own instruction names none."""
 
 
 class Reason(Record, frozen=True, kw_only=True):
@@ -78,12 +90,16 @@ class Snapshot(Record, frozen=True, kw_only=True):
     step: int
     steps: int
     instruction: str | None
+    op_name: str | None
+    """The operation of that instruction, with its scopes."""
+    source: str | None
+    """Its line."""
     size: int
-    """Bytes alive, each counted once."""
+    """Bytes in use, each counted once."""
     peak_size: int
     """The most there are at any step."""
     space_size: int
-    """What XLA reserves."""
+    """What must fit: what XLA reserves."""
     by: Key
     method: Literal["replayed"]
     """From live ranges, step by step."""
@@ -93,6 +109,10 @@ class Snapshot(Record, frozen=True, kw_only=True):
     rest_size: int
     rest_count: int
     """How many buffers are in groups that are not shown."""
+    rest_groups: int
+    """How many groups are not shown."""
+    branches: tuple[Branch, ...]
+    """By argument or scope: the same as a tree with subtotals; empty by others."""
     outline: tuple[int, ...]
     """The most alive in each stretch of the schedule, from the first step to the last."""
     near_peaks: tuple[Summit, ...]
@@ -105,28 +125,33 @@ def build_snapshot(
     at: str | None = None,
     by: Key = "buffer",
     top: int | None = None,
+    depth: int = DEFAULT_DEPTH,
 ) -> Snapshot:
     """Who is alive in a space at a step, by default the peak."""
     timeline = require_timeline(memory, space)
     step = timeline.peak.step if at is None else find_step(memory, at)
-    rows = group(memory.alive(space.color, step), by)
+    alive, moment = memory.alive(space.color, step), memory.moment(step)
+    rows = group(alive, by)
     rest = rows[top:] if top is not None else []
-    sequence = memory.joined.sequence
     return Snapshot(
         name=memory.dump.name,
         space=space.name,
         step=step,
         steps=memory.steps,
-        instruction=sequence[step] if step < len(sequence) else None,
+        instruction=moment.instruction,
+        op_name=moment.op_name,
+        source=moment.source,
         size=timeline.sizes[step],
         peak_size=timeline.peak.size,
         space_size=space.size,
         by=by,
         method="replayed",
-        caveats=caveats(memory, space),
+        caveats=(*caveats(memory, space), *_missing_lines(memory, rows, by)),
         rows=tuple(rows[: len(rows) - len(rest)]),
         rest_size=sum(row.size for row in rest),
         rest_count=sum(row.count for row in rest),
+        rest_groups=len(rest),
+        branches=build_branches(alive, by, depth) if by in ("arg", "scope") else (),
         outline=outline(timeline.sizes, _STRETCHES),
         near_peaks=timeline.near_peaks if at is None else (),
         printed=explain_printed(memory, space, timeline) if at is None else None,
@@ -180,6 +205,9 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
         role=largest.role,
         source=largest.source,
         op_name=largest.op_name,
+        place=largest.place,
+        moved=largest.moved,
+        told_by=largest.told_by,
     )
 
 
@@ -193,8 +221,17 @@ def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
         found.append(f"{len(lost)} values ({size} bytes) have no live range and are not counted")
     local = sum(each.size for each in here if each.role == roles.THREAD_LOCAL)
     if local:
-        found.append(f"thread-local values ({local} bytes) are in no schedule and not counted")
+        found.append(f"{local} bytes on threads' own stacks are not counted")
     return tuple(found)
+
+
+def _missing_lines(memory: MemoryView, rows: Sequence[Row], by: Key) -> tuple[str, ...]:
+    """Why source lines are missing, where the module's text would have them."""
+    lost = any(row.key == NOWHERE for row in rows)
+    if by != "line" or not lost or memory.module is not None:
+        return ()
+    why = "no lines without the module's text: put XLA's *after_optimizations.txt beside the dump"
+    return (f"{why}, or name it with --hlo",)
 
 
 def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Printed | None:
@@ -216,19 +253,32 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
     bare_size = sum(_unpadded(each.shape, each) for each in here)
     full_size = sum(each.size for each in here)
     later = (
-        f"as more is alive at step {timeline.peak.step}: XLA looks for the peak without padding, "
-        "and with parts of tuples as pointers"
+        f"as more is alive at instruction {timeline.peak.step}: XLA looks for the peak without "
+        "padding, without memory that is held for results, and with parts of tuples as pointers"
     )
     reasons = [
         ("in other memory spaces", -other_size),
         ("of values without a place", sum(listed.values()) - size),
         ("parts of tuples, which that list counts as pointers", bare_size - listed_here),
         ("padding, which that list leaves out", full_size - bare_size),
-        ("shared bytes, which it counts for each value", timeline.sizes[step] - full_size),
+        ("shared bytes, which it counts for each value", _union(here) - full_size),
+        (
+            "held for results and arguments while nothing is in it",
+            timeline.sizes[step] - _union(here),
+        ),
         (later, timeline.peak.size - timeline.sizes[step]),
     ]
     shown = tuple(Reason(why=why, size=amount) for why, amount in reasons if amount)
     return Printed(step=step, size=size, reasons=shown)
+
+
+def _union(buffers: Iterable[Buffer]) -> int:
+    """The bytes of buffers, shared ones once."""
+    by_allocation: dict[int, list[Buffer]] = {}
+    for buffer in buffers:
+        by_allocation.setdefault(buffer.allocation, []).append(buffer)
+    owned = [share_out(here)[0] for here in by_allocation.values()]
+    return sum(each.size for here in owned for each in here)
 
 
 def _instruction_shape(memory: MemoryView, buffer: Buffer) -> str:

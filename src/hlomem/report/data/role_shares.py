@@ -1,7 +1,8 @@
 """What the bytes of a memory space are for, added up.
 
 In: a `MemoryView` and the color of a space. Out: one share a role; the shares add up to the sum of
-the space's allocations, padding, alignment and holes among them.
+the space's allocations, padding, alignment and fragmentation among
+them. Whose a byte is changes over time: the shares are those of the peak.
 """
 
 from __future__ import annotations
@@ -29,35 +30,30 @@ class RoleShare(Record, frozen=True, kw_only=True):
 
 
 def build_role_shares(memory: MemoryView, color: int) -> tuple[RoleShare, ...]:
-    """What the bytes of a space are for, largest first; they add up to its size.
-
-    Temporaries share memory over time: theirs are the roles at the step they need most.
-    """
+    """What the bytes of a space are for at its peak, largest first; they add up to its size."""
     shares: dict[str, list[int]] = {}
     step = memory.fullest_step(color)
     for allocation in memory.joined.allocations:
-        if allocation.color == color:
+        if allocation.color == color and not allocation.is_thread_local:
             for role, size in _roles_of(memory, allocation, step):
                 shares.setdefault(role, []).append(size)
-    no_buffers = {roles.PADDING, roles.ALIGNMENT, roles.HOLES}
     made = [
-        RoleShare(role=role, size=sum(all_), count=0 if role in no_buffers else len(all_))
+        RoleShare(role=role, size=sum(all_), count=0 if role in roles.NO_BUFFERS else len(all_))
         for role, all_ in shares.items()
-        if sum(all_) or role not in no_buffers
+        if sum(all_) or role not in roles.NO_BUFFERS
     ]
-    return tuple(sorted(made, key=lambda each: (-each.size, each.role)))
+    return tuple(sorted(made, key=lambda share: (-share.size, share.role)))
 
 
 def _roles_of(
     memory: MemoryView, allocation: Allocation, step: int | None
 ) -> Iterator[tuple[str, int]]:
-    values = memory.buffers_in(allocation.index)
-    role = memory.role_of_allocation(allocation)
-    if role is not None or step is None:
+    if step is None:
+        values = memory.buffers_in(allocation.index)
         # The largest value is the one the allocation was made for.
         padding = max(values, key=lambda each: each.size).padding if values else 0
         padding = min(padding, allocation.size)
-        yield role or roles.TEMPORARIES, allocation.size - padding
+        yield memory.role_of_allocation(allocation) or roles.TEMPORARIES, allocation.size - padding
         yield roles.PADDING, padding
         return
     owned, taken = memory.share_out(allocation, step)
@@ -69,4 +65,4 @@ def _roles_of(
     alignment = sum(alignment_gaps(taken, allocation.size, granule))
     yield roles.ALIGNMENT, alignment
     in_use = sum(end - start for start, end in taken)
-    yield roles.HOLES, allocation.size - in_use - alignment
+    yield roles.FRAGMENTATION, allocation.size - in_use - alignment

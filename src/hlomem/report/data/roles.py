@@ -1,9 +1,9 @@
-"""What bytes are for: each byte of a memory space has one role, and the roles add up to its total.
+"""The table of roles: what bytes are for, apart from where they lie.
 
-An allocation that holds a parameter, an output or a constant is that, whatever else passes through
-it. What a temporary is for is said by its instruction, by the loop that carries it, by the name
-JAX gave its operation. Two values that share bytes at one moment are one buffer: the role that
-tells most counts.
+A role is told by the program: an argument's by its path (`argument_roles`), a value's by what
+computes it and who reads it (`value_roles`). Where a value lies, in an argument's memory or in a
+result's, is its place (`places`), another column. Two values that share bytes at one moment are one
+buffer: the role of the lower rank counts. The roles of a memory space add up to its size.
 """
 
 from __future__ import annotations
@@ -14,20 +14,16 @@ from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
 from hlomem.hlo.opcodes import COPYING, communicates
-from hlomem.report.data.overview import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from hlomem.dump.records import Allocation
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.view.instruction_line import PrintedInstruction
-    from hlomem.view.joined import JoinedDump, PlacedValue
 
-PARAMETERS = "parameters"
-DONATED = "donated parameters"
+WEIGHTS = "model parameters"
 OPTIMIZER = "optimizer state"
-OUTPUTS = "outputs"
+CACHE = "KV cache"
+INPUTS = "batch and inputs"
+ARGUMENTS = "other arguments"
+RESULTS = "results"
 CONSTANTS = "constants"
 THREAD_LOCAL = "thread-local"
 STACKED = "stacked by a loop"
@@ -36,11 +32,12 @@ COLLECTIVES = "collectives"
 COPIES = "copies"
 GRADIENTS = "gradients"
 ACTIVATIONS = "activations"
+WORKSPACE = "workspace"
 TEMPORARIES = "temporaries"
 TUPLES = "tuples and async contexts"
 PADDING = "padding"
 ALIGNMENT = "alignment"
-HOLES = "holes"
+FRAGMENTATION = "fragmentation"
 
 
 class Role(Record, frozen=True):
@@ -51,40 +48,44 @@ class Role(Record, frozen=True):
     colour: str
     """Of its bytes on the page, light or dark: #rrggbb."""
     rank: int = 0
-    """Of the roles of values that share bytes, the lowest counts; an allocation's is alone."""
+    """Of the roles of values that share bytes, the lowest counts."""
 
 
 ROLES = (
-    Role(PARAMETERS, "arguments of the program, which it may not overwrite", "#4e79a7"),
-    Role(DONATED, "arguments whose memory the program's result takes over", "#76b7b2"),
-    Role(OPTIMIZER, "arguments whose names say optimizer state", "#8e6bb0"),
-    Role(OUTPUTS, "results, in memory of their own", "#59a14f"),
-    Role(CONSTANTS, "literals in the program", "#9c755f"),
-    Role(THREAD_LOCAL, "parameters and results of small called computations", "#7f7f7f"),
+    Role(WEIGHTS, "arguments the model learns, by their paths", "#4e79a7", 1),
+    Role(OPTIMIZER, "arguments whose paths say optimizer state", "#8e6bb0", 2),
+    Role(
+        CACHE, "keys and values kept between tokens: arguments, and what loops carry", "#76b7b2", 3
+    ),
+    Role(INPUTS, "arguments that are data: the batch, tokens, random keys", "#a0cbe8", 4),
+    Role(ARGUMENTS, "arguments whose paths tell nothing", "#6b8fb5", 5),
+    Role(RESULTS, "what the program returns, and the memory it keeps for that", "#59a14f", 16),
+    Role(CONSTANTS, "literals in the program", "#9c755f", 6),
+    Role(THREAD_LOCAL, "parameters and results of small called computations", "#7f7f7f", 7),
     Role(
         STACKED,
         "what a loop writes one slice per iteration of, such as a scan's outputs",
         "#f28e2b",
-        rank=0,
+        8,
     ),
-    Role(CARRIED, "what a loop hands from iteration to iteration", "#edc948", rank=1),
-    Role(COLLECTIVES, "results of all-reduce, all-gather and the like", "#b07aa1", rank=2),
-    Role(
-        COPIES,
-        "the same elements again, in another layout or memory, or to keep them",
-        "#e15759",
-        rank=3,
-    ),
-    Role(GRADIENTS, "computed by the backward pass", "#d37295", rank=4),
-    Role(ACTIVATIONS, "computed by the forward pass of what is differentiated", "#86bc5c", rank=5),
-    Role(TEMPORARIES, "other intermediate results", "#5fa2ce", rank=6),
-    Role(TUPLES, "tables of pointers, and the state of asynchronous operations", "#bab0ac", rank=7),
+    Role(CARRIED, "what a loop hands from iteration to iteration", "#edc948", 9),
+    Role(COLLECTIVES, "results of all-reduce, all-gather and the like", "#b07aa1", 10),
+    Role(COPIES, "the same elements again, in another layout or to keep them", "#e15759", 11),
+    Role(GRADIENTS, "computed by the backward pass", "#d37295", 12),
+    Role(ACTIVATIONS, "computed by the forward pass and kept for the backward pass", "#86bc5c", 13),
+    Role(WORKSPACE, "scratch memory of library calls", "#b6992d", 14),
+    Role(TEMPORARIES, "other intermediate results", "#5fa2ce", 15),
+    Role(TUPLES, "tables of pointers, and the state of asynchronous operations", "#bab0ac", 17),
     Role(PADDING, "elements that layouts add to fill their tiles", "#ff9da7"),
     Role(ALIGNMENT, "from the end of a buffer to the next allowed offset", "#c9c3a5"),
-    Role(HOLES, "reserved for temporaries, but free when they need most", "#d9dde3"),
+    Role(FRAGMENTATION, "reserved for temporaries, but free when they need most", "#d9dde3"),
 )
 """Every role, in the order the page and its layers have them; a new role is a row here."""
 
+OF_ARGUMENTS = frozenset({WEIGHTS, OPTIMIZER, CACHE, INPUTS, ARGUMENTS})
+"""The roles arguments have."""
+NO_BUFFERS = frozenset({PADDING, ALIGNMENT, FRAGMENTATION})
+"""What is reserved, but no buffer."""
 MEANING = {role.name: role.meaning for role in ROLES}
 _RANK = {role.name: role.rank for role in ROLES}
 
@@ -94,70 +95,12 @@ _COPY_FUSION = re.compile(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
 """Fusions are named after what they do: `wrapped_copy.3`, `transpose_copy_fusion`."""
-_STACKS = re.compile(r"dynamic[-_]update[-_]slice")
-_OPTIMIZER_NAME = re.compile(
-    r"opt(?:imizer)?_?state|optimizer|\.(?:mu|nu|trace)\b|momentum|velocit(?:y|ies)\b"
-    r"|exp_avg|\badam",
-    re.IGNORECASE,
-)
 _SCALAR = re.compile(r"[us]32\[\]")
 
 
-def role_of_allocation(allocation: Allocation, parameter_name: str | None) -> str | None:
-    """The role of all of an allocation; None where its values have roles of their own."""
-    kind = kind_of(allocation)
-    if kind in {PARAMETERS, DONATED} and _OPTIMIZER_NAME.search(parameter_name or ""):
-        return OPTIMIZER
-    return kind if kind in {PARAMETERS, DONATED, OUTPUTS, CONSTANTS, THREAD_LOCAL} else None
-
-
 def rank(role: str) -> int:
-    """Where a role stands among those of values that share its bytes; an allocation's is alone."""
+    """Where a role stands among those of values that share its bytes."""
     return _RANK[role]
-
-
-def loop_roles(
-    joined: JoinedDump, families: Mapping[PlacedValue, Sequence[PlacedValue]]
-) -> dict[PlacedValue, str]:
-    """The values that loops carry, or stack slice by slice; and those that share storage with them.
-
-    `families` are the values that share one storage, by each of them.
-    """
-    loops = {name for name, text in joined.printed.items() if text.opcode == "while"}
-    found: dict[PlacedValue, str] = {}
-    for placed in joined.placed if loops else ():
-        if placed not in found and _is_carried(placed, loops):
-            family = families.get(placed, (placed,))
-            role = STACKED if _is_stacked(joined, family) else CARRIED
-            found.update(dict.fromkeys(family, role))
-    return found
-
-
-def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:
-    positions = placed.used.positions if placed.used else ()
-    return any(each.instruction in loops and each.index for each in positions)
-
-
-def _is_stacked(joined: JoinedDump, family: Iterable[PlacedValue]) -> bool:
-    """Whether a slice of it is updated, by an instruction or a fusion named after that."""
-    for placed in family:
-        text = joined.printed.get(placed.value.name)
-        if text is None:
-            continue
-        if text.opcode == "dynamic-update-slice":
-            return True
-        is_opaque = text.opcode == "fusion" or text.opcode == "call"
-        if is_opaque and _STACKS.search(f"{placed.value.name} {text.metadata.op_name}"):
-            return True
-    return False
-
-
-def role_of_temporary(
-    placed: PlacedValue, text: PrintedInstruction | None, operation: str | None
-) -> str:
-    """The role of a value no loop carries, by its instruction and its operation's name."""
-    opcode = text.opcode if text else None
-    return role_by_name(placed.value.name, opcode, placed.value.shape, operation)
 
 
 def role_by_name(name: str, opcode: Opcode | None, shape: str, operation: str | None) -> str:

@@ -12,8 +12,9 @@ from hlomem.base.sizes import format_bytes
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
+from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.hints import Hint
-from hlomem.report.data.peak import ARGUMENTS, NOWHERE, build_snapshot
+from hlomem.report.data.peak import NOWHERE, build_snapshot
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.registry import REPORTS
 
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.machines.capacity import Capacity
-    from hlomem.report.data.memory import MemoryView, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.peak import Snapshot
     from hlomem.report.data.role_shares import RoleShare
 
 TOP_LINES = 5
 TOP_HINTS = 3
+WORTH_SAYING = 0.01
+"""Share of a memory space from which on something to save is worth saying."""
 
 
 class Summary(Record, frozen=True, kw_only=True):
@@ -35,13 +38,15 @@ class Summary(Record, frozen=True, kw_only=True):
     name: str
     era: str
     backend: str
+    device_count: int
+    """Over how many devices the program is partitioned; all sizes are those of one."""
     spaces: tuple[Space, ...]
     space: Space
     capacity: Capacity | None
     roles: tuple[RoleShare, ...]
     """They add up to the size of the space."""
     fullest_step: int | None
-    """When temporaries need most; their roles are those of this step."""
+    """The instruction at the peak; the roles are those of this moment."""
     peak: Snapshot | None
     """By source line where the dump names any, else by buffer."""
     hints: tuple[Hint, ...]
@@ -55,6 +60,7 @@ def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = 
         name=memory.dump.name,
         era=describe(memory.dump.eras),
         backend=memory.machine_name,
+        device_count=memory.device_count,
         spaces=memory.spaces,
         space=space,
         capacity=capacity,
@@ -82,33 +88,37 @@ def _peak(memory: MemoryView, space: Space) -> Snapshot:
     return by_line
 
 
-def _kept_for_backward(memory: MemoryView, space: Space) -> int:
-    """Bytes at the peak that a loop of the forward pass stacks, by the names JAX gives them."""
-    timeline = memory.timeline(space.color)
-    alive = memory.alive(space.color, timeline.peak.step) if timeline else []
-    return sum(
-        size
-        for buffer, size in alive
-        if buffer.role == roles.STACKED
-        and "jvp(" in (buffer.op_name or "")
-        and "transpose(" not in (buffer.op_name or "")
-    )
-
-
 def build_hints(
     memory: MemoryView, space: Space, built: Mapping[str, Record] | None = None
 ) -> tuple[Hint, ...]:
-    """What could be saved, the most first; reports that are `built` already are not built again."""
+    """What could be saved, the most first; what is less than a hundredth of the space is not said.
+
+    Reports that are `built` already are not built again.
+    """
     built = built or {}
     hints = [
         report.hint_of(built.get(name) or report.build(memory, space))
         for name, report in REPORTS.items()
     ]
-    found = [_recompute(memory, space), *hints]
-    return tuple(sorted(filter(None, found), key=lambda hint: -hint.size))
+    found = [hint for hint in (_recompute(memory, space), *hints) if hint is not None]
+    worth = [hint for hint in found if hint.size >= WORTH_SAYING * space.size]
+    return tuple(sorted(worth, key=lambda hint: -hint.size))
 
 
 def _recompute(memory: MemoryView, space: Space) -> Hint | None:
-    kept = _kept_for_backward(memory, space)
-    what = "stacked by loops for the backward pass, which could recompute it (jax.checkpoint)"
-    return Hint(size=kept, what=what, command="peak --by role") if kept else None
+    """What the backward pass could compute again instead of keeping it."""
+    timeline = memory.timeline(space.color)
+    alive = memory.alive(space.color, timeline.peak.step) if timeline else []
+    stacked = sum(size for buffer, size in alive if _is_kept(buffer, roles.STACKED))
+    single = sum(size for buffer, size in alive if _is_kept(buffer, roles.ACTIVATIONS))
+    if not stacked + single:
+        return None
+    what = "stacked by loops" if stacked > single else "activations kept"
+    words = f"{what} for the backward pass, which could recompute them (jax.checkpoint)"
+    return Hint(size=stacked + single, what=words, command="peak --by role")
+
+
+def _is_kept(buffer: Buffer, role: str) -> bool:
+    """Whether it is of the forward pass, by the names JAX gives operations."""
+    operation = buffer.op_name or ""
+    return buffer.role == role and "jvp(" in operation and "transpose(" not in operation

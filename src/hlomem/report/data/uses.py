@@ -58,6 +58,19 @@ def iter_uses(buffers: Iterable[Buffer]) -> Iterator[Usage]:
             yield from _crowded_uses(runs)
 
 
+def iter_held(uses: Iterable[Usage], size: int, role: str, length: int) -> Iterator[Usage]:
+    """What an allocation of that size is held for over `length` steps, while nothing uses it."""
+    changes = {0: size, length: 0}
+    for _, start, stop, used in uses:
+        changes[start] = changes.get(start, 0) - used
+        changes[stop] = changes.get(stop, 0) + used
+    free = 0
+    for start, stop in pairwise(sorted(changes)):
+        free += changes[start]
+        if free > 0:
+            yield Usage(role, start, stop, free)
+
+
 def _islands(places: Iterable[_Place]) -> Iterator[list[_Place]]:
     """Places in their order, those that share bytes together."""
     island: list[_Place] = []

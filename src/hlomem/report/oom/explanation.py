@@ -18,6 +18,7 @@ from hlomem.hlo.text.attributes import read_metadata
 from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
+from hlomem.report.data.argument_roles import role_of_argument
 from hlomem.report.data.lines import Lines
 from hlomem.report.oom.log import Failure, NamedBuffer, OomLog, Part
 from hlomem.report.screens.text import percent
@@ -156,10 +157,10 @@ def _describe(buffer: NamedBuffer) -> BufferGroup:
 
 def role_of(buffer: NamedBuffer) -> str:
     """What a named buffer is for, as far as its description tells."""
-    if buffer.kind == "parameter":
-        return roles.PARAMETERS
-    name, opcode = _name_and_opcode(buffer.label or "")
     operation = read_metadata(buffer.metadata).op_name or None
+    if buffer.kind == "parameter":
+        return role_of_argument(operation or "")
+    name, opcode = _name_and_opcode(buffer.label or "")
     return roles.role_by_name(name, opcode, buffer.shape or "", operation)
 
 

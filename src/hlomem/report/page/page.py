@@ -15,13 +15,15 @@ from hlomem.dump.records import Record
 from hlomem.machines.registry import CHIPS
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
+from hlomem.report.data.branches import ARGUMENTS, UNNAMED
 from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.holes import build_holes
+from hlomem.report.data.names import program_name
 from hlomem.report.data.occupancy import ownership_key
-from hlomem.report.data.overview import kind_of
 from hlomem.report.data.padding import build_padding
-from hlomem.report.data.peak import ARGUMENTS, NOWHERE, UNNAMED
+from hlomem.report.data.peak import NOWHERE
+from hlomem.report.data.places import kind_of
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.skyline import Layer, build_skyline
 from hlomem.report.data.summary import build_hints
@@ -59,6 +61,8 @@ class PageAllocation(Record, frozen=True, kw_only=True):
     """The argument it holds, or its kind."""
     is_shared_over_time: bool
     """Whether different values use its bytes one after another."""
+    owner: int
+    """The place in `Page.buffers` of the argument or result it is held for; -1 for none."""
 
 
 class PageSpace(Record, frozen=True, kw_only=True):
@@ -155,7 +159,7 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     is_checked = len(memory.joined.placed) <= _MAX_CHECKED
     texts = _Texts()
     return Page(
-        name=_short_name(memory.dump.name),
+        name=program_name(memory.dump.name),
         backend=memory.machine_name,
         sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),
@@ -182,11 +186,6 @@ def _judge(memory: MemoryView) -> Verdict:
     return verify_joined(memory.joined, module=memory.module, machine=memory.given_machine)
 
 
-def _short_name(name: str) -> str:
-    """A dump's name without the folders it lies in."""
-    return name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or name
-
-
 def _space(memory: MemoryView, space: Space) -> PageSpace:
     timeline = memory.timeline(space.color)
     padding, copies = build_padding(memory, space), build_copies(memory, space)
@@ -201,7 +200,7 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
         allocations=tuple(
             _allocation(memory, each, each.index in shared)
             for each in memory.joined.allocations
-            if each.color == space.color
+            if each.color == space.color and not each.is_thread_local
         ),
         roles=build_role_shares(memory, space.color),
         fullest_step=memory.fullest_step(space.color),
@@ -221,14 +220,15 @@ def _allocation(
     memory: MemoryView, allocation: Allocation, is_shared_over_time: bool
 ) -> PageAllocation:
     values = memory.buffers_in(allocation.index)
-    kind = kind_of(allocation)
+    kind, owner = kind_of(allocation), memory.owner(allocation)
     return PageAllocation(
         index=allocation.index,
         size=allocation.size,
         kind=kind,
-        role=values[0].role if values else roles.TEMPORARIES,
+        role=owner.role if owner else roles.TEMPORARIES,
         label=(values[0].parameter if values else None) or kind,
         is_shared_over_time=is_shared_over_time,
+        owner=memory.number_of_buffer[owner.id] if owner else -1,
     )
 
 

@@ -55,5 +55,5 @@ def _draw_row(row: Copy, width: int) -> list[Line]:
 
 
 def _life(row: Copy) -> str:
-    life = "" if row.start is None else f"steps {row.start} to {row.end}"
+    life = "" if row.start is None else f"instructions {row.start} to {row.end}"
     return f"{life}{', at the peak' if row.is_at_peak else ''}"

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    space_label,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Cause, Change, Diff, Row, Side
@@ -51,7 +60,7 @@ def _head(diff: Diff, width: int) -> list[Line]:
     share = f", {_signed_percent(diff)}" if diff.before.size else ""
     style = "bold red" if diff.delta > 0 else "bold green"
     lines: list[Line] = [
-        [(f"{visible(diff.space)} {signed(diff.delta)}{share}", style)],
+        [(f"{space_label(visible(diff.space))} {signed(diff.delta)}{share}", style)],
         _side("before", diff.before, width),
         _side("after", diff.after, width),
     ]
@@ -64,8 +73,8 @@ def _signed_percent(diff: Diff) -> str:
 
 
 def _side(what: str, side: Side, width: int) -> Line:
-    peak = f"{format_bytes(side.peak)} alive at the peak" if side.peak is not None else ""
-    text = f"{what:<6}  {format_bytes(side.size):>10} reserved  {peak}  "
+    peak = f"peak {format_bytes(side.peak):>10}" if side.peak is not None else ""
+    text = f"{what:<6}  needs {format_bytes(side.size):>10}  {peak}  "
     return [(text, ""), (shorten_front(visible(side.name), width - len(text)), "dim")]
 
 

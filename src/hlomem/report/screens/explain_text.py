@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
+from hlomem.report.data import places, roles
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.screens.text import Line, percent, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, percent, shorten, shorten_front, space_label, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +64,10 @@ def _why(told: Explanation, columns: int, all_frames: bool) -> list[str]:
         ]
     elif buffer.source:
         sentences.append(shorten_front(visible(buffer.source), columns))
+    if buffer.source and buffer.told_by:
+        sentences.append(f"that line is told by {buffer.told_by}; it names none itself")
+    if buffer.moved:
+        sentences.append(f"{buffer.moved}, where it stays what it was")
     return sentences
 
 
@@ -83,8 +88,8 @@ def _life(told: Explanation) -> list[str]:
     if buffer.start is None:
         return [told.first]
     sentences = [
-        f"from step {buffer.start}: {told.first}",
-        f"until step {buffer.end}: {told.last}",
+        f"from instruction {buffer.start}: {told.first}",
+        f"until instruction {buffer.end}: {told.last}",
     ]
     if told.readers:
         sentences.append(f"read by {_listed(told.readers)}")
@@ -98,7 +103,10 @@ def _place(told: Explanation) -> list[str]:
     end = buffer.offset + buffer.size
     size = format_bytes(told.allocation_size)
     sentences = [f"bytes [{buffer.offset}, {end}) of allocation {buffer.allocation}"]
-    sentences[0] += f" ({told.allocation_kind}, {size}) in {told.space} memory"
+    sentences[0] += f" ({told.allocation_kind}, {size}) in {space_label(told.space)}"
+    is_guest = buffer.role not in roles.OF_ARGUMENTS | {roles.RESULTS}
+    if is_guest and buffer.place in places.WORDS:
+        sentences.append(f"{places.WORDS[buffer.place]}, which it uses for a while")
     for when, words in (
         ("together", "shares bytes at the same time with"),
         ("before", "before it:"),
@@ -111,7 +119,7 @@ def _place(told: Explanation) -> list[str]:
 
 
 def _neighbour(other: Neighbour) -> str:
-    steps = "" if other.start is None else f", steps {other.start} to {other.end}"
+    steps = "" if other.start is None else f", instructions {other.start} to {other.end}"
     why = f": {other.why}" if other.why else ""
     return f"{other.name} ({format_bytes(other.size)}{steps}){why}"
 

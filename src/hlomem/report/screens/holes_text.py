@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, percent, plural, shorten, wrap
+from hlomem.report.data.names import program_name
+from hlomem.report.screens.text import Line, percent, plural, shorten, space_label, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.holes import Hole, HoledAllocation, Holes
@@ -18,15 +19,16 @@ _MARGIN = " " * 14
 
 def draw_holes(holes: Holes, width: int) -> list[Line]:
     """The lines of the screen."""
-    lines: list[Line] = [[(shorten(visible(holes.name), width), "bold")]]
+    lines: list[Line] = [[(shorten(program_name(visible(holes.name)), width), "bold")]]
     if not holes.allocations:
-        return [*lines, [(f"no temporaries in {visible(holes.space)} memory", "")]]
+        return [*lines, [(f"no temporaries in {space_label(visible(holes.space))}", "")]]
     share = percent(holes.size, holes.space_size)
+    whole = f"{format_bytes(holes.space_size)} of {space_label(visible(holes.space))}"
     lines.append(
         [
-            ("Holes ", ""),
+            ("Fragmentation ", ""),
             (format_bytes(holes.size), "bold"),
-            (f", {share} of {format_bytes(holes.space_size)} in {visible(holes.space)} memory", ""),
+            (f", {share} of {whole}", ""),
         ]
     )
     for allocation in holes.allocations[:_MAX_ALLOCATIONS]:
@@ -37,7 +39,7 @@ def draw_holes(holes: Holes, width: int) -> list[Line]:
 
 
 def _draw_allocation(allocation: HoledAllocation, width: int) -> list[Line]:
-    at = f"step {allocation.step}, {visible(allocation.instruction or 'the end')}"
+    at = f"instruction {allocation.step}, {visible(allocation.instruction or 'the end')}"
     sizes = f"{format_bytes(allocation.size)}, at most {format_bytes(allocation.most_alive)} in use"
     head = f"allocation {allocation.index}: {sizes}, at {at}"
     lines: list[Line] = [[(each, "")] for each in wrap(head, width, "  ", _MARGIN)]
@@ -52,13 +54,13 @@ def _draw_allocation(allocation: HoledAllocation, width: int) -> list[Line]:
 def _draw_hole(hole: Hole, width: int) -> list[Line]:
     head = f"  {format_bytes(hole.size):>10}  "
     above = (
-        f"below {hole.above}, which stays from step {hole.above_start} to {hole.above_end}"
+        f"below {hole.above}, which stays from instruction {hole.above_start} to {hole.above_end}"
         if hole.above
         else "at the end"
     )
     lines = wrap(f"from byte {hole.offset}, {above}", width, head)
     if hole.before is not None:
-        lines += wrap(f"until step {hole.before_end} {hole.before} was here", width, _MARGIN)
+        lines += wrap(f"until instruction {hole.before_end} {hole.before} was here", width, _MARGIN)
     if hole.after is not None:
-        lines += wrap(f"from step {hole.after_start} {hole.after} will be", width, _MARGIN)
+        lines += wrap(f"from instruction {hole.after_start} {hole.after} will be", width, _MARGIN)
     return [[(lines[0], "")], *([(each, "dim")] for each in lines[1:])]

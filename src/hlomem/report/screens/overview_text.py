@@ -7,27 +7,39 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front
+from hlomem.report.data.names import program_name
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    space_label,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from hlomem.report.data.overview import LiveBuffer, Overview, PeakOverview, Share
 
+_OWN_LIST = "of all memory spaces: no padding, shared bytes each time; not what must fit"
 _BAR = 20
-_FIGURES = 32
+_FIGURES = 37
 """Columns of a breakdown's row beside its name and its bar."""
 
 
 def draw_overview(overview: Overview, width: int) -> list[Line]:
     """The lines of the screen."""
     lines = [_title(overview, width), [(visible(overview.era), "dim")]]
-    if overview.total is not None:
+    if overview.needs is not None:
         count = overview.allocation_count
-        where = "" if count is None else f" in {plural(count, 'allocation')}"
-        lines += [[], [("Total ", ""), (format_bytes(overview.total), "bold"), (where, "")]]
+        where = f" of {space_label(visible(overview.space))}" if overview.space else ""
+        where += "" if count is None else f" in {plural(count, 'allocation')}"
+        lines += [[], [("Needs ", ""), (format_bytes(overview.needs), "bold"), (where, "")]]
     if len(overview.spaces) > 1:
-        lines += _breakdown("by memory space", overview.spaces, overview.total or 0, width)
+        lines += _spaces(overview.spaces)
     if overview.kinds:
-        lines += _breakdown("by kind", overview.kinds, overview.total or 0, width)
+        lines += _breakdown("by kind", overview.kinds, overview.needs or 0, width)
     if overview.peak is not None:
         lines += _peak(overview.peak, width)
     if overview.notes:
@@ -37,7 +49,21 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
 
 
 def _title(overview: Overview, width: int) -> Line:
-    return [(shorten(visible(overview.name), width), "bold")]
+    return [(shorten(program_name(visible(overview.name)), width), "bold")]
+
+
+def _spaces(spaces: tuple[Share, ...]) -> list[Line]:
+    """Memories of different kinds, which are not added up."""
+    columns = max(len(visible(share.name)) for share in spaces)
+    rows: list[Line] = [
+        [
+            (f"  {visible(share.name):<{columns}}  ", ""),
+            (f"{format_bytes(share.size):>10}", "cyan"),
+            (f"  {plural(share.count, 'allocation')}", "dim"),
+        ]
+        for share in spaces
+    ]
+    return [[], [("  by memory space", "bold")], *rows]
 
 
 def _breakdown(title: str, shares: tuple[Share, ...], total: int, width: int) -> list[Line]:
@@ -53,7 +79,8 @@ def _breakdown(title: str, shares: tuple[Share, ...], total: int, width: int) ->
         ]
         for share in shares
     ]
-    return [[], [(f"  {title}", "bold")], *rows]
+    counts = 2 + name_columns + 2 + 10 + 2 + 6 + 2 + bar_columns + 2
+    return [[], [(f"  {title:<{counts - 2}}", "bold"), ("allocations", "dim")], *rows]
 
 
 def _peak(peak: PeakOverview, width: int) -> list[Line]:
@@ -61,11 +88,11 @@ def _peak(peak: PeakOverview, width: int) -> list[Line]:
     lines: list[Line] = [
         [],
         [
-            ("Peak ", ""),
+            ("XLA's own list ", ""),
             (format_bytes(peak.size), "bold"),
-            (shorten(f" alive at step {peak.moment} of {peak.steps}{at}", width - 15), ""),
+            (shorten(f" at instruction {peak.moment} of {peak.steps}{at}", width - 25), ""),
         ],
-        [("  as XLA counts it: aliases each time, padding not", "dim")],
+        *([(each, "dim")] for each in wrap(_OWN_LIST, width, "  ")),
     ]
     for buffer in peak.buffers:
         lines += _buffer(buffer, peak.size, width)

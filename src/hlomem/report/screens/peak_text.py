@@ -1,4 +1,4 @@
-"""Draws a `Snapshot`: who is alive at a step."""
+"""Draws a `Snapshot`: what must fit, and who is alive at a moment."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
+from hlomem.report.data.names import program_name
 from hlomem.report.screens.text import (
     Line,
     bar,
     curve,
+    moment_words,
     percent,
     plural,
     shorten,
     shorten_front,
+    space_label,
     wrap,
 )
 
 if TYPE_CHECKING:
+    from hlomem.report.data.branches import Branch
     from hlomem.report.data.peak import Printed, Row, Snapshot
     from hlomem.report.data.timeline import Summit
 
@@ -26,22 +30,19 @@ _BAR = 8
 _HEAD = 2 + 10 + 2 + 6 + 2 + _BAR + 2
 """Columns of a row before its words: margin, size, share and bar with a gap after each."""
 _MAX_SUMMITS = 3
+_TWIG = 0.005
+"""Share of the whole below which a branch is not shown alone, unless there are few."""
+_FEW = 2
 FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 """Keys whose ends tell most."""
 
 
 def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
     """The lines of the screen."""
-    where = visible(alive.instruction) if alive.instruction else "after the last instruction"
-    of = f" of {format_bytes(alive.space_size)} in {visible(alive.space)} memory"
     lines: list[Line] = [
-        [(shorten(visible(alive.name), width), "bold")],
-        [
-            ("Peak " if alive.size == alive.peak_size else "Alive ", ""),
-            (format_bytes(alive.size), "bold"),
-            (shorten(of, width - 16), ""),
-        ],
-        [(shorten(f"  at step {alive.step} of {alive.steps}, {where}", width), "")],
+        [(shorten(program_name(visible(alive.name)), width), "bold")],
+        draw_needs(alive.space_size, alive.space),
+        draw_moment(alive, width),
     ]
     method = "replayed from live ranges; bytes that values share count once"
     lines += [[(each, "dim")] for each in wrap(method, width, "  ")]
@@ -50,23 +51,70 @@ def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
     lines.append(draw_outline(alive))
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)
     lines.append([])
-    for row in alive.rows:
-        lines += draw_row(row, alive.size, alive.by, width)
-    if alive.rest_count:
-        share = percent(alive.rest_size, alive.size)
-        lines.append(
-            [
-                (f"  {format_bytes(alive.rest_size):>10}  {share:>6}  ", ""),
-                (f"in {plural(alive.rest_count, 'smaller buffer')}", "dim"),
-            ]
-        )
+    if alive.branches:
+        lines += _draw_branches(alive.branches, alive.size, width)
+    else:
+        for row in alive.rows:
+            lines += draw_row(row, alive.size, alive.by, width)
+        lines += draw_rest(alive)
     if alive.printed is not None and alive.printed.reasons:
         lines += [[], *draw_printed(alive.printed, alive.size, width)]
     return lines
 
 
+def draw_needs(size: int, space: str) -> Line:
+    """The one number that must fit."""
+    return [("Needs ", ""), (format_bytes(size), "bold"), (f" of {space_label(space)}", "")]
+
+
+def draw_moment(alive: Snapshot, width: int) -> Line:
+    """How much is in use, and when that is."""
+    at = moment_words(alive.step, alive.steps, alive.instruction, alive.op_name, alive.source)
+    what = "Peak " if alive.size == alive.peak_size else "In use "
+    size = format_bytes(alive.size)
+    rest = f" at {at}"
+    return [(what, ""), (size, "bold"), (shorten(rest, width - len(what) - len(size)), "")]
+
+
+def draw_rest(alive: Snapshot) -> list[Line]:
+    """What is in groups that are not shown."""
+    if not alive.rest_count:
+        return []
+    share = percent(alive.rest_size, alive.size)
+    what = "buffer" if alive.by == "buffer" else "group"
+    return [
+        [
+            (f"  {format_bytes(alive.rest_size):>10}  {share:>6}  ", ""),
+            (f"in {plural(alive.rest_groups, f'smaller {what}')}", "dim"),
+        ]
+    ]
+
+
+def _draw_branches(
+    branches: tuple[Branch, ...], whole: int, width: int, level: int = 0
+) -> list[Line]:
+    """A tree with subtotals; small twigs are added up."""
+    shown = [each for each in branches if each.size >= _TWIG * whole]
+    if len(branches) - len(shown) < _FEW:
+        shown = list(branches)
+    lines: list[Line] = []
+    for branch in shown:
+        head = f"  {format_bytes(branch.size):>10}  {percent(branch.size, whole):>6}  "
+        indent = "  " * level
+        note = f"  {branch.merged} of them" if branch.merged > 1 else ""
+        name = shorten(visible(branch.key), width - len(head) - len(indent) - len(note))
+        style = "bold" if level == 0 else ""
+        lines.append([(head + indent, ""), (name, style), (note, "dim")])
+        lines += _draw_branches(branch.children, whole, width, level + 1)
+    if rest := branches[len(shown) :]:
+        size = sum(each.size for each in rest)
+        head = f"  {format_bytes(size):>10}  {percent(size, whole):>6}  "
+        lines.append([(f"{head}{'  ' * level}in {len(rest)} smaller", "dim")])
+    return lines
+
+
 def draw_outline(alive: Snapshot) -> Line:
-    """The bytes alive from the first step to the last."""
+    """The bytes in use from the first instruction to the last."""
     return [("  ", ""), (curve(alive.outline, alive.peak_size), "green"), ("  over time", "dim")]
 
 
@@ -76,7 +124,7 @@ def draw_near_peaks(summits: tuple[Summit, ...], peak_size: int, width: int) -> 
     for summit in summits[:_MAX_SUMMITS]:
         size = f"  {format_bytes(summit.size):>10}  {percent(summit.size, peak_size):>6}  "
         where = visible(summit.instruction or "the end")
-        at = f"also at step {summit.step}, "
+        at = f"also at instruction {summit.step}, "
         lines.append([(size + at + shorten(where, width - len(size) - len(at)), "yellow")])
     if len(summits) > _MAX_SUMMITS:
         rest = f"and {plural(len(summits) - _MAX_SUMMITS, 'more summit')} of 90 % or more"
@@ -114,7 +162,7 @@ def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
     lines: list[Line] = [
         [
             (f"  {format_bytes(printed.size):>10}  ", "bold"),
-            (shorten(f"XLA's own list at the peak, step {printed.step}", width - 14), ""),
+            (shorten(f"XLA's own list at the peak, instruction {printed.step}", width - 14), ""),
         ]
     ]
     for reason in printed.reasons:
@@ -125,8 +173,10 @@ def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
 
 
 def _origin(row: Row, columns: int) -> str:
-    """A buffer's role, line of code and operation."""
+    """A buffer's role, how it got there, line of code and operation."""
     words = row.role
+    if row.moved and len(words) + len(row.moved) + 2 <= columns // 2:
+        words += f", {row.moved}"
     for text in (row.source, bare_op_name(row.op_name or "")):
         room = columns - len(words) - 2
         if text and room > 8:

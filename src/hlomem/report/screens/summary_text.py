@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.peak_text import draw_near_peaks, draw_outline, draw_row
-from hlomem.report.screens.text import Line, bar, percent, plural, shorten, wrap
+from hlomem.report.data.names import program_name
+from hlomem.report.screens.peak_text import (
+    draw_moment,
+    draw_near_peaks,
+    draw_needs,
+    draw_outline,
+    draw_rest,
+    draw_row,
+)
+from hlomem.report.screens.text import Line, bar, percent, shorten, space_label, wrap
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
@@ -18,38 +26,40 @@ if TYPE_CHECKING:
     from hlomem.report.data.summary import Summary
 
 _BAR = 20
-_FIGURES = 32
+_FIGURES = 33
 """Columns of a role's row beside its name and its bar."""
 
 
 def draw_summary(summary: Summary, width: int) -> list[Line]:
     """The lines of the screen."""
     space = summary.space
+    name, about = program_name(visible(summary.name)), f"  {summary.backend}"
     lines: list[Line] = [
-        [(shorten(visible(summary.name), width), "bold")],
-        [(shorten(f"{summary.backend}, {visible(summary.era)}", width), "dim")],
+        [(shorten(name, width - len(about)), "bold"), (about, "dim")],
         [],
-        [
-            (format_bytes(space.size), "bold"),
-            (f" reserved in {visible(space.name)} memory", ""),
-            (f", {plural(space.allocation_count, 'allocation')}", "dim"),
-        ],
+        [*draw_needs(space.size, space.name), (_devices(summary.device_count), "")],
     ]
     if summary.capacity is not None:
         lines.append(_capacity(summary.capacity, space.size, width))
     if others := [each for each in summary.spaces if each.color != space.color and each.size]:
-        words = ", ".join(f"{format_bytes(each.size)} in {visible(each.name)}" for each in others)
+        words = ", ".join(
+            f"{format_bytes(each.size)} of {space_label(visible(each.name))}" for each in others
+        )
         lines += [[(each, "dim")] for each in wrap(f"and {words} (--space)", width)]
-    lines += _roles(summary.roles, space, summary.fullest_step, width)
+    lines += _roles(summary.roles, space, summary.fullest_step is not None, width)
     if summary.peak is not None:
         lines += _peak(summary.peak, width)
     if summary.hints:
-        lines += [[], [("To gain at most", "bold")]]
+        lines += [[], [("Possible savings", "bold"), (", upper bounds", "dim")]]
         lines += [line for hint in summary.hints for line in _hint(hint, width)]
     if summary.notes:
         lines.append([])
         lines += [[(each, "yellow")] for note in summary.notes for each in wrap(note, width, "! ")]
     return lines
+
+
+def _devices(count: int) -> str:
+    return f" per device, on each of {count}" if count > 1 else ""
 
 
 def _capacity(capacity: Capacity, size: int, width: int) -> Line:
@@ -63,13 +73,12 @@ def _capacity(capacity: Capacity, size: int, width: int) -> Line:
     return [(full, style), (words, style)]
 
 
-def _roles(shares: tuple[RoleShare, ...], space: Space, step: int | None, width: int) -> list[Line]:
-    title = "by role" + (
-        "" if step is None else f"; temporaries at step {step}, when they need most"
-    )
+def _roles(shares: tuple[RoleShare, ...], space: Space, has_peak: bool, width: int) -> list[Line]:
+    title = "  by role" + (", at the peak" if has_peak else "")
     columns = max((len(share.role) for share in shares), default=0)
     cells = max(1, min(_BAR, width - columns - _FIGURES))
-    lines: list[Line] = [[], [(f"  {title}", "bold")]]
+    counts = 2 + columns + 2 + 10 + 2 + 6 + 2 + cells + 2
+    lines: list[Line] = [[], [(f"{title:<{counts}}", "bold"), ("buffers", "dim")]]
     lines += [
         [
             (f"  {share.role:<{columns}}  ", ""),
@@ -84,35 +93,30 @@ def _roles(shares: tuple[RoleShare, ...], space: Space, step: int | None, width:
 
 
 def _peak(peak: Snapshot, width: int) -> list[Line]:
-    where = visible(peak.instruction) if peak.instruction else "the end"
-    at = f" alive at step {peak.step} of {peak.steps}, {where}"
     lines: list[Line] = [
         [],
-        [("Peak ", ""), (format_bytes(peak.size), "bold"), (shorten(at, width - 16), "")],
-        [(shorten(_method(peak), width), "dim")],
+        draw_moment(peak, width),
+        *([(each, "dim")] for each in wrap(_method(peak), width, "  ")),
         draw_outline(peak),
         *draw_near_peaks(peak.near_peaks, peak.peak_size, width),
     ]
     for row in peak.rows:
         lines += draw_row(row, peak.size, peak.by, width)
-    if peak.rest_count:
-        share = percent(peak.rest_size, peak.size)
-        rest = f"in {plural(peak.rest_count, 'smaller buffer')}"
-        lines.append([(f"  {format_bytes(peak.rest_size):>10}  {share:>6}  ", ""), (rest, "dim")])
-    return lines
+    return [*lines, *draw_rest(peak)]
 
 
 def _method(peak: Snapshot) -> str:
-    words = "  replayed from live ranges"
+    words = "replayed from live ranges"
     if peak.printed is not None and peak.printed.reasons:
         printed = peak.printed
-        words += f"; XLA says {format_bytes(printed.size)} at step {printed.step} (hlomem peak)"
+        size = format_bytes(printed.size)
+        words += f"; `hlomem peak` leads from XLA's own {size} (instruction {printed.step}) here"
     return words
 
 
 def _hint(hint: Hint, width: int) -> list[Line]:
     head = f"  {format_bytes(hint.size):>10}  "
-    words = wrap(f"{hint.what} (hlomem {hint.command})", width, head)
+    words = wrap(f"{hint.what}; see `hlomem {hint.command}`", width, head)
     return [[(words[0][: len(head)], "cyan"), (words[0][len(head) :], "")]] + [
         [(each, "")] for each in words[1:]
     ]

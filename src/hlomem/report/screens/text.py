@@ -1,16 +1,19 @@
 """Drawing for the terminal: plain lines of styled pieces, tables and bars that fit the width.
 
-A line is a list of (text, style) pieces. Piped, it is printed as plain UTF-8 in 80 columns; on a
-terminal rich colours it. Names from a dump pass through `visible` before they get here.
+A line is a list of (text, style) pieces. Piped, it is printed as plain UTF-8 in as many columns as
+COLUMNS says, by default 80; on a terminal rich colours it. Names from a dump pass through `visible`
+before they get here.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.source import visible
+from hlomem.report.data.names import short_line, short_operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,16 +23,18 @@ if TYPE_CHECKING:
 Line: TypeAlias = list[tuple[str, str]]
 
 PIPED_WIDTH = 80
+_NARROWEST = 60
 _WIDEST = 120
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def width() -> int:
-    """Columns to fill: 80 when piped, the terminal's own (up to 120) otherwise."""
+    """Columns to fill: the terminal's own (up to 120); piped, what COLUMNS says, or 80."""
     if not sys.stdout.isatty():
-        return PIPED_WIDTH
-    return max(60, min(_WIDEST, shutil.get_terminal_size().columns))
+        asked = os.environ.get("COLUMNS", "")
+        return max(_NARROWEST, int(asked)) if asked.isdecimal() and len(asked) < 5 else PIPED_WIDTH
+    return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
 
 
 def bar(part: int, whole: int, columns: int) -> str:
@@ -86,6 +91,25 @@ def plural(count: int, noun: str) -> str:
 def percent(part: int, whole: int) -> str:
     """A share with one decimal; nothing of nothing is nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
+
+
+_SPACES = {"default": "memory", "host": "host memory"}
+
+
+def space_label(name: str) -> str:
+    """A memory space as people write it: HBM, VMEM; a CPU's only one is memory."""
+    return _SPACES.get(name, name.upper() if name.endswith("mem") or name == "hbm" else name)
+
+
+def moment_words(
+    step: int, steps: int, instruction: str | None, op_name: str | None, source: str | None
+) -> str:
+    """`instruction 984 of 2974, at embed.attend/dot_general (gpt.py:48)`."""
+    if instruction is None:
+        return f"the end, after instruction {steps}"
+    what = f"at {short_operation(visible(op_name))}" if op_name else visible(instruction)
+    where = f" ({short_line(visible(source))})" if source else ""
+    return f"instruction {step} of {steps}, {what}{where}"
 
 
 def plain(lines: Iterable[Line]) -> str:

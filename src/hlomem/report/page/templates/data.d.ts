@@ -163,6 +163,7 @@ export interface PageAllocation {
   role: string;
   label: string;
   is_shared_over_time: boolean;
+  owner: number;
 }
 
 /** One memory space. */

@@ -34,6 +34,16 @@ export function formatBytes(size) {
 }
 
 /**
+ * A memory space as people write it: HBM, VMEM; a CPU's only one is memory.
+ * @param {string} name
+ */
+export function spaceLabel(name) {
+  if (name === "default") return "memory";
+  if (name === "host") return "host memory";
+  return name.endsWith("mem") || name === "hbm" ? name.toUpperCase() : name;
+}
+
+/**
  * On an axis: 512 MiB, not 512.0 MiB.
  * @param {number} size
  */

@@ -132,7 +132,7 @@ export class Report {
   }
 
   /**
-   * The bytes alive at a step.
+   * The bytes in use at a step.
    * @param {number} spaceNumber
    * @param {number} step
    */
@@ -169,6 +169,8 @@ export class Report {
     /** @type {ByteRange[]} */
     let taken = [];
     let current = NONE;
+    /** @type {Map<number, number>} */
+    const used = new Map();
     for (const i of here) {
       if (allocation[i] !== current) {
         taken = [];
@@ -176,8 +178,27 @@ export class Report {
       }
       const own = take(taken, offset[i], offset[i] + size[i]);
       if (own > 0) owned.push([i, own]);
+      used.set(current, (used.get(current) ?? 0) + own);
     }
+    this.#addHeld(spaceNumber, owned, used);
     return owned.sort((a, b) => b[1] - a[1] || id[a[0]] - id[b[0]]);
+  }
+
+  /**
+   * Adds what arguments and results hold while others, or nobody, use their memory.
+   * @param {number} spaceNumber
+   * @param {Owned[]} owned
+   * @param {Map<number, number>} used bytes in use by allocation
+   */
+  #addHeld(spaceNumber, owned, used) {
+    const ofBuffer = new Map(owned.map((own) => [own[0], own]));
+    for (const { index, owner, size } of this.spaces[spaceNumber].allocations) {
+      const rest = size - (used.get(index) ?? 0);
+      if (owner === NONE || rest <= 0) continue;
+      const own = ofBuffer.get(owner);
+      if (own) own[1] += rest;
+      else owned.push([owner, rest]);
+    }
   }
 
   /**

@@ -168,7 +168,7 @@ function tellSkyline(event) {
   const of = report();
   if (event.buttons || step < 0 || step > of.steps || !space()?.heights.length) return null;
   const size = formatBytes(of.total(state.space, step));
-  return [`${size} alive at step ${step}`, shorten(of.instructionAt(step))];
+  return [`${size} in use at instruction ${step}`, shorten(of.instructionAt(step))];
 }
 
 /** @param {PointerEvent} event */

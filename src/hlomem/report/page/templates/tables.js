@@ -98,7 +98,7 @@ function groupTable(by, head) {
         of.nameOf(group.largest),
       ],
     })),
-    note: `at step ${state.step}: ${formatBytes(total)}`,
+    note: `at instruction ${state.step}: ${formatBytes(total)}`,
   };
 }
 

@@ -10,14 +10,14 @@ import { report } from "./state.js";
 /** @type {[term: string, text: string][]} */
 const METHODS = [
   ["bytes alive", "replayed from live ranges; bytes that several values hold at once count once"],
-  ["bytes by role", "the sum of the allocations; of temporaries, at the step they need most"],
+  ["bytes by role", "the sum of the allocations, shared out at the peak"],
   [
     "roles",
     "of parameters, outputs and constants what XLA says; of temporaries by opcode, loop and " +
       "operation name",
   ],
 ];
-const LOWER_BOUND = "the most bytes alive at one step: no packing of these live ranges needs less";
+const LOWER_BOUND = "the most bytes in use at once: no packing of these live ranges needs less";
 
 export function drawTrust() {
   const { trust, backend } = report();

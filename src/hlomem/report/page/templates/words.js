@@ -3,7 +3,7 @@
 
 import { NAMES } from "./comparison.js";
 import { $, element } from "./dom.js";
-import { formatBytes, percent, plural, shorten } from "./formats.js";
+import { formatBytes, percent, plural, shorten, spaceLabel } from "./formats.js";
 import { NONE } from "./model.js";
 import { content, nominal, report, space, state } from "./state.js";
 
@@ -24,7 +24,7 @@ export function drawCapacity() {
   $("legend").replaceChildren(...roles.map((share) => drawLegend(share, size)));
   $("fits").textContent = capacity
     ? fits(size, capacity, isTiny)
-    : `${formatBytes(size)} in ${space().name} memory. Choose a chip to compare it with.`;
+    : `Needs ${formatBytes(size)} of ${spaceLabel(space().name)}. Choose a chip to compare.`;
   const isOver = capacity > 0 && size > capacity;
   $("fits").className = isOver ? "answer over" : "answer";
   if (isOver) {
@@ -44,10 +44,10 @@ function fits(size, capacity, isTiny) {
   const all = `${formatBytes(capacity)}${nominal(state.chip)}`;
   if (size > capacity) {
     const over = formatBytes(size - capacity);
-    return `No: ${formatBytes(size)}, ${over} more than ${name} has (${all}).`;
+    return `No: needs ${formatBytes(size)}, ${over} more than ${name} has (${all}).`;
   }
   const note = isTiny ? " The bar shows only these." : "";
-  return `Yes: ${formatBytes(size)} of ${all} (${percent(size, capacity)}) of ${name}.${note}`;
+  return `Yes: needs ${formatBytes(size)} of ${all} (${percent(size, capacity)}) of ${name}.${note}`;
 }
 
 /**
@@ -78,7 +78,6 @@ export function drawWords() {
   $("name").textContent = names.length > 1 ? names.join("  →  ") : of.name;
   $("about").textContent = [
     of.backend,
-    of.trust.era,
     plural(of.count, "buffer"),
     plural(of.steps, "instruction"),
   ].join(" · ");
@@ -94,12 +93,12 @@ export function drawWords() {
 function moment() {
   const peak = space()?.peak;
   if (!peak) return "";
-  const where = `at step ${state.step}, ${shorten(report().instructionAt(state.step))}`;
-  if (state.step === peak.step) return `The peak: ${formatBytes(peak.size)} alive ${where}.`;
+  const where = `at instruction ${state.step}, ${shorten(report().instructionAt(state.step))}`;
+  if (state.step === peak.step) return `The peak: ${formatBytes(peak.size)} in use ${where}.`;
   const alive = report().total(state.space, state.step);
   const below = formatBytes(peak.size - alive);
-  const summit = `${formatBytes(peak.size)} at step ${peak.step}`;
-  return `${formatBytes(alive)} alive ${where}: ${below} below the peak (${summit}).`;
+  const summit = `${formatBytes(peak.size)} at instruction ${peak.step}`;
+  return `${formatBytes(alive)} in use ${where}: ${below} below the peak (${summit}).`;
 }
 
 /**
@@ -131,7 +130,7 @@ function describeLife(of, i) {
   const { start, end, last_use: last } = of.buffers;
   if (start[i] === NONE) return [];
   const born = start[i] < of.steps ? of.sequence[start[i]] : "the end";
-  const life = `born at step ${start[i]} (${shorten(born, 60)}), alive to step ${end[i]}`;
+  const life = `born at instruction ${start[i]} (${shorten(born, 60)}), alive to instruction ${end[i]}`;
   if (end[i] >= of.steps) return [life, "still alive at the end: the caller gets it, or owns it"];
   const isRead = last[i] !== NONE;
   return [life, isRead ? `last read by ${shorten(of.text(last[i]), 80)}` : "nothing reads it"];

@@ -1,0 +1,80 @@
+"""Values that are another value again: moved, compressed, copied or converted by XLA.
+
+In: a value in its place. Out: the value it repeats, and in words how. What only changes its place
+stays what it was: an activation that leaves VMEM is an activation in HBM. A copy beside its source
+is a copy, though its line is that of its source.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.opcodes import SAME_DATA
+from hlomem.report.data import roles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hlomem.view.instruction_line import PrintedInstruction
+    from hlomem.view.joined import JoinedDump, PlacedValue
+
+_COMPRESSED = re.compile(r"\.remat_(un)?compressed(?:\.\d+)?$")
+"""`HloRematerialization` names its copies to and from a denser layout so."""
+
+
+class Movement(NamedTuple):
+    """A value and the one it repeats."""
+
+    source: PlacedValue
+    how: str
+    """In words: `moved from vmem to hbm`."""
+    keeps_role: bool
+    """Whether it is what its source is; a copy beside its source is a copy."""
+
+
+class Movements:
+    """Finds what values repeat."""
+
+    def __init__(self, joined: JoinedDump, space_name: Callable[[int], str]) -> None:
+        self._joined = joined
+        self._space_name = space_name
+
+    def find(self, placed: PlacedValue) -> Movement | None:
+        """What a value repeats; None where it is computed."""
+        text = self._joined.printed.get(placed.value.name)
+        if text is None or placed.value.is_phi or placed.value.shape.startswith("("):
+            return None
+        source = self._source(placed, text)
+        if source is None:
+            return None
+        here, there = placed.allocation.color, source.allocation.color
+        if here != there:
+            how = f"moved from {self._space_name(there)} to {self._space_name(here)}"
+            return Movement(source, how, keeps_role=True)
+        if found := _COMPRESSED.search(placed.value.name):
+            how = "uncompressed again" if found[1] else "kept compressed"
+            return Movement(source, f"{how} by XLA's rematerialization", keeps_role=True)
+        if text.opcode == "convert":
+            is_argument = source.allocation.parameter is not None
+            is_xlas = not text.metadata.op_name
+            return Movement(source, "converted", keeps_role=is_xlas and not is_argument)
+        return Movement(source, "copied", keeps_role=False)
+
+    def _source(self, placed: PlacedValue, text: PrintedInstruction) -> PlacedValue | None:
+        """The one array that is repeated."""
+        opcode = text.opcode
+        # Of a value that is fetched in parts each part is the value, too.
+        is_part = opcode == "slice" or opcode == "dynamic-slice"
+        if opcode == "copy-start":
+            is_data = placed.index == (0,)
+        elif opcode == "fusion":
+            is_data = roles.is_copy(placed.value.name, opcode)
+        else:
+            is_data = is_part or (opcode in SAME_DATA and opcode != "copy-done")
+        read = self._joined.read_by.get((placed.value.name, 0), ()) if is_data else ()
+        arrays = [each for index, each in read if not index and each is not placed]
+        if len(arrays) != 1:
+            return None
+        stays = placed.allocation.color == arrays[0].allocation.color
+        return None if is_part and stays else arrays[0]

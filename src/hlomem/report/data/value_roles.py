@@ -1,0 +1,178 @@
+"""What each value of a dump is: its role, by what computes it, who reads it and what it repeats.
+
+In: a joined dump, the values that share one storage, the origin and the movement of each. Out: one
+role a value. Where it lies does not matter: an activation in memory that is reserved for a result
+is an activation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlomem.report.data import roles
+from hlomem.report.data.argument_roles import role_of_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hlomem.dump.records import Allocation
+    from hlomem.report.data.movement import Movements
+    from hlomem.view.joined import JoinedDump, PlacedValue
+
+_STACKS = re.compile(r"dynamic[-_]update[-_]slice")
+_BACKWARD = "transpose("
+_BYTES = re.compile(r"[su]8\[")
+_MAX_HOPS = 6
+"""How many copies of copies are followed."""
+_SAYS_CACHE = re.compile(r"kv_?cache|cache[sd]?\b", re.IGNORECASE)
+
+
+class ValueRoles:
+    """Finds the role of values."""
+
+    def __init__(
+        self,
+        joined: JoinedDump,
+        families: Mapping[PlacedValue, Sequence[PlacedValue]],
+        movements: Movements,
+        argument_names: Mapping[int, str],
+    ) -> None:
+        self._joined = joined
+        self._families = families
+        self._movements = movements
+        self._names = argument_names
+        self._end = len(joined.sequence)
+        self.of_loops = self._find_loop_roles()
+        """The role of what loops carry or stack."""
+
+    def find(self, placed: PlacedValue, operation: str | None) -> str:
+        """What a value is; `operation` is the name of what computes it."""
+        role = self._find(placed, operation, _MAX_HOPS)
+        if role == roles.ACTIVATIONS and not self._is_kept(placed, _MAX_HOPS):
+            return roles.TEMPORARIES
+        return role
+
+    def _find(self, placed: PlacedValue, operation: str | None, hops: int) -> str:
+        """What a value is, be it kept for the backward pass or not."""
+        if (whole := self._role_of_all(placed)) is not None:
+            return whole
+        if self._is_result(placed):
+            return roles.RESULTS
+        if (of_loop := self.of_loops.get(placed)) is not None:
+            return of_loop
+        moved = self._movements.find(placed)
+        if moved is not None and moved.keeps_role and hops:
+            return self._find(moved.source, operation, hops - 1)
+        text = self._joined.printed.get(placed.value.name)
+        opcode = text.opcode if text else None
+        if (
+            opcode == "custom-call"
+            and placed.index[-1:] > (0,)
+            and _BYTES.match(placed.value.shape)
+        ):
+            return roles.WORKSPACE
+        return roles.role_by_name(placed.value.name, opcode, placed.value.shape, operation)
+
+    def role_of_allocation(self, allocation: Allocation) -> str | None:
+        """What an allocation is held for; None for temporaries, which share theirs."""
+        if allocation.parameter is not None:
+            return role_of_argument(self._names.get(allocation.index, ""))
+        if allocation.maybe_live_out:
+            return roles.RESULTS
+        if allocation.is_constant:
+            return roles.CONSTANTS
+        return roles.THREAD_LOCAL if allocation.is_thread_local else None
+
+    def _role_of_all(self, placed: PlacedValue) -> str | None:
+        """The role of what is what its allocation was made for, from the beginning."""
+        allocation = placed.allocation
+        if allocation.parameter is not None and self._is_argument(placed):
+            return self.role_of_allocation(allocation)
+        if allocation.is_thread_local or allocation.is_constant:
+            return self.role_of_allocation(allocation)
+        return roles.TUPLES if placed.value.shape.startswith("(") else None
+
+    def _is_argument(self, placed: PlacedValue) -> bool:
+        text = self._joined.printed.get(placed.value.name)
+        if placed.value.is_phi:
+            return False
+        return text is None or text.opcode == "parameter"
+
+    def _is_result(self, placed: PlacedValue) -> bool:
+        """Whether the caller gets it."""
+        allocation, life = placed.allocation, placed.life
+        return allocation.maybe_live_out and (life is None or life.end >= self._end)
+
+    def _is_kept(self, placed: PlacedValue, hops: int) -> bool:
+        """Whether the backward pass reads it, or what it is moved to."""
+        for name in placed.users:
+            text = self._joined.printed.get(name)
+            if text is None:
+                continue
+            if text.metadata.op_name:
+                if _BACKWARD in text.metadata.op_name:
+                    return True
+            elif hops and any(
+                self._is_kept(each, hops - 1)
+                for index in self._joined.indices_at.get(name, ())
+                for each in self._joined.values_at[name, index]
+                if each is not placed and each.value.name == name
+            ):
+                return True
+        return False
+
+    # Loops.
+
+    def _find_loop_roles(self) -> dict[PlacedValue, str]:
+        printed = self._joined.printed
+        loops = {name for name, text in printed.items() if text.opcode == "while"}
+        found: dict[PlacedValue, str] = {}
+        for placed in self._joined.placed if loops else ():
+            if placed not in found and _is_carried(placed, loops):
+                family = self._families.get(placed, (placed,))
+                found.update(dict.fromkeys(family, self._loop_role(family)))
+        return found
+
+    def _loop_role(self, family: Sequence[PlacedValue]) -> str:
+        """An argument that a loop updates stays what it is."""
+        for placed in family:
+            if placed.allocation.parameter is not None and self._is_argument(placed):
+                return self.role_of_allocation(placed.allocation) or roles.ARGUMENTS
+        if any(map(self._is_cache, family)):
+            return roles.CACHE
+        return roles.STACKED if self._is_stacked(family) else roles.CARRIED
+
+    def _is_cache(self, placed: PlacedValue) -> bool:
+        """Whether it begins as a cache that is an argument, or its operation says so."""
+        text = self._joined.printed.get(placed.value.name)
+        operation = text.metadata.op_name if text and text.opcode != "while" else ""
+        if _SAYS_CACHE.search(operation):
+            return True
+        source = placed
+        for _ in range(_MAX_HOPS):
+            moved = self._movements.find(source)
+            if moved is None:
+                return False
+            source = moved.source
+            if source.allocation.parameter is not None and self._is_argument(source):
+                return self.role_of_allocation(source.allocation) == roles.CACHE
+        return False
+
+    def _is_stacked(self, family: Iterable[PlacedValue]) -> bool:
+        """Whether a slice of it is updated, by an instruction or a fusion named after that."""
+        for placed in family:
+            text = self._joined.printed.get(placed.value.name)
+            if text is None:
+                continue
+            if text.opcode == "dynamic-update-slice":
+                return True
+            is_opaque = text.opcode == "fusion" or text.opcode == "call"
+            if is_opaque and _STACKS.search(f"{placed.value.name} {text.metadata.op_name}"):
+                return True
+        return False
+
+
+def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:
+    positions = placed.used.positions if placed.used else ()
+    return any(position.instruction in loops and position.index for position in positions)
