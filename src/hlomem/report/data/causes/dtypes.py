@@ -1,0 +1,113 @@
+"""Another element type: of arguments, or through casts the program has and had not.
+
+A cast of the author is an operation `convert_element_type`; conversions XLA adds have no name of
+their own and prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.report.data.causes.cause import Finding
+from hlomem.report.data.causes.comparison import at_line, name_arguments
+from hlomem.report.data.causes.program import array_of_buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.report.data.causes.comparison import Comparison
+    from hlomem.report.data.causes.ledger import Entry
+    from hlomem.report.data.causes.program import Program
+
+_CAST = "convert_element_type"
+
+
+class _Retype(NamedTuple):
+    """An element type before and after."""
+
+    old: str
+    new: str
+
+
+def find_dtypes(comparison: Comparison) -> Iterator[Finding]:
+    """Types of arguments, else types of what is computed."""
+    retyped = [p for p in comparison.arguments if p.before.array.dtype != p.after.array.dtype]
+    if retyped:
+        first = max(retyped, key=lambda pair: pair.after.size)
+        retype = _Retype(first.before.array.dtype, first.after.array.dtype)
+        names = name_arguments(
+            [pair.after for pair in retyped], comparison.after.arguments.values()
+        )
+        yield _finding(retype, f", of arguments {names}", None)
+        return
+    casts = _new_casts(comparison)
+    retype_or_none = _most_common(comparison) if casts is not None else None
+    if casts is not None and retype_or_none is not None:
+        yield _finding(retype_or_none, at_line(casts.line, ", cast at "), casts.line)
+
+
+class _Casts(NamedTuple):
+    """Casts that one program has and the other has not."""
+
+    line: str | None
+    """Of the only one; None where there are several lines."""
+
+
+def _new_casts(comparison: Comparison) -> _Casts | None:
+    before, after = ({n for n in p.operation_names if _CAST in n} for p in comparison.programs)
+    if before == after or comparison.has_other_era:
+        return None
+    program, names = (
+        (comparison.after, after - before)
+        if after - before
+        else (comparison.before, before - after)
+    )
+    lines = {line for name in names for line in _lines(program, name)}
+    return _Casts(lines.pop() if len(lines) == 1 else None)
+
+
+def _lines(program: Program, name: str) -> Iterator[str]:
+    for operation in program.operations:
+        if operation.name == name and (line := program.line(operation)):
+            yield line
+
+
+def _most_common(comparison: Comparison) -> _Retype | None:
+    """The change of type that most elements of equal operations have."""
+    sides: list[dict[tuple[str, tuple[int, ...]], set[str]]] = []
+    for program in comparison.programs:
+        found: dict[tuple[str, tuple[int, ...]], set[str]] = {}
+        for operation in program.operations:
+            if operation.array is not None and operation.array.dtype in _FLOATS:
+                key = (operation.name, operation.array.dimensions)
+                found.setdefault(key, set()).add(operation.array.dtype)
+        sides.append(found)
+    weights: Counter[_Retype] = Counter()
+    for key in sides[0].keys() & sides[1].keys():
+        old, new = sides[0][key] - sides[1][key], sides[1][key] - sides[0][key]
+        if len(old) == 1 and len(new) == 1:
+            weights[_Retype(old.pop(), new.pop())] += 1
+        elif len(new) == 1 and len(sides[0][key]) == 1:
+            weights[_Retype(next(iter(sides[0][key])), new.pop())] += 1
+        elif len(old) == 1 and len(sides[1][key]) == 1:
+            weights[_Retype(old.pop(), next(iter(sides[1][key])))] += 1
+    return weights.most_common(1)[0][0] if weights else None
+
+
+_FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})
+
+
+def _finding(retype: _Retype, tail: str, line: str | None) -> Finding:
+    def claims(entry: Entry) -> bool:
+        arrays = [array_of_buffer(b) for b in (entry.change.before, entry.change.after) if b]
+        return [array.dtype for array in arrays if array] == [retype.old, retype.new]
+
+    return Finding(
+        kind="dtype",
+        text=f"{retype.old} became {retype.new}{tail}",
+        claims=claims,
+        source=line,
+        shows_count=True,
+        adds_operations=True,
+    )
