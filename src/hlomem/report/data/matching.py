@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from hlomem.report.data.memory import Buffer, MemoryView
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")
-_WRAPPERS = re.compile(r"(?:^|(?<=/))jit\((?:main|<lambda>)\)(?:/|$)")
+_WRAPPERS = re.compile(
+    r"(?:^|(?<=/))(?:jit\((?:main|<lambda>)\)|closed_call|core_call|eval_jaxpr)(?:/|$)"
+)
 """Scopes that JAX adds in some versions and not in others."""
 
 

@@ -66,6 +66,10 @@ class SharedOut:
             self.size_of[buffer.id] = self.size_of.get(buffer.id, 0) + size
         self.unused = space.size - sum(self.size_of.values())
         """What nobody fills."""
+        self.lodged: dict[int, int] = {}
+        """Bytes of temporaries in the memory of arguments and results when theirs is fullest."""
+        for buffer, size in iter_lodgers(memory, space.color, self.step):
+            self.lodged[buffer.id] = self.lodged.get(buffer.id, 0) + size
 
     def life_of(self, buffer: Buffer) -> float:
         """The share of the schedule a buffer is alive."""
@@ -85,6 +89,24 @@ def iter_owners(memory: MemoryView, color: int, step: int | None) -> Iterator[Ow
             yield from memory.share_out(allocation, step)[0]
         elif buffers:
             yield OwnedBytes(max(buffers, key=_claim), allocation.size)
+
+
+def iter_lodgers(memory: MemoryView, color: int, step: int | None) -> Iterator[OwnedBytes]:
+    """Temporaries that lie in the memory of an argument or a result at the fullest step."""
+    temporary = {allocation.index for allocation in memory.temporary_allocations(color)}
+    for allocation in memory.joined.allocations:
+        if allocation.color != color or allocation.index in temporary or step is None:
+            continue
+        buffers = memory.buffers_in(allocation.index)
+        hosts = {max(buffers, key=_claim).id, max(buffers, key=_last).id} if buffers else set()
+        for owned in memory.share_out(allocation, step)[0]:
+            if owned.buffer.id not in hosts:
+                yield owned
+
+
+def _last(buffer: Buffer) -> tuple[int, int]:
+    """What is in an allocation last is what the caller gets."""
+    return (buffer.end or 0, buffer.id)
 
 
 def _claim(buffer: Buffer) -> tuple[bool, int, int, int]:

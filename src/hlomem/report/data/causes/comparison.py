@@ -118,18 +118,11 @@ class Comparison:
         program = self.programs[entry.side]
         return entry.buffer.allocation in program.result_allocations
 
-    def was_result(self, entry: Entry) -> bool:
-        """Whether the same buffer lies in the results' memory on the other side."""
-        program = self.programs[BEFORE if entry.side == AFTER else AFTER]
-        partner = entry.partner
-        return partner is not None and partner.allocation in program.result_allocations
-
     def is_known_operation(self, entry: Entry) -> bool:
         """Whether the other program has the operation, too; True of what has no name."""
         other = self.programs[BEFORE if entry.side == AFTER else AFTER]
-        return not entry.buffer.op_name or (
-            operation_key(entry.buffer.op_name) in other.operation_names
-        )
+        name = entry.buffer.op_name
+        return not name or name in other.arguments or operation_key(name) in other.operation_names
 
 
 def is_model(argument: Argument) -> bool:
@@ -148,7 +141,12 @@ def name_arguments(wanted: Sequence[Argument], everything: Iterable[Argument]) -
         chosen.setdefault(argument.tree, []).append(argument.name)
     names: list[str] = []
     for tree, members in chosen.items():
-        names += [tree] if len(members) == leaves.get(tree) else sorted(members)
+        if len(members) == leaves.get(tree):
+            names.append(tree)
+        elif len(members) > _MAX_NAMES:
+            names.append(f"{len(members)} of {leaves.get(tree, 0)} in {tree}")
+        else:
+            names += sorted(members)
     return listed(names)
 
 

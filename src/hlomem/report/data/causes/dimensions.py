@@ -38,23 +38,27 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
     for pair in comparison.resized:
         for sizes in dict.fromkeys(pair.changed_dimensions.values()):
             groups.setdefault(_Resize(*sizes), []).append(pair)
-    for resize, pairs in _merge_neighbours(groups).items():
-        kind = _kind(resize, pairs)
-        names = name_arguments([pair.after for pair in pairs], comparison.after.arguments.values())
+    for (kind, _), resizes in _merge_factors(_merge_neighbours(groups)).items():
+        resize = min(resizes)
+        changed = {pair.after.name: pair.after for pairs in resizes.values() for pair in pairs}
+        names = name_arguments(list(changed.values()), comparison.after.arguments.values())
         yield Finding(
             kind=kind,
-            text=f"{_WORDS[kind]} {resize.old} became {resize.new} (of arguments {names})",
-            claims=_follows(resize),
+            text=f"{kind} {resize.old} became {resize.new} (of arguments {names})",
+            claims=_follows(resize, frozenset(changed)),
             shows_count=True,
         )
 
 
-_WORDS: dict[CauseKind, str] = {
-    "batch": "batch",
-    "sequence": "sequence",
-    "width": "width",
-    "dimension": "dimension",
-}
+def _merge_factors(
+    groups: dict[_Resize, list[ArgumentPair]],
+) -> dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]]:
+    """One group for 256 that became 512 and 1024 that became 2048, where both are widths."""
+    merged: dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]] = {}
+    for resize, pairs in groups.items():
+        key = _kind(resize, pairs), Fraction(resize.new, max(resize.old, 1))
+        merged.setdefault(key, {})[resize] = pairs
+    return merged
 
 
 def _merge_neighbours(
@@ -99,13 +103,15 @@ def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
     return "batch" if positions[:1] == [0] else "sequence"
 
 
-def _follows(resize: _Resize) -> Callable[[Entry], bool]:
-    """Whether a buffer's elements grew by a power of the factor."""
-    factor = Fraction(resize.new, resize.old)
+def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callable[[Entry], bool]:
+    """Whether a buffer is one of the arguments, or its elements grew by a power of the factor."""
+    factor = Fraction(resize.new, max(resize.old, 1))
     powers = {factor**power for power in range(1, _MAX_POWER + 1)}
 
     def claims(entry: Entry) -> bool:
         before, after = entry.change.before, entry.change.after
+        if entry.buffer.opcode == "parameter" and entry.buffer.parameter in arguments:
+            return True
         old = array_of_buffer(before) if before else None
         new = array_of_buffer(after) if after else None
         if old is None or new is None:

@@ -45,7 +45,9 @@ def _finding(
 
     def claims(entry: Entry) -> bool:
         size = abs(entry.size)
-        if entry.side != side or not waiting[size] or not comparison.is_result(entry):
+        if entry.side != side or entry.is_lodged or not waiting[size]:
+            return False
+        if not comparison.is_result(entry):
             return False
         waiting[size] -= 1
         return True

@@ -47,6 +47,15 @@ def find_dtypes(comparison: Comparison) -> Iterator[Finding]:
         yield _finding(retype_or_none, at_line(casts.line, ", cast at "), casts.line)
 
 
+def find_inner_dtypes(comparison: Comparison) -> Iterator[Finding]:
+    """Types of buffers, where no cast shows: XLA merges casts, and their names are lost."""
+    retype = None if comparison.has_other_era else _most_common(comparison)
+    if retype is not None:
+        finding = _finding(retype, "", None)
+        if any(entry.change.delta and finding.claims(entry) for entry in comparison.entries):
+            yield finding
+
+
 class _Casts(NamedTuple):
     """Casts that one program has and the other has not."""
 

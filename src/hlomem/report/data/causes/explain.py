@@ -30,12 +30,11 @@ _MINOR = 0.1
 
 def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) -> list[Cause]:
     """What was changed, or where, in bytes that add up to the difference."""
-    ledger = Ledger(changes)
+    ledger = Ledger(before, after, changes)
     programs = Program(before.memory), Program(after.memory)
     comparison = Comparison(*programs, tuple(ledger.open))
     findings = find_all(comparison)
     shown = [ledger.take(finding.claims) for finding in findings]
-    holes = after.unused - before.unused
     causes = []
     heir = _heir(findings)
     for finding, entries in zip(findings, shown, strict=True):
@@ -47,9 +46,9 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
                     or comparison.is_known_operation(entry)
                 )
             )
-        extra = booked(rest).size + (holes if finding is heir else 0)
+        extra = booked(rest).size + (ledger.holes + ledger.lodged if finding is heir else 0)
         causes.append(_cause(finding, entries, extra))
-    causes += iter_rest(comparison, ledger, 0 if heir else holes)
+    causes += iter_rest(ledger, with_unused=heir is None)
     delta = after.space.size - before.space.size
     return _ranked([cause for cause in causes if cause.delta or cause.direct], delta)
 

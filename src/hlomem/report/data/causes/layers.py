@@ -2,7 +2,7 @@
 
 Either scopes and arguments are numbered (`block_0`, `params[0]`) and some numbers are new or gone;
 or the layers' arguments are stacked, their first dimension is another, and so is the number of
-times a loop runs.
+times a loop runs; TPUs' programs do not say that, there a loop has to take slices of them.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def _stacked_change(comparison: Comparison) -> tuple[int, int] | None:
     if not all(is_model(pair.after) for pair in comparison.resized):
         return None
     ((position, old, new),) = changes
-    counted = old in comparison.before.trip_counts and new in comparison.after.trip_counts
-    return (old, new) if position == 0 and counted else None
+    is_counted = old in comparison.before.trip_counts and new in comparison.after.trip_counts
+    is_looped = any(pair.before.is_carried and pair.after.is_carried for pair in comparison.resized)
+    return (old, new) if position == 0 and (is_counted or is_looped) else None
 
 
 def _is_stacked(old: int, new: int) -> Callable[[Entry], bool]:

@@ -39,7 +39,7 @@ def find_layouts(comparison: Comparison) -> Iterator[Finding]:
         changed = [
             (one, two)
             for one, two in zip(before, after, strict=False)
-            if _has_other_layout(one, two)
+            if len(before) == len(after) and _has_other_layout(one, two)
         ]
         if changed:
             old_shape, new_shape = changed[0]

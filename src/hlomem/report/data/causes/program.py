@@ -8,6 +8,7 @@ them, which XLA keeps; instructions are XLA's own.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,6 +63,8 @@ class Argument(NamedTuple):
     array: Array
     size: int
     is_donated: bool
+    is_carried: bool
+    """Whether a loop hands it on, or takes slices of it."""
     role: str
 
     @property
@@ -168,9 +171,9 @@ class Program:
                 if declared is not None:
                     is_donated = (parameter.number, tuple(parameter.index)) in declared
                 name = buffer.parameter or f"parameter {parameter.number}"
-                yield Argument(
-                    name, parameter.number, array, allocation.size, is_donated, buffer.role
-                )
+                is_carried = self.memory.is_carried(buffer)
+                sizes = parameter.number, array, allocation.size
+                yield Argument(name, *sizes, is_donated, is_carried, buffer.role)
                 break
 
     @cached_property
@@ -201,6 +204,18 @@ class Program:
     def fused_arrays(self) -> frozenset[tuple[str, Array | None]]:
         """The operations inside of fusions, with what they compute."""
         return frozenset((each.name, each.array) for each in self.operations if each.is_fused)
+
+    @cached_property
+    def fusions(self) -> Counter[frozenset[str]]:
+        """The operations of each fusion; none without a module."""
+        module = self.memory.module
+        return Counter(
+            frozenset(
+                operation_key(instruction.metadata.op_name)
+                for instruction in computation.instructions
+            )
+            for computation in (module.fused_computations if module else ())
+        )
 
     @property
     def partitions(self) -> int:

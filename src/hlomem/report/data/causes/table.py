@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 from hlomem.report.data.causes.cause import CauseKind, Finding
 from hlomem.report.data.causes.dimensions import find_dimensions, find_inner_dimensions
 from hlomem.report.data.causes.donation import find_donation
-from hlomem.report.data.causes.dtypes import find_dtypes
+from hlomem.report.data.causes.dtypes import find_dtypes, find_inner_dtypes
 from hlomem.report.data.causes.fusions import find_fusions
 from hlomem.report.data.causes.layers import find_layers
 from hlomem.report.data.causes.layouts import find_layouts
@@ -49,6 +49,7 @@ TABLE = (
     Row(find_dtypes),
     Row(find_layouts, _SIZES | {"dtype"}),
     Row(find_versions),
+    Row(find_inner_dtypes, _EVERYTHING),
     Row(find_fusions, _EVERYTHING),
     Row(find_inner_dimensions, _EVERYTHING),
     Row(find_recompiled, _EVERYTHING),
