@@ -32,6 +32,7 @@ CauseKind: TypeAlias = Literal[
     "layout",
     "fusion",
     "version",
+    "backend",
     "results' memory",
     "line",
     "holes",

@@ -78,6 +78,26 @@ class Comparison:
         )
 
     @cached_property
+    def stacked(self) -> tuple[int, int] | None:
+        """The number of layers before and after, where their arguments are stacked.
+
+        The first dimension of several arguments of the model changes, and nothing else of it; and
+        a loop runs that often, or takes slices of them where it is not known how often it runs.
+        """
+        models = [pair for pair in self.resized if is_model(pair.after)]
+        changes = {
+            (position, *sizes)
+            for pair in models
+            for position, sizes in pair.changed_dimensions.items()
+        }
+        if len(changes) != 1 or len(models) == 1:
+            return None
+        ((position, old, new),) = changes
+        is_counted = old in self.before.trip_counts and new in self.after.trip_counts
+        is_looped = any(pair.before.is_carried and pair.after.is_carried for pair in models)
+        return (old, new) if position == 0 and (is_counted or is_looped) else None
+
+    @cached_property
     def has_same_arguments(self) -> bool:
         """Whether both programs take the same arrays."""
         sides = [

@@ -36,6 +36,8 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
     """One finding for each dimension of arguments that changed."""
     groups: dict[_Resize, list[ArgumentPair]] = {}
     for pair in comparison.resized:
+        if comparison.stacked and pair.changed_dimensions == {0: comparison.stacked}:
+            continue  # more layers
         for sizes in dict.fromkeys(pair.changed_dimensions.values()):
             groups.setdefault(_Resize(*sizes), []).append(pair)
     for (kind, _), resizes in _merge_factors(_merge_neighbours(groups)).items():

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.causes.cause import Finding
 from hlomem.report.data.causes.comparison import at_line, name_arguments
+from hlomem.report.data.causes.ledger import AFTER, BEFORE
 from hlomem.report.data.causes.program import array_of_buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hlomem.report.data.causes.comparison import Comparison
     from hlomem.report.data.causes.ledger import Entry
@@ -56,6 +57,48 @@ def find_inner_dtypes(comparison: Comparison) -> Iterator[Finding]:
             yield finding
 
 
+def find_casts(comparison: Comparison) -> Iterator[Finding]:
+    """Casts at a line that had none, or has none any more, with new buffers of their type there."""
+    if comparison.has_other_era:
+        return
+    old, new = (_casts_by_line(program) for program in comparison.programs)
+    for side, casts, word in ((AFTER, new - old, "cast"), (BEFORE, old - new, "no longer cast")):
+        for dtype, line in sorted(casts):
+            claims = _is_alone_at(side, dtype, line)
+            if any(claims(entry) for entry in comparison.entries):
+                yield Finding(
+                    kind="dtype",
+                    text=f"{word} to {dtype}{at_line(line, ' at ')}",
+                    claims=claims,
+                    source=line,
+                    shows_count=True,
+                    takes_rest=False,
+                )
+
+
+def _casts_by_line(program: Program) -> set[tuple[str, str]]:
+    """The types that are cast to, and where."""
+    return {
+        (operation.array.dtype, line)
+        for operation in program.operations
+        if operation.opcode == "convert" and _CAST in operation.name
+        if operation.array is not None and operation.array.dtype in _FLOATS
+        if (line := program.line(operation)) is not None
+    }
+
+
+def _is_alone_at(side: int, dtype: str, line: str) -> Callable[[Entry], bool]:
+    """Whether a buffer of a type and a line exists on one side only."""
+
+    def claims(entry: Entry) -> bool:
+        if entry.side != side or entry.partner is not None or entry.buffer.source != line:
+            return False
+        array = array_of_buffer(entry.buffer)
+        return array is not None and array.dtype == dtype
+
+    return claims
+
+
 class _Casts(NamedTuple):
     """Casts that one program has and the other has not."""
 
@@ -84,12 +127,12 @@ def _lines(program: Program, name: str) -> Iterator[str]:
 
 def _most_common(comparison: Comparison) -> _Retype | None:
     """The change of type that most elements of equal operations have."""
-    sides: list[dict[tuple[str, tuple[int, ...]], set[str]]] = []
+    sides: list[dict[tuple[str, int], set[str]]] = []
     for program in comparison.programs:
-        found: dict[tuple[str, tuple[int, ...]], set[str]] = {}
+        found: dict[tuple[str, int], set[str]] = {}
         for operation in program.operations:
             if operation.array is not None and operation.array.dtype in _FLOATS:
-                key = (operation.name, operation.array.dimensions)
+                key = (operation.name, len(operation.array.dimensions))
                 found.setdefault(key, set()).add(operation.array.dtype)
         sides.append(found)
     weights: Counter[_Retype] = Counter()

@@ -59,8 +59,8 @@ def _heir(findings: Sequence[Finding]) -> Finding | None:
     Next to other changes, another version of XLA may be behind anything.
     """
     heirs = [finding for finding in findings if finding.takes_rest]
-    versions = [finding for finding in heirs if finding.kind == "version"]
-    return heirs[0] if len(heirs) == 1 else next(iter(versions), None)
+    compilers = [finding for finding in heirs if finding.kind in {"version", "backend"}]
+    return heirs[0] if len(heirs) == 1 else next(iter(compilers), None)
 
 
 def _cause(finding: Finding, entries: Sequence[Entry], extra: int) -> Cause:

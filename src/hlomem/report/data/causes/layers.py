@@ -11,7 +11,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import is_model
 from hlomem.report.data.causes.program import array_of_buffer, scopes
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.causes.program import Program
 
 _NUMBERED = re.compile(r"([A-Za-z][A-Za-z_]*?)_?(\d{1,4})$")
+_MAX_DIGITS = 4
 _KEYS = re.compile(r"[^\[\].'\"]+")
 
 
@@ -34,9 +34,8 @@ class _Layer(NamedTuple):
 
 def find_layers(comparison: Comparison) -> Iterator[Finding]:
     """The one finding there is if there are more or fewer layers."""
-    stacked = _stacked_change(comparison)
-    if stacked is not None:
-        old, new = stacked
+    if comparison.stacked is not None:
+        old, new = comparison.stacked
         yield Finding(
             kind="layers",
             text=f"{old} layers became {new} (the first dimension of their stacked arguments)",
@@ -49,23 +48,6 @@ def find_layers(comparison: Comparison) -> Iterator[Finding]:
         if bool(more) != bool(fewer):
             yield _finding(stem, len(before[stem]), len(after[stem]), more or fewer)
             return
-
-
-def _stacked_change(comparison: Comparison) -> tuple[int, int] | None:
-    """The number of layers before and after, where they are stacked."""
-    changes = {
-        (position, *sizes)
-        for pair in comparison.resized
-        for position, sizes in pair.changed_dimensions.items()
-    }
-    if len(changes) != 1 or len(comparison.resized) < 2:
-        return None
-    if not all(is_model(pair.after) for pair in comparison.resized):
-        return None
-    ((position, old, new),) = changes
-    is_counted = old in comparison.before.trip_counts and new in comparison.after.trip_counts
-    is_looped = any(pair.before.is_carried and pair.after.is_carried for pair in comparison.resized)
-    return (old, new) if position == 0 and (is_counted or is_looped) else None
 
 
 def _is_stacked(old: int, new: int) -> Callable[[Entry], bool]:
@@ -97,15 +79,13 @@ def _layers(program: Program) -> Iterator[_Layer]:
 
 
 def _of_parts(parts: Iterable[str]) -> Iterator[_Layer]:
-    """Only the outermost number counts: a layer has parts with numbers of their own."""
+    """Layers, and the parts of layers that have numbers of their own."""
     previous = ""
     for part in parts:
-        if part.isdecimal() and len(part) <= 4:
+        if part.isdecimal() and len(part) <= _MAX_DIGITS:
             yield _Layer(previous, int(part))
-            return
-        if (numbered := _NUMBERED.fullmatch(part)) is not None:
+        elif (numbered := _NUMBERED.fullmatch(part)) is not None:
             yield _Layer(numbered[1], int(numbered[2]))
-            return
         previous = part
 
 

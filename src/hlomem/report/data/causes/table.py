@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 from hlomem.report.data.causes.cause import CauseKind, Finding
 from hlomem.report.data.causes.dimensions import find_dimensions, find_inner_dimensions
 from hlomem.report.data.causes.donation import find_donation
-from hlomem.report.data.causes.dtypes import find_dtypes, find_inner_dtypes
+from hlomem.report.data.causes.dtypes import find_casts, find_dtypes, find_inner_dtypes
 from hlomem.report.data.causes.fusions import find_fusions
 from hlomem.report.data.causes.layers import find_layers
 from hlomem.report.data.causes.layouts import find_layouts
@@ -20,7 +20,7 @@ from hlomem.report.data.causes.loops import find_loops
 from hlomem.report.data.causes.offload import find_offload
 from hlomem.report.data.causes.recomputation import find_recomputation
 from hlomem.report.data.causes.sharding import find_sharding
-from hlomem.report.data.causes.versions import find_recompiled, find_versions
+from hlomem.report.data.causes.versions import find_backends, find_recompiled, find_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,16 +39,19 @@ _EVERYTHING = frozenset(get_args(CauseKind))
 _SIZES = frozenset({"sharding", "loop", "layers", "batch", "sequence", "width"})
 
 TABLE = (
+    Row(find_backends),
     Row(find_donation),
     Row(find_offload),
-    Row(find_recomputation),
     Row(find_sharding),
-    Row(find_loops, frozenset({"sharding"})),
-    Row(find_layers, frozenset({"sharding", "loop"})),
-    Row(find_dimensions, frozenset({"sharding", "layers"})),
+    Row(find_layers, frozenset({"sharding"})),
+    Row(find_dimensions, frozenset({"sharding"})),
     Row(find_dtypes),
-    Row(find_layouts, _SIZES | {"dtype"}),
-    Row(find_versions),
+    Row(find_casts, frozenset({"dtype", "backend"})),
+    # What follows claims all of a role, which those above know better.
+    Row(find_recomputation),
+    Row(find_loops, frozenset({"sharding"})),
+    Row(find_layouts, _SIZES | {"dtype", "backend"}),
+    Row(find_versions, frozenset({"backend"})),
     Row(find_inner_dtypes, _EVERYTHING),
     Row(find_fusions, _EVERYTHING),
     Row(find_inner_dimensions, _EVERYTHING),

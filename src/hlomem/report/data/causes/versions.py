@@ -1,4 +1,4 @@
-"""Another XLA: the same program, and yet other buffers.
+"""Another XLA or another backend: the same program, and yet other buffers.
 
 Certain where the dumps are of different formats; likely another version, other flags or another
 planner where they are not.
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
     from hlomem.report.data.causes.comparison import Comparison
     from hlomem.report.data.causes.program import Program
+
+
+def find_backends(comparison: Comparison) -> Iterator[Finding]:
+    """The one finding there is if the programs are for different platforms."""
+    old, new = (program.memory.machine.platform for program in comparison.programs)
+    if old != new:
+        text = f"compiled for {new} instead of {old}"
+        yield Finding(kind="backend", text=text, claims=never, adds_operations=True)
 
 
 def find_versions(comparison: Comparison) -> Iterator[Finding]:
