@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from hlomem.dump.records import Record
 from hlomem.report.data.causes.cause import Cause
 from hlomem.report.data.causes.changes import Change, SharedOut, change_of
@@ -19,6 +21,7 @@ from hlomem.report.data.lookup import find_space
 from hlomem.report.data.matching import match_buffers
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.peak import key_of
+from hlomem.report.data.side_names import distinct_names
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
@@ -37,6 +40,7 @@ __all__ = [
     "Side",
     "build_diff",
     "diff",
+    "name_sides",
 ]
 
 Grouping: TypeAlias = Literal["line", "op", "scope", "role", "shape"]
@@ -124,6 +128,16 @@ def build_diff(
         rows=tuple(_rows(changes, (old.unused, new.unused), by)),
         matched=sum(None not in pair for pair in pairs),
         unmatched=sum(None in pair for pair in pairs),
+    )
+
+
+def name_sides(found: Diff, before: str, after: str) -> Diff:
+    """The same difference, its sides named by what differs between their paths."""
+    names = distinct_names(before, after)
+    return replace(
+        found,
+        before=replace(found.before, name=names[0]),
+        after=replace(found.after, name=names[1]),
     )
 
 

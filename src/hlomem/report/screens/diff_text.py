@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, bar, percent, plural, shorten_front, wrap
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Cause, Change, Diff, Row, Side
@@ -95,7 +96,8 @@ def _row(row: Row, widest: int, width: int) -> list[Line]:
     ]
     if row.largest is not None:
         margin = " " * (len(head) + _BAR + 2)
-        lines.append([(margin + shorten(visible(_describe(row, row.largest)), room), "dim")])
+        described = wrap(_describe(row, row.largest), width, margin, margin)
+        lines += [[(line, "dim")] for line in described]
     return lines
 
 
@@ -107,5 +109,9 @@ def _describe(row: Row, change: Change) -> str:
 
 
 def _elements(shape: str) -> str:
-    """A shape without layout, unless it is a tuple's."""
-    return shape if shape.startswith("(") else shape.partition("{")[0]
+    """A shape without layout; of a tuple how many parts it has."""
+    if not shape.startswith("("):
+        return shape.partition("{")[0]
+    parsed = parse_shape_or_none(shape)
+    count = sum(1 for _ in parsed.leaves()) if parsed else 0
+    return f"a tuple of {count}" if count else "a tuple"

@@ -15,7 +15,7 @@ from hlomem.report.data.causes.ledger import AFTER, BEFORE
 from hlomem.report.data.causes.program import array_of_buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from hlomem.report.data.causes.comparison import Comparison
     from hlomem.report.data.causes.ledger import Entry
@@ -126,25 +126,33 @@ def _lines(program: Program, name: str) -> Iterator[str]:
 
 
 def _most_common(comparison: Comparison) -> _Retype | None:
-    """The change of type that most elements of equal operations have."""
-    sides: list[dict[tuple[str, int], set[str]]] = []
+    """The change of type that most equal operations have; of equal dimensions, else of any."""
+    return _most_common_by(comparison, tuple) or _most_common_by(comparison, len)
+
+
+def _most_common_by(
+    comparison: Comparison, form: Callable[[tuple[int, ...]], Hashable]
+) -> _Retype | None:
+    """That of operations with the same name whose dimensions have the same form."""
+    sides: list[dict[Hashable, set[str]]] = []
     for program in comparison.programs:
-        found: dict[tuple[str, int], set[str]] = {}
+        found: dict[Hashable, set[str]] = {}
         for operation in program.operations:
             if operation.array is not None and operation.array.dtype in _FLOATS:
-                key = (operation.name, len(operation.array.dimensions))
+                key = (operation.name, form(operation.array.dimensions))
                 found.setdefault(key, set()).add(operation.array.dtype)
         sides.append(found)
-    weights: Counter[_Retype] = Counter()
-    for key in sides[0].keys() & sides[1].keys():
-        old, new = sides[0][key] - sides[1][key], sides[1][key] - sides[0][key]
-        if len(old) == 1 and len(new) == 1:
-            weights[_Retype(old.pop(), new.pop())] += 1
-        elif len(new) == 1 and len(sides[0][key]) == 1:
-            weights[_Retype(next(iter(sides[0][key])), new.pop())] += 1
-        elif len(old) == 1 and len(sides[1][key]) == 1:
-            weights[_Retype(old.pop(), next(iter(sides[1][key])))] += 1
-    return weights.most_common(1)[0][0] if weights else None
+    retypes = (_retype(sides[0][key], sides[1][key]) for key in sides[0].keys() & sides[1].keys())
+    weights = Counter(retype for retype in retypes if retype is not None)
+    return max(weights, key=lambda each: (weights[each], each)) if weights else None
+
+
+def _retype(before: set[str], after: set[str]) -> _Retype | None:
+    """The type that went and the one that came instead, or beside which it came."""
+    gone, come = before - after or before, after - before or after
+    if before == after or len(gone) != 1 or len(come) != 1:
+        return None
+    return _Retype(*gone, *come)
 
 
 _FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})

@@ -86,7 +86,7 @@ def _ranked(causes: list[Cause], delta: int) -> list[Cause]:
 
     def rank(cause: Cause) -> tuple[bool, int, str]:
         is_place = cause.kind in {"line", "holes", "results' memory"}
-        is_minor = abs(cause.delta) < _MINOR * largest
-        return (is_place or is_minor, -sign * cause.delta, cause.text)
+        is_last = is_place or abs(cause.delta) < _MINOR * largest
+        return (is_last, -abs(cause.delta) if is_last else -sign * cause.delta, cause.text)
 
     return sorted(causes, key=rank)
