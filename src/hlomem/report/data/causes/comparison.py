@@ -6,6 +6,7 @@ are the same, and words for what was compared.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 _MAX_NAMES = 3
 _SAME_SHARE = 0.9
 """Of the operations of the smaller program, how many the other has if it is the same."""
-_MODEL_WORDS = ("param", "weight", "variables", "model", "opt", "state", "momentum", "grad")
+_MODEL_NAME = re.compile(
+    r"param|weight|variables|model|opt|state|momentum|grad|kernel|bias|embed|^[wb]_?\d*$",
+    re.IGNORECASE,
+)
 
 
 class ArgumentPair(NamedTuple):
@@ -147,8 +151,7 @@ class Comparison:
 
 def is_model(argument: Argument) -> bool:
     """Whether an argument is a part of the model or of its optimizer, by its name."""
-    tree = argument.tree.lower()
-    return argument.role == roles.OPTIMIZER or any(word in tree for word in _MODEL_WORDS)
+    return argument.role == roles.OPTIMIZER or _MODEL_NAME.search(argument.tree) is not None
 
 
 def name_arguments(wanted: Sequence[Argument], everything: Iterable[Argument]) -> str:

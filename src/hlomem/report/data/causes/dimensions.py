@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.causes.cause import CauseKind, Finding
 from hlomem.report.data.causes.comparison import is_model, name_arguments
-from hlomem.report.data.causes.program import array_of_buffer
+from hlomem.report.data.causes.program import FLOATS, array_of_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +91,10 @@ def _rounded(resize: _Resize) -> _Resize:
 
 
 def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
-    """A dimension of the model is a width; the first one of inputs is the batch."""
+    """A dimension of the model is a width, as is the last one of features.
+
+    The first one of inputs is the batch, another one the sequence.
+    """
     models = sum(is_model(pair.after) for pair in pairs)
     if 2 * models > len(pairs):
         return "width"
@@ -102,7 +105,11 @@ def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
         for position, sizes in simplest.changed_dimensions.items()
         if _is_near(_Resize(*sizes), resize)
     ]
-    return "batch" if positions[:1] == [0] else "sequence"
+    if positions[:1] == [0]:
+        return "batch"
+    array = simplest.after.array
+    is_last = positions[:1] == [len(array.dimensions) - 1]
+    return "width" if is_last and array.dtype in FLOATS else "sequence"
 
 
 def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callable[[Entry], bool]:

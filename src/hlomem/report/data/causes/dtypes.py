@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.report.data.causes.cause import Finding
 from hlomem.report.data.causes.comparison import at_line, name_arguments
 from hlomem.report.data.causes.ledger import AFTER, BEFORE
-from hlomem.report.data.causes.program import array_of_buffer
+from hlomem.report.data.causes.program import FLOATS, array_of_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -82,7 +82,7 @@ def _casts_by_line(program: Program) -> set[tuple[str, str]]:
         (operation.array.dtype, line)
         for operation in program.operations
         if operation.opcode == "convert" and _CAST in operation.name
-        if operation.array is not None and operation.array.dtype in _FLOATS
+        if operation.array is not None and operation.array.dtype in FLOATS
         if (line := program.line(operation)) is not None
     }
 
@@ -138,7 +138,7 @@ def _most_common_by(
     for program in comparison.programs:
         found: dict[Hashable, set[str]] = {}
         for operation in program.operations:
-            if operation.array is not None and operation.array.dtype in _FLOATS:
+            if operation.array is not None and operation.array.dtype in FLOATS:
                 key = (operation.name, form(operation.array.dimensions))
                 found.setdefault(key, set()).add(operation.array.dtype)
         sides.append(found)
@@ -153,9 +153,6 @@ def _retype(before: set[str], after: set[str]) -> _Retype | None:
     if before == after or len(gone) != 1 or len(come) != 1:
         return None
     return _Retype(*gone, *come)
-
-
-_FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})
 
 
 def _finding(retype: _Retype, tail: str, line: str | None) -> Finding:

@@ -31,6 +31,7 @@ _COLLECTIVE = re.compile(
 _WRAPPER = re.compile(r"(?:jvp|transpose|vmap|jit|pjit|remat|checkpoint)\((.*)\)$")
 _HEAD = re.compile(r"[^\[.]+")
 _TRIP_COUNT = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
+FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})
 _HOST = 5
 """The memory space of the host on every backend (XLA: `Layout::kHostMemorySpace`)."""
 

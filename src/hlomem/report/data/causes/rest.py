@@ -49,7 +49,7 @@ def iter_rest(ledger: Ledger, *, with_unused: bool) -> Iterator[Cause]:
     for entry in ledger.take(lambda _: True):
         lines.setdefault(key_of(entry.change.buffer, "line"), []).append(entry)
     found = [cause for line, entries in lines.items() if (cause := _line(line, entries))]
-    yield from _merge_cancelling(found)
+    yield from merge_cancelling(found)
     if with_unused and ledger.lodged:
         yield _lodged(ledger.lodged)
     if with_unused and (size := ledger.holes):
@@ -89,12 +89,12 @@ def _line(line: str, entries: Sequence[Entry]) -> Cause | None:
     return Cause(kind="line", text=text, delta=size, direct=size, count=count, source=source)
 
 
-def _merge_cancelling(causes: list[Cause]) -> Iterator[Cause]:
+def merge_cancelling(causes: list[Cause]) -> Iterator[Cause]:
     """The causes of which no two cancel each other, the largest first."""
     left = sorted(causes, key=lambda cause: (-abs(cause.delta), cause.text))
     while left:
         first = left.pop(0)
-        against = [other for other in left if _do_cancel(first, other)]
+        against = [other for other in left if do_cancel(first, other)]
         if not against:
             yield first
             continue
@@ -106,5 +106,6 @@ def _merge_cancelling(causes: list[Cause]) -> Iterator[Cause]:
             yield replace(first, text=text, delta=net, direct=net, count=count)
 
 
-def _do_cancel(one: Cause, other: Cause) -> bool:
+def do_cancel(one: Cause, other: Cause) -> bool:
+    """Whether next to nothing is left of two causes together."""
     return abs(one.delta + other.delta) <= _NEARLY * max(abs(one.delta), abs(other.delta))

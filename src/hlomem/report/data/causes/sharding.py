@@ -1,7 +1,7 @@
 """Another split over devices.
 
 Another number of partitions; or arguments whose dimensions change by factors of that number, where
-the collectives change as well or parts of the model are among them.
+the collectives change as well or nothing else does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import is_model, name_arguments
+from hlomem.report.data.causes.comparison import name_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,23 @@ def find_sharding(comparison: Comparison) -> Iterator[Finding]:
         return
     if not all(_is_resharded(pair, new) for pair in comparison.resized):
         return
-    collectives = comparison.before.collectives != comparison.after.collectives
-    if collectives or any(is_model(pair.after) for pair in comparison.resized):
+    has_other_collectives = comparison.before.collectives != comparison.after.collectives
+    if has_other_collectives or _is_local(comparison, new):
         text = f"split differently over {_devices(new)}{_arguments(comparison)}"
-        yield _finding(comparison, text, certain=collectives)
+        yield _finding(comparison, text, certain=has_other_collectives)
+
+
+def _is_local(comparison: Comparison, partitions: int) -> bool:
+    """Whether arguments changed by a number of devices, but nothing that is computed from them.
+
+    A larger batch makes activations larger; of an argument that is held whole each device takes
+    the part it had before.
+    """
+    return not any(
+        _is_split(entry.change.before, entry.change.after, partitions)
+        for entry in comparison.entries
+        if entry.buffer.opcode != "parameter"
+    )
 
 
 def _devices(count: int) -> str:
