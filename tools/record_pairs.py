@@ -123,9 +123,159 @@ def sharding_lost(jax: Any, *, changed: bool) -> None:
     compile_.lower(*arguments).compile()
 
 
+def sequence_doubled(jax: Any, *, changed: bool) -> None:
+    """Attention over twice the positions, of which a token more than that is an argument."""
+    jnp = jax.numpy
+
+    def loss(params: Any, tokens: Any) -> Any:
+        x = params["embed"][tokens[:, :-1]]
+        scores = jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", x, x))
+        x = jnp.einsum("bqk,bkd->bqd", scores, x) @ params["mix"]
+        logits = jax.nn.log_softmax(x @ params["embed"].T)
+        return -jnp.mean(jnp.take_along_axis(logits, tokens[:, 1:, None], -1))
+
+    params = {"embed": _array(jax, 96, 32), "mix": _array(jax, 32, 32)}
+    tokens = jax.ShapeDtypeStruct((4, 129 if changed else 65), jnp.int32)
+    jax.jit(jax.value_and_grad(loss)).lower(params, tokens).compile()
+
+
+def width_doubled(jax: Any, *, changed: bool) -> None:
+    """A network of twice the width."""
+    width = 256 if changed else 128
+    _compile_layers(jax, [{"up": (width, 2 * width), "down": (2 * width, width)}] * 2, width)
+
+
+def layers_added(jax: Any, *, changed: bool) -> None:
+    """A network of three numbered layers instead of two."""
+    shapes = {"up": (64, 128), "down": (128, 64)}
+    _compile_layers(jax, [shapes] * (3 if changed else 2), 64)
+
+
+def _compile_layers(jax: Any, layers: list[dict[str, tuple[int, int]]], width: int) -> None:
+    jnp = jax.numpy
+
+    def loss(params: Any, x: Any) -> Any:
+        for number in range(len(layers)):
+            with jax.named_scope(f"block_{number}"):
+                layer = params[f"block_{number}"]
+                x = x + jnp.tanh(x @ layer["up"]) @ layer["down"]
+        return jnp.mean(x**2)
+
+    params = {
+        f"block_{number}": {name: _array(jax, *shape) for name, shape in layer.items()}
+        for number, layer in enumerate(layers)
+    }
+    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, 256, width)).compile()
+
+
+def stacked_layers_added(jax: Any, *, changed: bool) -> None:
+    """A scan over eight layers instead of four."""
+    _compile_stack(jax, 8 if changed else 4, unroll=False)
+
+
+def scan_unrolled(jax: Any, *, changed: bool) -> None:
+    """Layers in a Python loop instead of a scan."""
+    _compile_stack(jax, 4, unroll=changed)
+
+
+def _compile_stack(jax: Any, count: int, *, unroll: bool) -> None:
+    jnp = jax.numpy
+
+    def layer(x: Any, w: Any) -> Any:
+        return jnp.tanh(x @ w["in"]) @ w["out"] + x, None
+
+    def loss(params: Any, x: Any) -> Any:
+        if not unroll:
+            return jnp.mean(jax.lax.scan(layer, x, params)[0] ** 2)
+        for number in range(count):
+            x, _ = layer(x, jax.tree.map(lambda leaf, at=number: leaf[at], params))
+        return jnp.mean(x**2)
+
+    params = {"in": _array(jax, count, 64, 96), "out": _array(jax, count, 96, 64)}
+    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, 128, 64)).compile()
+
+
+def barrier_added(jax: Any, *, changed: bool) -> None:
+    """A barrier that keeps differences from being fused into their sum."""
+    jnp = jax.numpy
+
+    def distances(a: Any, b: Any) -> Any:
+        difference = a[:, None] - b[None]
+        if changed:
+            difference = jax.lax.optimization_barrier(difference)
+        return jnp.sum(difference**2, -1)
+
+    jax.jit(distances).lower(_array(jax, 64, 32), _array(jax, 64, 32)).compile()
+
+
+def channels_first(jax: Any, *, changed: bool) -> None:
+    """Images with channels first instead of last."""
+    jnp = jax.numpy
+    layout = "NCHW" if changed else "NHWC"
+
+    def loss(params: Any, images: Any) -> Any:
+        for kernel in params:
+            images = jax.nn.relu(
+                jax.lax.conv_general_dilated(
+                    images, kernel, (1, 1), "SAME", dimension_numbers=(layout, "HWIO", layout)
+                )
+            )
+        return jnp.mean(images)
+
+    images = (8, 4, 16, 24) if changed else (8, 16, 24, 4)
+    params = [_array(jax, 3, 3, 4, 32), _array(jax, 3, 3, 32, 32)]
+    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, *images)).compile()
+
+
+def devices_added(jax: Any, *, changed: bool) -> None:
+    """A batch that is split over four devices instead of one."""
+    jnp = jax.numpy
+    spec = jax.sharding.PartitionSpec
+    mesh = jax.make_mesh((4 if changed else 1,), ("data",))
+
+    def loss(params: Any, x: Any) -> Any:
+        return jnp.mean(jnp.tanh(jnp.tanh(x @ params["w1"]) @ params["w2"]) ** 2)
+
+    split = jax.sharding.NamedSharding(mesh, spec("data"))
+    whole = jax.sharding.NamedSharding(mesh, spec())
+    params = {"w1": _array(jax, 64, 256), "w2": _array(jax, 256, 64)}
+    compile_ = jax.jit(jax.grad(loss), in_shardings=(whole, split), out_shardings=whole)
+    compile_.lower(params, _array(jax, 256, 64)).compile()
+
+
+def activations_narrowed(jax: Any, *, changed: bool) -> None:
+    """Activations in bf16, parameters as before."""
+    jnp = jax.numpy
+    dtype = jnp.bfloat16 if changed else jnp.float32
+
+    def loss(params: Any, x: Any) -> Any:
+        x = x.astype(dtype)
+        for w in params:
+            x = jnp.sort(jnp.sin(x), axis=-1) * w.astype(dtype)
+        return jnp.mean(x.astype(jnp.float32) ** 2)
+
+    params = [_array(jax, 128)] * 3
+    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, 512, 128)).compile()
+
+
 PROGRAMS: dict[str, Callable[..., None]] = {
     program.__name__: program
-    for program in (donation_dropped, remat_removed, dtype_widened, batch_doubled, sharding_lost)
+    for program in (
+        donation_dropped,
+        remat_removed,
+        dtype_widened,
+        batch_doubled,
+        sharding_lost,
+        sequence_doubled,
+        width_doubled,
+        layers_added,
+        stacked_layers_added,
+        scan_unrolled,
+        barrier_added,
+        channels_first,
+        devices_added,
+        activations_narrowed,
+    )
 }
 
 

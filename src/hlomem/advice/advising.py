@@ -28,8 +28,8 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.report.data import roles
 from hlomem.report.data.advice import CONFIDENCES, Advice, AdviceReport, Confidence, Method
+from hlomem.report.data.causes.changes import iter_owners
 from hlomem.report.data.copies import build_copies
-from hlomem.report.data.diff import iter_owners
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.data.role_shares import build_role_shares

@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.options import AS_JSON, SPACE
 from hlomem.cli.subject import open_memory, write
 from hlomem.machines.capacity import parse_capacity
-from hlomem.report.data.diff import GROUPINGS, build_diff
+from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ def command(
     """
     memories = open_memory(before, module), open_memory(after, module)
     found = build_diff(*memories, by=by, space=space)
-    found = replace(
-        found, before=replace(found.before, name=before), after=replace(found.after, name=after)
-    )
+    found = name_sides(found, before, after)
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
     write("diff", found, draw_diff, as_json)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)

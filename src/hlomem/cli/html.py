@@ -11,7 +11,7 @@ from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.cli.subject import SUBJECT, open_memory, with_options
 from hlomem.machines.capacity import parse_capacity
-from hlomem.report.data.diff import build_diff
+from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.page.html import format_page
 from hlomem.report.page.page import build_page
 from hlomem.report.page.waterfall import build_waterfall
@@ -48,7 +48,9 @@ def command(
     with collector_off():
         memories = [open_memory(each, **subject) for each in (path, other) if each is not None]
         pages = [build_page(memory, size) for memory in memories]
-        difference = build_waterfall(build_diff(*memories)) if other is not None else None
+        difference = None
+        if other is not None:
+            difference = build_waterfall(name_sides(build_diff(*memories), path, other))
         text = format_page(pages, difference)
     click.get_current_context().find_root().obj = memories, pages  # freed with the process
     write_files(output.parent, {output.name: [text.encode()]}, force=force)

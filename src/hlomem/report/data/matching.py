@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from hlomem.report.data.memory import Buffer, MemoryView
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")
-_WRAPPERS = re.compile(r"(?:^|(?<=/))jit\((?:main|<lambda>)\)(?:/|$)")
+_WRAPPERS = re.compile(
+    r"(?:^|(?<=/))(?:jit\((?:main|<lambda>)\)|closed_call|core_call|eval_jaxpr)(?:/|$)"
+)
 """Scopes that JAX adds in some versions and not in others."""
 
 
@@ -78,7 +80,7 @@ def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
     return Traits(
         argument=buffer.parameter if is_argument else None,
         number=f"{parameter.number} {parameter.index}" if parameter and is_argument else None,
-        operation=_operation(buffer.op_name) if buffer.op_name else None,
+        operation=operation_key(buffer.op_name) if buffer.op_name else None,
         line=_line(buffer.source) if buffer.source else None,
         elements=_elements(buffer.shape),
         opcode=buffer.opcode,
@@ -87,7 +89,8 @@ def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
 
 # Many buffers are of one operation, line or shape.
 @lru_cache(maxsize=1 << 14)
-def _operation(op_name: str) -> str:
+def operation_key(op_name: str) -> str:
+    """An operation's name without what versions of JAX add to it or leave out."""
     return _WRAPPERS.sub("", bare_op_name(op_name))
 
 

@@ -1,6 +1,7 @@
 """From what A reserves to what B reserves, step by step: the comparison page's drawing of a diff.
 
-In: a `Diff`. Out: bars, each beginning where the one before it ends; the small changes are one bar.
+In: a `Diff`. Out: what was changed, with its bytes, and bars, each beginning where the one before
+it ends; the small changes are one bar.
 """
 
 from __future__ import annotations
@@ -27,29 +28,39 @@ class Bar(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to
     is_total: bool = False
 
 
+class Reason(Record, frozen=True, kw_only=True):
+    """A cause of the difference."""
+
+    text: str
+    delta: int
+
+
 class Waterfall(Record, frozen=True, kw_only=True):
     """The way from one compile to the other."""
 
     answer: str
     """It in one sentence."""
+    causes: tuple[Reason, ...]
+    """All of it, in the order of the diff; they add up to the difference."""
     steps: tuple[Bar, ...]
 
 
 def build_waterfall(diff: Diff) -> Waterfall:
     """The bars of a diff, the largest change first."""
-    return Waterfall(answer=_answer(diff), steps=tuple(_bars(diff)))
+    causes = tuple([Reason(text=cause.text, delta=cause.delta) for cause in diff.causes])
+    return Waterfall(answer=_answer(diff), causes=causes, steps=tuple(_bars(diff)))
 
 
 def _bars(diff: Diff) -> Iterator[Bar]:
     at = diff.before.size
-    yield Bar(label="A", start=0, end=at, is_total=True)
+    yield Bar(label=f"A: {diff.before.name}", start=0, end=at, is_total=True)
     changed = sorted((row for row in diff.rows if row.delta), key=lambda row: -abs(row.delta))
     for row in changed[:_MAX_BARS]:
         yield Bar(label=row.key, start=at, end=at + row.delta)
         at += row.delta
     if rest := sum(row.delta for row in changed[_MAX_BARS:]):
         yield Bar(label=f"{len(changed) - _MAX_BARS} more", start=at, end=at + rest)
-    yield Bar(label="B", start=0, end=diff.after.size, is_total=True)
+    yield Bar(label=f"B: {diff.after.name}", start=0, end=diff.after.size, is_total=True)
 
 
 def _answer(diff: Diff) -> str:

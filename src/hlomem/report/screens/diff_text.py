@@ -11,11 +11,11 @@ from hlomem.report.screens.text import (
     bar,
     percent,
     plural,
-    shorten,
     shorten_front,
     space_label,
     wrap,
 )
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Cause, Change, Diff, Row, Side
@@ -104,7 +104,8 @@ def _row(row: Row, widest: int, width: int) -> list[Line]:
     ]
     if row.largest is not None:
         margin = " " * (len(head) + _BAR + 2)
-        lines.append([(margin + shorten(visible(_describe(row, row.largest)), room), "dim")])
+        described = wrap(_describe(row, row.largest), width, margin, margin)
+        lines += [[(line, "dim")] for line in described]
     return lines
 
 
@@ -116,5 +117,9 @@ def _describe(row: Row, change: Change) -> str:
 
 
 def _elements(shape: str) -> str:
-    """A shape without layout, unless it is a tuple's."""
-    return shape if shape.startswith("(") else shape.partition("{")[0]
+    """A shape without layout; of a tuple how many parts it has."""
+    if not shape.startswith("("):
+        return shape.partition("{")[0]
+    parsed = parse_shape_or_none(shape)
+    count = sum(1 for _ in parsed.leaves()) if parsed else 0
+    return f"a tuple of {count}" if count else "a tuple"

@@ -64,8 +64,16 @@ function drawCurve({ pen, width, height }, curve, most, number) {
 export function drawWaterfall() {
   const bars = content.difference?.steps ?? [];
   const most = Math.max(1, ...bars.map((bar) => Math.max(bar.from, bar.to)));
+  $("causes").replaceChildren(
+    ...(content.difference?.causes ?? []).map((cause) =>
+      element("li", `${formatSigned(cause.delta)}  ${cause.text}`),
+    ),
+  );
   $("waterfall").replaceChildren(...bars.flatMap((bar) => drawBar(bar, most)));
 }
+
+/** @param {number} change in bytes */
+const formatSigned = (change) => `${change > 0 ? "+" : ""}${formatBytes(change)}`;
 
 /**
  * A row of the waterfall: its label, its bytes, its bar.
@@ -77,13 +85,12 @@ function drawBar(bar, most) {
   const low = bar.is_total ? 0 : Math.min(bar.from, bar.to);
   const high = bar.is_total ? bar.to : Math.max(bar.from, bar.to);
   const colour = bar.is_total ? "var(--soft)" : change > 0 ? MORE : LESS;
-  const signed = `${change > 0 ? "+" : ""}${formatBytes(change)}`;
   const place = `left:${(100 * low) / most}%;width:${(100 * (high - low)) / most}%`;
   const lane = element("span", null, { class: "lane" });
   lane.append(element("i", null, { style: `${place};background:${colour}` }));
   return [
     element("span", bar.label, { class: "label", title: shorten(bar.label, 1000) }),
-    element("span", bar.is_total ? formatBytes(bar.to) : signed, { class: "amount" }),
+    element("span", bar.is_total ? formatBytes(bar.to) : formatSigned(change), { class: "amount" }),
     lane,
   ];
 }

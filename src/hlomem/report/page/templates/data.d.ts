@@ -185,6 +185,12 @@ export interface PageSpace {
   holes: Hole[];
 }
 
+/** A cause of the difference. */
+export interface Reason {
+  text: string;
+  delta: number;
+}
+
 /** One row of the table of roles. */
 export interface Role {
   name: string;
@@ -243,5 +249,6 @@ export interface Verdict {
 /** The way from one compile to the other. */
 export interface Waterfall {
   answer: string;
+  causes: Reason[];
   steps: Bar[];
 }

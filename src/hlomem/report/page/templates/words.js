@@ -47,7 +47,8 @@ function fits(size, capacity, isTiny) {
     return `No: needs ${formatBytes(size)}, ${over} more than ${name} has (${all}).`;
   }
   const note = isTiny ? " The bar shows only these." : "";
-  return `Yes: needs ${formatBytes(size)} of ${all} (${percent(size, capacity)}) of ${name}.${note}`;
+  const share = percent(size, capacity);
+  return `Yes: needs ${formatBytes(size)} of ${all} (${share}) of ${name}.${note}`;
 }
 
 /**

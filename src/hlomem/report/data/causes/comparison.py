@@ -1,0 +1,189 @@
+"""Two programs side by side: what finders of causes look at.
+
+In: two `Program`s and the entries of the ledger. Out: which argument is which, whether the programs
+are the same, and words for what was compared.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.report.data import roles
+from hlomem.report.data.causes.ledger import AFTER, BEFORE
+from hlomem.report.data.matching import operation_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hlomem.report.data.causes.ledger import Entry
+    from hlomem.report.data.causes.program import Argument, Program
+
+_MAX_NAMES = 3
+_SAME_SHARE = 0.9
+"""Of the operations of the smaller program, how many the other has if it is the same."""
+_MODEL_NAME = re.compile(
+    r"param|weight|variables|model|opt|state|momentum|grad|kernel|bias|embed|^[wb]_?\d*$",
+    re.IGNORECASE,
+)
+
+
+class ArgumentPair(NamedTuple):
+    """An argument on both sides."""
+
+    before: Argument
+    after: Argument
+
+    @property
+    def changed_dimensions(self) -> dict[int, tuple[int, int]]:
+        """The dimensions that differ, before and after, by position; none for another rank."""
+        old, new = self.before.array.dimensions, self.after.array.dimensions
+        if len(old) != len(new):
+            return {}
+        pairs = enumerate(zip(old, new, strict=True))
+        return {position: (a, b) for position, (a, b) in pairs if a != b}
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the dimensions are the same in another order."""
+        old, new = self.before.array.dimensions, self.after.array.dimensions
+        return old != new and sorted(old) == sorted(new)
+
+
+class Comparison:
+    """Two programs, and the bytes their buffers hold in one memory space."""
+
+    def __init__(self, before: Program, after: Program, entries: Sequence[Entry]) -> None:
+        self.before = before
+        self.after = after
+        self.entries = entries
+        self.programs = (before, after)
+
+    @cached_property
+    def arguments(self) -> tuple[ArgumentPair, ...]:
+        """The arguments of both programs: by name, or by number where no name is the same."""
+        old, new = self.before.arguments, self.after.arguments
+        common = [ArgumentPair(old[name], new[name]) for name in old if name in new]
+        if common or len(old) != len(new):
+            return tuple(common)
+        numbers = {argument.number: argument for argument in new.values()}
+        return tuple(
+            ArgumentPair(argument, numbers[argument.number])
+            for argument in old.values()
+            if argument.number in numbers
+        )
+
+    @cached_property
+    def resized(self) -> tuple[ArgumentPair, ...]:
+        """The arguments with other dimensions, transposed ones left out."""
+        return tuple(
+            pair for pair in self.arguments if pair.changed_dimensions and not pair.is_transposed
+        )
+
+    @cached_property
+    def stacked(self) -> tuple[int, int] | None:
+        """The number of layers before and after, where their arguments are stacked.
+
+        The first dimension of several arguments of the model changes, and nothing else of it; and
+        a loop runs that often, or takes slices of them where it is not known how often it runs.
+        """
+        models = [pair for pair in self.resized if is_model(pair.after)]
+        changes = {
+            (position, *sizes)
+            for pair in models
+            for position, sizes in pair.changed_dimensions.items()
+        }
+        if len(changes) != 1 or len(models) == 1:
+            return None
+        ((position, old, new),) = changes
+        is_counted = old in self.before.trip_counts and new in self.after.trip_counts
+        is_looped = any(pair.before.is_carried and pair.after.is_carried for pair in models)
+        return (old, new) if position == 0 and (is_counted or is_looped) else None
+
+    @cached_property
+    def has_same_arguments(self) -> bool:
+        """Whether both programs take the same arrays."""
+        sides = [
+            sorted(argument.array for argument in program.arguments.values())
+            for program in self.programs
+        ]
+        return sides[0] == sides[1]
+
+    @cached_property
+    def has_same_results(self) -> bool:
+        """Whether both return the same arrays, layouts included; True where that is not known."""
+        if not self.before.results or not self.after.results:
+            return True
+        return [str(shape) for shape in self.before.results] == [
+            str(shape) for shape in self.after.results
+        ]
+
+    @cached_property
+    def has_same_operations(self) -> bool:
+        """Whether the operations are the same but for what compilers drop."""
+        old, new = self.before.operation_names, self.after.operation_names
+        fewest = min(len(old), len(new))
+        return len(old & new) >= _SAME_SHARE * fewest
+
+    @property
+    def is_same_program(self) -> bool:
+        """Whether all that is known of the programs is the same."""
+        return self.has_same_arguments and self.has_same_results and self.has_same_operations
+
+    @property
+    def has_other_era(self) -> bool:
+        """Whether the dumps are of different formats, hence of different releases of XLA."""
+        old, new = (program.memory.dump.eras for program in self.programs)
+        return not {era.letter for era in old} & {era.letter for era in new}
+
+    def is_result(self, entry: Entry) -> bool:
+        """Whether the bytes are of memory that was reserved for results."""
+        program = self.programs[entry.side]
+        return entry.buffer.allocation in program.result_allocations
+
+    def is_known_operation(self, entry: Entry) -> bool:
+        """Whether the other program has the operation, too; True of what has no name."""
+        other = self.programs[BEFORE if entry.side == AFTER else AFTER]
+        name = entry.buffer.op_name
+        return not name or name in other.arguments or operation_key(name) in other.operation_names
+
+
+def is_model(argument: Argument) -> bool:
+    """Whether an argument is a part of the model or of its optimizer, by its name."""
+    return argument.role == roles.OPTIMIZER or _MODEL_NAME.search(argument.tree) is not None
+
+
+def name_arguments(wanted: Sequence[Argument], everything: Iterable[Argument]) -> str:
+    """The names of arguments; a tree all of whose leaves are wanted by its own name."""
+    leaves: dict[str, int] = {}
+    for argument in everything:
+        leaves[argument.tree] = leaves.get(argument.tree, 0) + 1
+    chosen: dict[str, list[str]] = {}
+    for argument in wanted:
+        chosen.setdefault(argument.tree, []).append(argument.name)
+    names: list[str] = []
+    for tree, members in chosen.items():
+        if len(members) == leaves.get(tree):
+            names.append(tree)
+        elif len(members) > _MAX_NAMES:
+            names.append(f"{len(members)} of {leaves.get(tree, 0)} in {tree}")
+        else:
+            names += sorted(members)
+    return listed(names)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def base_name(line: str) -> str:
+    """`gpt.py:45` of a path and a line."""
+    return line.replace("\\", "/").rpartition("/")[2]
+
+
+def at_line(line: str | None, before: str = ", ") -> str:
+    """A line as the end of a phrase; nothing where it is not known."""
+    return f"{before}{base_name(line)}" if line else ""

@@ -1,0 +1,61 @@
+"""Values that fusions no longer keep to themselves, or do now.
+
+An operation that is inside of a fusion on one side and has a buffer on the other, in programs that
+are otherwise the same. `optimization_barrier` does that, flags do, and changes of the code nearby.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.report.data.causes.cause import Finding
+from hlomem.report.data.causes.comparison import at_line
+from hlomem.report.data.causes.ledger import AFTER, BEFORE
+from hlomem.report.data.causes.program import array_of_buffer
+from hlomem.report.data.matching import operation_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.report.data.causes.comparison import Comparison
+    from hlomem.report.data.causes.ledger import Entry
+
+
+def find_fusions(comparison: Comparison) -> Iterator[Finding]:
+    """What has memory of its own now, or no longer, and was or is part of a fusion."""
+    if comparison.has_other_era or not comparison.has_same_arguments:
+        return
+    for side, text in (
+        (AFTER, "no longer fused with what reads it, so it needs memory"),
+        (BEFORE, "fused with what reads it now, so it needs no memory"),
+    ):
+        found = [e for e in comparison.entries if e.side == side and _was_fused(comparison, e)]
+        if found:
+            largest = max(found, key=lambda entry: abs(entry.size))
+            yield _finding(found, f"{_named(largest)} {text}", largest.buffer.source)
+
+
+def _named(entry: Entry) -> str:
+    name = (entry.buffer.op_name or "").rpartition("/")[2]
+    return f"{name}{at_line(entry.buffer.source, ' of ')}"
+
+
+def _was_fused(comparison: Comparison, entry: Entry) -> bool:
+    """Whether the other side has the operation, with its elements, in a fusion only."""
+    if entry.partner is not None or not entry.buffer.op_name:
+        return False
+    other = comparison.programs[BEFORE if entry.side == AFTER else AFTER]
+    key = (operation_key(entry.buffer.op_name), array_of_buffer(entry.buffer))
+    return key in other.fused_arrays
+
+
+def _finding(entries: list[Entry], text: str, line: str | None) -> Finding:
+    ids = {id(entry.change) for entry in entries}
+    return Finding(
+        kind="fusion",
+        text=text,
+        claims=lambda entry: id(entry.change) in ids,
+        source=line,
+        is_certain=True,
+        takes_rest=True,
+    )

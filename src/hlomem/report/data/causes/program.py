@@ -1,0 +1,274 @@
+"""What one of two compared programs is like: its operations, arguments and results.
+
+In: a `MemoryView`; the module where there is one, else the lines of instructions in the dump, which
+leave out what is inside of fusions. Out: `Program`. Operations are known by the names JAX gave
+them, which XLA keeps; instructions are XLA's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.report.data.lines import Lines
+from hlomem.report.data.matching import operation_key
+from hlomem.view.shapes import parse_shape_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.hlo.shape import Shape
+    from hlomem.report.data.lines import Frame
+    from hlomem.report.data.memory import Buffer, MemoryView
+
+REMATTED = "rematted_computation"
+_COLLECTIVE = re.compile(
+    r"(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-permute"
+    r"|collective-broadcast)(?:-start)?$"
+)
+_WRAPPER = re.compile(r"(?:jvp|transpose|vmap|jit|pjit|remat|checkpoint)\((.*)\)$")
+_HEAD = re.compile(r"[^\[.]+")
+_TRIP_COUNT = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
+FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})
+_HOST = 5
+"""The memory space of the host on every backend (XLA: `Layout::kHostMemorySpace`)."""
+
+
+class Array(NamedTuple):
+    """A type and dimensions, without a layout."""
+
+    dtype: str
+    dimensions: tuple[int, ...]
+
+
+class Operation(NamedTuple):
+    """An instruction that has a name of the program's."""
+
+    name: str
+    """Without the scopes that versions of JAX add or leave out."""
+    opcode: str
+    array: Array | None
+    """None for a tuple."""
+    is_fused: bool
+    text: str
+    """Its attributes, the metadata among them."""
+
+
+class Argument(NamedTuple):
+    """An argument of the program, in bytes and elements of one device."""
+
+    name: str
+    number: int
+    array: Array
+    size: int
+    is_donated: bool
+    is_carried: bool
+    """Whether a loop hands it on, or takes slices of it."""
+    role: str
+
+    @property
+    def tree(self) -> str:
+        """The argument of the user's function it is a leaf of: `params`."""
+        found = _HEAD.match(self.name)
+        return found[0] if found else self.name
+
+
+def array_of(shape: Shape | None) -> Array | None:
+    """Type and dimensions; None of what is no array."""
+    if shape is None or not shape.is_array:
+        return None
+    return Array(str(shape.element_type.text), tuple(shape.dimensions))
+
+
+def array_of_buffer(buffer: Buffer) -> Array | None:
+    """Type and dimensions of a buffer; None of what is no array."""
+    return array_of(parse_shape_or_none(buffer.shape))
+
+
+def scopes(name: str) -> list[str]:
+    """The scopes of an operation's name, without what JAX's transformations wrap around them."""
+    found: list[str] = []
+    for part in name.split("/"):
+        inner = part
+        while (wrapped := _WRAPPER.match(inner)) is not None:
+            inner = wrapped[1]
+        found.append(inner)
+    return found
+
+
+class Program:
+    """One side's program; everything is found when first asked for."""
+
+    def __init__(self, memory: MemoryView) -> None:
+        self.memory = memory
+        self._lines = Lines(memory.module)
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """All operations with a name."""
+        return tuple(self._module_operations() if self.memory.module else self._dump_operations())
+
+    def _module_operations(self) -> Iterator[Operation]:
+        module = self.memory.module
+        assert module is not None
+        fused = module.fused_computations
+        for instruction in module.iter_instructions():
+            if (name := instruction.metadata.op_name) and instruction.opcode != "parameter":
+                yield Operation(
+                    operation_key(name),
+                    instruction.opcode,
+                    array_of(instruction.shape),
+                    instruction.parent in fused,
+                    instruction.attribute_text,
+                )
+
+    def _dump_operations(self) -> Iterator[Operation]:
+        for text in self.memory.joined.printed.values():
+            if (name := text.metadata.op_name) and text.opcode != "parameter":
+                array = array_of(parse_shape_or_none(text.shape_text))
+                yield Operation(operation_key(name), text.opcode, array, False, text.tail)
+
+    @cached_property
+    def operation_names(self) -> frozenset[str]:
+        """The names of all operations."""
+        return frozenset(operation.name for operation in self.operations)
+
+    @cached_property
+    def rematted(self) -> frozenset[str]:
+        """The operations that are computed again in the backward pass, by the end of their names.
+
+        JAX names them after where they were traced, and puts REMATTED before their own scopes.
+        """
+        return frozenset(
+            name.partition(f"{REMATTED}/")[2] for name in self.operation_names if REMATTED in name
+        )
+
+    def frames(self, operation: Operation) -> tuple[Frame, ...]:
+        """The calls that led to an operation, innermost first."""
+        return self._lines.origin(operation.text).frames
+
+    def line(self, operation: Operation) -> str | None:
+        """`file:line` of the code its author wrote."""
+        return self._lines.origin(operation.text).line
+
+    @cached_property
+    def arguments(self) -> dict[str, Argument]:
+        """The arguments by name."""
+        return {argument.name: argument for argument in self._find_arguments()}
+
+    def _find_arguments(self) -> Iterator[Argument]:
+        declared = self._declared_donations
+        for allocation in self.memory.joined.allocations:
+            parameter = allocation.parameter
+            if parameter is None:
+                continue
+            for buffer in self.memory.buffers_in(allocation.index):
+                array = array_of_buffer(buffer)
+                if buffer.opcode != "parameter" or array is None:
+                    continue
+                is_donated = allocation.maybe_live_out
+                if declared is not None:
+                    is_donated = (parameter.number, tuple(parameter.index)) in declared
+                name = buffer.parameter or f"parameter {parameter.number}"
+                is_carried = self.memory.is_carried(buffer)
+                sizes = parameter.number, array, allocation.size
+                yield Argument(name, *sizes, is_donated, is_carried, buffer.role)
+                break
+
+    @cached_property
+    def _declared_donations(self) -> frozenset[tuple[int, tuple[int, ...]]] | None:
+        """The arguments the module says may be overwritten; None without a module."""
+        module = self.memory.module
+        if module is None:
+            return None
+        aliased = {(e.parameter_number, e.parameter_index) for e in module.input_output_alias}
+        donated = {(e.parameter_number, e.parameter_index) for e in module.buffer_donor}
+        return frozenset(aliased | donated)
+
+    @cached_property
+    def results(self) -> tuple[Shape, ...]:
+        """The arrays the program returns, with their layouts; none without a module."""
+        module = self.memory.module
+        layout = module.entry_computation_layout if module else None
+        return tuple(shape for _, shape in layout.result.leaves()) if layout else ()
+
+    @cached_property
+    def entry_parameters(self) -> tuple[Shape, ...]:
+        """The arrays the program takes, with their layouts; none without a module."""
+        module = self.memory.module
+        layout = module.entry_computation_layout if module else None
+        return tuple(layout.parameters) if layout else ()
+
+    @cached_property
+    def fused_arrays(self) -> frozenset[tuple[str, Array | None]]:
+        """The operations inside of fusions, with what they compute."""
+        return frozenset((each.name, each.array) for each in self.operations if each.is_fused)
+
+    @cached_property
+    def fusions(self) -> Counter[frozenset[str]]:
+        """The operations of each fusion; none without a module."""
+        module = self.memory.module
+        return Counter(
+            frozenset(
+                operation_key(instruction.metadata.op_name)
+                for instruction in computation.instructions
+            )
+            for computation in (module.fused_computations if module else ())
+        )
+
+    @property
+    def partitions(self) -> int:
+        """Over how many devices the program is split."""
+        return self.memory.module.num_partitions if self.memory.module else 1
+
+    @cached_property
+    def collectives(self) -> dict[str, int]:
+        """How many collectives there are, by kind."""
+        found: dict[str, int] = {}
+        for text in self.memory.joined.printed.values():
+            if (kind := _COLLECTIVE.match(text.opcode)) is not None:
+                found[kind[1]] = found.get(kind[1], 0) + 1
+        return found
+
+    @cached_property
+    def loops(self) -> frozenset[str]:
+        """The scopes of the loops the author wrote, recomputed ones left out."""
+        found = set()
+        for name in self.operation_names:
+            parts = scopes(name)
+            if "while" in parts[:-1] and REMATTED not in parts:
+                found.add("/".join(part for part in parts[: parts.index("while") + 1] if part))
+        return frozenset(found)
+
+    @cached_property
+    def trip_counts(self) -> frozenset[int]:
+        """How often loops run, where XLA knows."""
+        module = self.memory.module
+        texts = [
+            instruction.attribute_text
+            for instruction in (module.iter_outer_instructions() if module else ())
+            if instruction.opcode == "while"
+        ]
+        return frozenset(int(count) for text in texts for count in _TRIP_COUNT.findall(text))
+
+    @cached_property
+    def host_buffers(self) -> tuple[Buffer, ...]:
+        """One buffer for every stretch of the host's memory."""
+        largest: dict[tuple[int, int], Buffer] = {}
+        for buffer in self.memory.buffers:
+            if buffer.color == _HOST and not buffer.shape.startswith("("):
+                key = (buffer.allocation, buffer.offset)
+                if key not in largest or buffer.size > largest[key].size:
+                    largest[key] = buffer
+        return tuple(largest.values())
+
+    @cached_property
+    def result_allocations(self) -> frozenset[int]:
+        """The allocations that hold results and no argument."""
+        return frozenset(
+            allocation.index
+            for allocation in self.memory.joined.allocations
+            if allocation.maybe_live_out and allocation.parameter is None
+        )
