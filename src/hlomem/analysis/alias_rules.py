@@ -276,7 +276,7 @@ def why_not_overwrite(
             return "" if hint else BY_BACKEND
     if not has_same_shape:
         return OTHER_SHAPE
-    numbers = [i for i, each in enumerate(user.operands) if each is operand]
+    numbers = [i for i, other in enumerate(user.operands) if other is operand]
     if user.opcode == "fusion":
         return "" if _fusion_may_share(user, numbers[0], bodies) else INSIDE_FUSION
     rule = WHY_NOT.get(user.opcode)
@@ -350,7 +350,7 @@ def feeds_only_elementwise(parameter: HloInstruction) -> bool:
 
 
 def _is_elementwise_or_tuple(user: HloInstruction, operand: HloInstruction) -> bool:
-    numbers = [number for number, each in enumerate(user.operands) if each is operand]
+    numbers = [number for number, other in enumerate(user.operands) if other is operand]
     return user.opcode == "tuple" or all(is_elementwise_on(user, number) for number in numbers)
 
 
@@ -385,7 +385,7 @@ def _is_product(opcode: Opcode) -> bool:
 def _adds_to_product(body: HloComputation, number: int) -> bool:
     """Whether the body adds a dot or convolution to the parameter, its only use."""
     operands = body.root.operands
-    products = [i for i, each in enumerate(operands) if _is_product(each.opcode)]
+    products = [i for i, operand in enumerate(operands) if _is_product(operand.opcode)]
     if not products:
         return False
     other = 1 - products[0]

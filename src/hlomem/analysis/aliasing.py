@@ -118,18 +118,20 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
     members: dict[HloValue, list[HloValue]] = {}
     place_of: dict[HloValue, HloValue] = {}
     for value in [value for value in values if value in aliases]:
-        aliased = sorted(aliases[value] | {value}, key=lambda each: each.id)
-        for each in aliased:
-            if each not in place_of:
-                place_of[each] = each
-                members[each] = [each]
-        largest = max(aliased, key=lambda each: (len(members[place_of[each]]), -each.id))
+        aliased = sorted(aliases[value] | {value}, key=lambda member: member.id)
+        for member in aliased:
+            if member not in place_of:
+                place_of[member] = member
+                members[member] = [member]
+        largest = max(aliased, key=lambda member: (len(members[place_of[member]]), -member.id))
         place = place_of[largest]
-        for absorbed in {place_of[each]: None for each in aliased if place_of[each] is not place}:
+        for absorbed in {
+            place_of[member]: None for member in aliased if place_of[member] is not place
+        }:
             place_of.update(dict.fromkeys(members[absorbed], place))
             members[place] += members[absorbed]
             members[absorbed] = []
     for united in members.values():
-        united.sort(key=lambda each: each.id)
+        united.sort(key=lambda member: member.id)
     groups = [members.get(value, [value]) for value in values]
     return [HloBuffer(BufferId(i), group) for i, group in enumerate(filter(None, groups))]

@@ -125,6 +125,8 @@ class CallGraph:
         reached: set[HloComputation] = set()
         while computations:
             reached |= computations
-            called = {callee for each in computations for callee in self.callees[each]}
+            called = {
+                callee for computation in computations for callee in self.callees[computation]
+            }
             computations = called - reached
         return reached

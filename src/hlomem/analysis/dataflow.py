@@ -93,7 +93,9 @@ def _refuse_many_positions(table: ValueTable, call_graph: CallGraph) -> None:
 
     n callers of a computation with n instructions make n² positions, all of which a dump lists.
     """
-    most_called = max(table.post_orders, key=lambda each: len(call_graph.callsites[each]))
+    most_called = max(
+        table.post_orders, key=lambda computation: len(call_graph.callsites[computation])
+    )
     if len(call_graph.callsites[most_called]) < 2:
         return
     part_count = sum(map(len, table.sets.values()))

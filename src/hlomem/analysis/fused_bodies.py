@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
 _CALLING_NOTHING = KNOWN_OPCODES - CALLING
-_DIGITLESS = frozenset(each for each in KNOWN_OPCODES if each.replace("-", "").isalpha())
+_DIGITLESS = frozenset(opcode for opcode in KNOWN_OPCODES if opcode.replace("-", "").isalpha())
 _BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
 _ROW = re.compile(
@@ -40,7 +40,7 @@ def operand_names(inner: str) -> list[str]:
     """The names in what stands in the parentheses of a row."""
     if inner.startswith("%") and "/" not in inner:
         return inner[1:].split(", %")
-    return [_BEFORE_NAME.sub("", each) for each in inner.split(", ")]
+    return [_BEFORE_NAME.sub("", operand) for operand in inner.split(", ")]
 
 
 class FusedBody(NamedTuple):

@@ -87,7 +87,10 @@ def analyze_live_ranges(
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
     """The flattened schedule of a dump, taken apart again: names in order, by computation."""
-    home_of = {each.name: each.parent.name for each in module.iter_outer_instructions()}
+    home_of = {
+        instruction.name: instruction.parent.name
+        for instruction in module.iter_outer_instructions()
+    }
     orders: dict[str, list[str]] = {}
     for name in names:
         orders.setdefault(home_of[name], []).append(name)
@@ -110,7 +113,7 @@ class _FlattenedSchedule:
         self.time_of = dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
         self.done_time = self._done_times()
         self._position_time = self.time_of | {
-            each.root: end for each, (_, end) in self.span_of.items()
+            computation.root: end for computation, (_, end) in self.span_of.items()
         }
         self._use_time = self._use_times()
         self._start_time = self.time_of
@@ -174,9 +177,9 @@ class _FlattenedSchedule:
     def _late_starts(self) -> dict[HloInstruction, Step]:
         """When an asynchronous operation begins, by the result of what it runs."""
         return {
-            wrapped_computation(each).root: self.time_of[each]
-            for each in self.sequence
-            if each.opcode == "async-start" and runs_here(each)
+            wrapped_computation(instruction).root: self.time_of[instruction]
+            for instruction in self.sequence
+            if instruction.opcode == "async-start" and runs_here(instruction)
         }
 
     def live_range(self, value: HloValue) -> LiveRange:

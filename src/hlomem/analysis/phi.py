@@ -120,14 +120,14 @@ def _closure(node: _Node) -> tuple[list[_Node], _Node | None]:
     closure: dict[_Node, None] = {}
     pending = deque([node])
     while pending:
-        each = pending.popleft()
-        if each in closure:
+        current = pending.popleft()
+        if current in closure:
             continue
-        closure[each] = None
-        pending += each.operands
-        if each.is_phi:
+        closure[current] = None
+        pending += current.operands
+        if current.is_phi:
             continue
-        if source is not None and source is not each:
+        if source is not None and source is not current:
             return list(closure), None
-        source = each
+        source = current
     return list(closure), source

@@ -66,7 +66,9 @@ class Propagation:
         A loop's condition comes before its body, both before the loop.
         """
         schedule: dict[HloInstruction, None] = {}
-        passing = {each: self._passing(each) for each in self._table.post_orders}
+        passing = {
+            computation: self._passing(computation) for computation in self._table.post_orders
+        }
         for computation, instructions in passing.items():
             if self._call_graph.is_embedded(computation):
                 schedule.update(dict.fromkeys(instructions))
@@ -99,11 +101,11 @@ class Propagation:
             [site.opcode for site in sites]
         )
         return [
-            each
-            for each in self._table.post_orders[computation]
-            if (opcode := each.opcode) in MAY_HOLD_OTHERS
+            instruction
+            for instruction in self._table.post_orders[computation]
+            if (opcode := instruction.opcode) in MAY_HOLD_OTHERS
             and (is_bound or opcode != "parameter")
-            and (opcode != "copy" or each.shape.is_tuple)
+            and (opcode != "copy" or instruction.shape.is_tuple)
         ]
 
     def _update(self, instruction: HloInstruction) -> bool:
@@ -114,7 +116,9 @@ class Propagation:
             body = instruction.called_computations[0]
             return self._merge(instruction, (body.root, instruction.operands[0]))
         if opcode == "conditional":
-            return self._merge(instruction, [each.root for each in instruction.called_computations])
+            return self._merge(
+                instruction, [callee.root for callee in instruction.called_computations]
+            )
         return self._store(instruction, FORWARD[opcode](instruction, self._sets))
 
     def _store(self, instruction: HloInstruction, value_set: InstructionValueSet) -> bool:
@@ -138,7 +142,7 @@ class Propagation:
         if len(inputs) == 1:
             return self._sets[inputs[0]]
         union: InstructionValueSet = []
-        for parts in zip(*(self._sets[each] for each in inputs), strict=True):
+        for parts in zip(*(self._sets[source] for source in inputs), strict=True):
             by_id = {value.id: value for part in parts for value in part}
             union.append(tuple(by_id[value_id] for value_id in sorted(by_id)))
         return union
@@ -147,7 +151,7 @@ class Propagation:
         """Let the values of several instructions meet (`HloDataflowAnalysis::Phi`)."""
         current = self._sets[instruction]
         merged = current[:]
-        input_sets = [self._sets[each] for each in inputs]
+        input_sets = [self._sets[source] for source in inputs]
         changed = False
         for number, here in enumerate(current):
             arriving = [value for input_set in input_sets for value in input_set[number]]
@@ -227,7 +231,7 @@ def _bound_parameters(user: HloInstruction, operand: HloInstruction) -> Iterator
             if argument is operand:
                 yield branch.parameters[0]
     else:
-        numbers = [number for number, each in enumerate(user.operands) if each is operand]
+        numbers = [number for number, other in enumerate(user.operands) if other is operand]
         for callee in user.called_computations:
             yield from (callee.parameters[number] for number in numbers)
 

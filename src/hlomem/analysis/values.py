@@ -131,13 +131,13 @@ class UseFinder:
         if len(operands) < _MANY_OPERANDS:
             if operands.count(operand) == 1:
                 return (operands.index(operand),)
-            return [number for number, each in enumerate(operands) if each is operand]
+            return [number for number, other in enumerate(operands) if other is operand]
         # Results and collectives have thousands: look through them once.
         numbers = self._numbers_of.get(user)
         if numbers is None:
             numbers = self._numbers_of[user] = {}
-            for number, each in enumerate(operands):
-                numbers.setdefault(each, []).append(number)
+            for number, other in enumerate(operands):
+                numbers.setdefault(other, []).append(number)
         return numbers[operand]
 
 
@@ -156,7 +156,9 @@ def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _
 
 def _uses_at_root(root: HloInstruction, index: ShapeIndex, value: HloValue) -> bool:
     """Whether a root that hands its operand on uses a value: reads it, or returns it."""
-    return may_use_operand_value(root, index) or any(root is each for each, _ in value.positions)
+    return may_use_operand_value(root, index) or any(
+        root is instruction for instruction, _ in value.positions
+    )
 
 
 ValueSet = tuple[HloValue, ...]

@@ -76,7 +76,9 @@ def assign_buffers(
     careful = assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
     if _needed(careful) < _needed(fast):
         return careful
-    given_first = sorted(fast.allocations, key=lambda each: each.color not in preset.size_of_color)
+    given_first = sorted(
+        fast.allocations, key=lambda allocation: allocation.color not in preset.size_of_color
+    )
     return BufferAssignment(renumbered(given_first))
 
 
@@ -85,7 +87,9 @@ _KEPT_FREE = 5 << 29  # bytes of memory that a plan merged fast must leave
 
 def _needed(assignment: BufferAssignment) -> ByteCount:
     """Bytes of main memory."""
-    sizes = [each.size for each in assignment.allocations if each.color == MAIN_MEMORY]
+    sizes = [
+        allocation.size for allocation in assignment.allocations if allocation.color == MAIN_MEMORY
+    ]
     return ByteCount(sum(sizes))
 
 
@@ -232,6 +236,10 @@ def _thread_local_buffers(problem: Problem, placed: set[HloBuffer]) -> list[HloB
     is_thread_local = problem.dataflow.call_graph.is_thread_local
     if problem.options.sorts_thread_local_buffers:
         return problem.in_order(is_thread_local, placed)
-    wanted = {each for each in problem.dataflow.module.computations if is_thread_local(each)}
+    wanted = {
+        computation
+        for computation in problem.dataflow.module.computations
+        if is_thread_local(computation)
+    }
     buffers = problem.aliasing.buffers  # by id
     return [buffer for buffer in buffers if buffer.values[0].instruction.parent in wanted]

@@ -75,16 +75,16 @@ class IntervalTree:
         Their order is any, of `begins` another than of `ends`.
         """
         low, high = first >> _BLOCK_BITS, last >> _BLOCK_BITS
-        begun = [each for each in self._begun[low] if each[1] >= first and each[0] <= last]
+        begun = [entry for entry in self._begun[low] if entry[1] >= first and entry[0] <= last]
         if low != high:
-            begun += [each for each in self._begun[high] if each[0] <= last]
+            begun += [entry for entry in self._begun[high] if entry[0] <= last]
         if begun:
-            begins += [each[2] for each in begun]
-            ends += [each[3] for each in begun]
-        ended = [each for each in self._ended[low] if each[0] >= first]
+            begins += [entry[2] for entry in begun]
+            ends += [entry[3] for entry in begun]
+        ended = [entry for entry in self._ended[low] if entry[0] >= first]
         if ended:
-            begins += [each[1] for each in ended]
-            ends += [each[2] for each in ended]
+            begins += [entry[1] for entry in ended]
+            ends += [entry[2] for entry in ended]
         node = low
         for level in self._covering:
             begins_of, ends_of = level[node]

@@ -222,7 +222,7 @@ def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[i
 
     Two lives meet exactly if one begins during the other.
     """
-    times_of = {each.id: ((each.start, each.end), *each.colocations) for each in buffers}
+    times_of = {buffer.id: ((buffer.start, buffer.end), *buffer.colocations) for buffer in buffers}
     starts = sorted({start for times in times_of.values() for start, _ in times})
     slot_of = {start: slot for slot, start in enumerate(starts)}
     return {

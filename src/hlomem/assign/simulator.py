@@ -79,7 +79,7 @@ class HeapSimulator:
                 size[owner],
                 start[owner],
                 end[owner],
-                [(start[each], end[each]) for each in others],
+                [(start[other], end[other]) for other in others],
             )
             for owner, others in members.items()
         ]

@@ -32,7 +32,9 @@ def combine_temporaries(
         for value, (offset, size) in temporary.slices.items():
             target.slices[value] = OffsetSize(Offset(base + offset), size)
     stack_colors = problem.options.machine.stack_colors
-    stacks_first = sorted(combined.values(), key=lambda each: each.color not in stack_colors)
+    stacks_first = sorted(
+        combined.values(), key=lambda allocation: allocation.color not in stack_colors
+    )
     return renumbered([*kept, *stacks_first])
 
 

@@ -75,8 +75,8 @@ def _check_positions(
     placed: PlacedValue, value: Position, joined: JoinedDump, program: TracedProgram
 ) -> Iterator[Finding]:
     assert placed.used is not None
-    said = {(each.instruction, each.index or ()) for each in placed.used.positions}
-    found = {(each.name, index) for each, index in program.flow.positions_of[value]}
+    said = {(position.instruction, position.index or ()) for position in placed.used.positions}
+    found = {(instruction.name, index) for instruction, index in program.flow.positions_of[value]}
     if said == found:
         return
     # XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
@@ -97,7 +97,7 @@ def _check_uses(
 ) -> Iterator[Finding]:
     assert placed.used is not None
     listed = placed.used.uses or ()
-    said = {(each.instruction, each.operand, each.index or ()) for each in listed}
+    said = {(use.instruction, use.operand, use.index or ()) for use in listed}
     uses = program.flow.iter_uses(value)
     found = {(user.name, number, index) for user, number, index in uses}
     if said == found:
@@ -121,12 +121,14 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
     """Each argument has its allocation, the output has one, and what is returned lives out."""
     entry, parts_of = program.module.entry, program.flow.parts_of
     wanted = {
-        (each.parameter_number, index) for each in entry.parameters for index in parts_of[each]
+        (parameter.parameter_number, index)
+        for parameter in entry.parameters
+        for index in parts_of[parameter]
     }
     given = {
-        (each.parameter.number, each.parameter.index)
-        for each in joined.allocations
-        if each.parameter
+        (allocation.parameter.number, allocation.parameter.index)
+        for allocation in joined.allocations
+        if allocation.parameter
     }
     for number, index in sorted(wanted ^ given):
         there = "has no allocation" if (number, index) in wanted else "is none of the module"
@@ -135,7 +137,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
     output = parts_of[entry.root][()]
     returned = set(parts_of[entry.root].values())
     for allocation in joined.allocations:
-        held = {(each.name, each.index or ()) for each in allocation.values}
+        held = {(value.name, value.index or ()) for value in allocation.values}
         if not allocation.maybe_live_out and not held.isdisjoint(returned):
             problem = "holds what is returned, but may not live out"
         elif (allocation.output_shape is not None) != (output in held):
@@ -179,8 +181,8 @@ def _check_donation(
 def _check_not_donated(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
     """What the caller did not give away is not written, even when it is returned as it is."""
     donated = {
-        (each.parameter_number, tuple(each.parameter_index))
-        for each in program.module.input_output_alias
+        (alias.parameter_number, tuple(alias.parameter_index))
+        for alias in program.module.input_output_alias
     }
     for placed in joined.placed:
         parameter = placed.allocation.parameter

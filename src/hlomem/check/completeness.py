@@ -104,7 +104,7 @@ def _check_live_ranges(joined: JoinedDump) -> Iterator[Finding]:
     live = joined.dump.live_ranges
     assert live is not None
     known = {(placed.value.name, placed.index) for placed in joined.placed}
-    counts = Counter([(each.instruction, each.index) for each in live.ranges])
+    counts = Counter([(life.instruction, life.index) for life in live.ranges])
     for key, count in counts.items():
         name = key[0] + "{" + ",".join(map(str, key[1])) + "}"
         if key not in known and joined.dump.assignment is not None:
@@ -175,6 +175,6 @@ def _check_shape(placed: PlacedValue, text: PrintedInstruction) -> Iterator[Find
 
 def _listed(used: UsedValue) -> set[tuple[str, int | None, ShapeIndex]]:
     """Where a value says that it is: its positions, and as which operands it is used."""
-    positions = {(each.instruction, None, each.index or ()) for each in used.positions}
-    uses = {(each.instruction, each.operand, each.index or ()) for each in used.uses or ()}
+    positions = {(position.instruction, None, position.index or ()) for position in used.positions}
+    uses = {(use.instruction, use.operand, use.index or ()) for use in used.uses or ()}
     return positions | uses

@@ -81,7 +81,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that make the plan wrong."""
-        return tuple(each for each in self.findings if each.severity == "error")
+        return tuple(finding for finding in self.findings if finding.severity == "error")
 
     @property
     def is_clean(self) -> bool:
@@ -90,4 +90,4 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     def counts(self) -> dict[str, int]:
         """How many findings each rule has, in the order of the rules' names."""
-        return dict(sorted(Counter([each.rule for each in self.findings]).items()))
+        return dict(sorted(Counter([finding.rule for finding in self.findings]).items()))

@@ -55,7 +55,9 @@ class Flow:
     @cached_property
     def called_twice(self) -> HloComputation | None:
         """A computation with two callers, whose parameters are no single value."""
-        return next((each for each, sites in self.callers.items() if len(sites) > 1), None)
+        return next(
+            (computation for computation, sites in self.callers.items() if len(sites) > 1), None
+        )
 
     def callers_of(self, instruction: HloInstruction) -> list[HloInstruction]:
         """What runs the computation an instruction stands in; nothing for the entry."""
@@ -148,13 +150,13 @@ def iter_running(
             if waiting:
                 yield waiting.pop()
             continue
-        new = [each for each in _run_by(instruction) if each not in seen]
+        new = [callee for callee in _run_by(instruction) if callee not in seen]
         if not new:
             yield instruction
             continue
         seen.update(new)
         waiting.append(instruction)
-        pending.append(chain.from_iterable([_in_order(each, time_of) for each in new]))
+        pending.append(chain.from_iterable([_in_order(callee, time_of) for callee in new]))
 
 
 def _in_order(
@@ -162,8 +164,8 @@ def _in_order(
 ) -> Iterator[HloInstruction]:
     if time_of is None:
         return iter(computation.instructions)
-    timed = [each for each in computation.instructions if each.name in time_of]
-    return iter(sorted(timed, key=lambda each: time_of[each.name]))
+    timed = [instruction for instruction in computation.instructions if instruction.name in time_of]
+    return iter(sorted(timed, key=lambda instruction: time_of[instruction.name]))
 
 
 def _run_by(instruction: HloInstruction) -> tuple[HloComputation, ...]:
@@ -211,7 +213,7 @@ def _parts(
     elif opcode == "while":
         source = parts_of[instruction.operands[0]]
     elif opcode == "conditional":
-        source = _same_in_all([parts_of[each.root] for each in instruction.called_computations])
+        source = _same_in_all([parts_of[branch.root] for branch in instruction.called_computations])
     elif opcode == "call":
         source = parts_of[instruction.called_computations[0].root]
     elif opcode in handed_on:

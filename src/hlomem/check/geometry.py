@@ -84,7 +84,7 @@ def _check_color(placed: PlacedValue) -> Iterator[Finding]:
     the values they hold for another color.
     """
     value, allocation = placed.value, placed.allocation
-    guests = {each.id for each in allocation.reused_across_colors or ()}
+    guests = {guest.id for guest in allocation.reused_across_colors or ()}
     if value.color != allocation.color and value.id not in guests:
         problem = f"has color {value.color}, its allocation {allocation.color}"
         yield value_finding(placed, "geometry/color-differs", problem)

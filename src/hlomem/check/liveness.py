@@ -35,8 +35,8 @@ class Liveness:
         self.structure = structure
         self.families = families
         self.needs = needs
-        self._members = families.members(each for each in joined.placed if each.life)
-        self._conditions = {each.condition_parameter for each in structure.loops}
+        self._members = families.members(placed for placed in joined.placed if placed.life)
+        self._conditions = {loop.condition_parameter for loop in structure.loops}
 
     def check(self) -> Iterator[Finding]:
         """Every rule about one value's life."""
@@ -110,9 +110,9 @@ class Liveness:
         """The last moment of the value, or of those of its family that take over from it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
-        lives = [each.life for each in family if each.life is not None]
+        lives = [member.life for member in family if member.life is not None]
         reach = placed.life.end
-        for life in sorted(lives, key=lambda each: each.start):
+        for life in sorted(lives, key=lambda life: life.start):
             if placed.life.start <= life.start <= reach:
                 reach = max(reach, life.end)
         return reach

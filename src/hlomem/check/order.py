@@ -39,7 +39,7 @@ def _check_dependences(joined: JoinedDump, instruction: HloInstruction) -> Itera
 
 
 def _runs_later(rule: str, what: str, joined: JoinedDump, *names: str) -> Finding:
-    values = [each for name in names for each in joined.values_at.get((name, ()), ())]
+    values = [value for name in names for value in joined.values_at.get((name, ()), ())]
     return Finding(
         rule=rule,
         message=f"{what}, which runs later",

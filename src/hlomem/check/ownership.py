@@ -33,7 +33,9 @@ def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
 
 def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
     holders: dict[tuple[int, tuple[int, ...]], Allocation] = {}
-    outputs = [each for each in joined.allocations if each.output_shape is not None]
+    outputs = [
+        allocation for allocation in joined.allocations if allocation.output_shape is not None
+    ]
     for allocation in joined.allocations:
         if allocation.parameter is None:
             continue
@@ -52,7 +54,7 @@ def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
             yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
     if len(outputs) > 1:
         message = f"{len(outputs)} allocations say that they hold the output"
-        numbers = tuple(each.index for each in outputs)
+        numbers = tuple(allocation.index for allocation in outputs)
         yield Finding(rule="ownership/output", message=message, allocations=numbers)
 
 
@@ -132,7 +134,7 @@ def _check_neighbours(joined: JoinedDump) -> Iterator[Finding]:
         if is_timeless and placed.value.size > 0:
             holders.setdefault(placed.allocation.index, []).append(placed)
     for values in holders.values():
-        for one, two in pairwise(sorted(values, key=lambda each: (each.start, each.id))):
+        for one, two in pairwise(sorted(values, key=lambda placed: (placed.start, placed.id))):
             if one.shares_bytes_with(two) and not _is_in_place(one, two):
                 involved = as_evidence(one, two)
                 is_constant = one.allocation.is_constant
@@ -161,7 +163,7 @@ def _check_outputs(joined: JoinedDump) -> Iterator[Finding]:
         if shape is not None and shape.text_without_layout != output.allocation.output_shape:
             problem = f"is returned, but is no {output.allocation.output_shape}"
             yield value_finding(output, "ownership/output", problem)
-    for placed in [each for index in parts for each in joined.values_at.get((name, index), ())]:
+    for placed in [value for index in parts for value in joined.values_at.get((name, index), ())]:
         allocation = placed.allocation
         if not allocation.maybe_live_out:
             problem = "is returned, but its allocation may not live out"

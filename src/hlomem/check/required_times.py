@@ -107,7 +107,7 @@ class ListedNeeds:
         self._joined = joined
         self._time_of = joined.time_of
         self._returned_at = _moments_of_return(joined, structure)
-        self._body_start = {each.instruction: each.body_parameter for each in structure.loops}
+        self._body_start = {loop.instruction: loop.body_parameter for loop in structure.loops}
 
     def latest_start(self, placed: PlacedValue, moment: int) -> int:
         """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
@@ -118,7 +118,7 @@ class ListedNeeds:
         if text is None or not text.opcode.endswith("-start"):
             return moment
         starts = self._joined.values_at.get((following, ()), ())
-        dones = {done for each in starts for done in each.users}
+        dones = {done for start in starts for done in start.users}
         return moment + any(
             position.instruction in dones or (position.index and position.instruction == following)
             for position in (placed.used.positions if placed.used else ())

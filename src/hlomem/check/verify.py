@@ -152,9 +152,9 @@ def _not_checked(
     if guess.machine.default_alignment is None:
         unknown = sorted(
             {
-                each.color
-                for each in joined.allocations
-                if guess.machine.alignment(each.color) is None
+                allocation.color
+                for allocation in joined.allocations
+                if guess.machine.alignment(allocation.color) is None
             }
         )
         if unknown:

@@ -263,7 +263,7 @@ def _features_of(contents: Contents) -> Features:
     """The features that the records show of the XLA that wrote them."""
     seen = Features()
     if contents.assignment is not None and contents.assignment.allocations:
-        pages = any(each.page is not None for each in contents.assignment.allocations)
+        pages = any(allocation.page is not None for allocation in contents.assignment.allocations)
         seen = seen.merged_with(Features(pages=pages))
     if contents.values is not None:
         seen = seen.merged_with(Features(operand_shapes=_has_operand_shapes(contents.values)))

@@ -35,11 +35,13 @@ class Draft(Struct, eq=False):
 
     def find(self, name: str) -> HloInstruction | None:
         """The instruction of that name."""
-        return next((each for each in self.instructions if each.name == name), None)
+        return next(
+            (instruction for instruction in self.instructions if instruction.name == name), None
+        )
 
     def users(self, instruction: HloInstruction) -> list[HloInstruction]:
         """Those that use an instruction as an operand."""
-        return [each for each in self.instructions if instruction in each.operands]
+        return [user for user in self.instructions if instruction in user.operands]
 
     def check(self) -> None:
         """Raise unless operands stand before their users, and names are unique."""
@@ -111,21 +113,21 @@ class ModuleDraft:
 
     def _copy_body(self, given: HloComputation, copy: HloComputation) -> None:
         copy_of, callee_of = self._instruction_of, self._computation_of
-        for each in given.instructions:
-            copy_of[each] = HloInstruction(
-                each.name,
-                each.shape,
-                each.opcode,
-                tuple([copy_of[operand] for operand in each.operands]),
-                each.payload,
-                each._attributes,  # stays text where it is; nobody changes one in place
+        for instruction in given.instructions:
+            copy_of[instruction] = HloInstruction(
+                instruction.name,
+                instruction.shape,
+                instruction.opcode,
+                tuple([copy_of[operand] for operand in instruction.operands]),
+                instruction.payload,
+                instruction._attributes,  # stays text where it is; nobody changes one in place
                 copy,
-                each.index,
-                tuple([callee_of[callee] for callee in each.called_computations]),
-                tuple([copy_of[needed] for needed in each.control_predecessors]),
+                instruction.index,
+                tuple([callee_of[callee] for callee in instruction.called_computations]),
+                tuple([copy_of[needed] for needed in instruction.control_predecessors]),
             )
-        instructions = [copy_of[each] for each in given.instructions]
-        parameters = [copy_of[each] for each in given.parameters]
+        instructions = [copy_of[instruction] for instruction in given.instructions]
+        parameters = [copy_of[parameter] for parameter in given.parameters]
         copy.fill(instructions, parameters, copy_of[given.root])
 
     def computation(self, computation: HloComputation) -> HloComputation:
@@ -161,7 +163,7 @@ class ModuleDraft:
     def program_shape(self, computation: HloComputation) -> tuple[list[str], str]:
         """What a computation takes and returns, without layouts."""
         parameters = numbered_parameters(computation, self.listed(computation))
-        shapes = [each.shape.text_without_layout for each in parameters]
+        shapes = [parameter.shape.text_without_layout for parameter in parameters]
         return shapes, self.root(computation).shape.text_without_layout
 
     def draft(self, computation: HloComputation) -> Draft:
@@ -233,8 +235,8 @@ class ModuleDraft:
         entry = self.module.entry
         if promised is None or entry not in self._drafts:
             return
-        old = [*(each.shape for each in given.parameters), given.root.shape]
-        new = [*(each.shape for each in entry.parameters), entry.root.shape]
+        old = [*(parameter.shape for parameter in given.parameters), given.root.shape]
+        new = [*(parameter.shape for parameter in entry.parameters), entry.root.shape]
         if old == new:
             return
         shapes = [*promised.parameters, promised.result]

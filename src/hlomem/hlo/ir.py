@@ -344,9 +344,11 @@ class HloComputation(Struct, eq=False):
         if self._instructions is None and self.reader is not None:
             return self.reader.calls(self)
         return [
-            BodyCall(each.opcode, each.called_computations, each.attribute_text)
-            for each in self.instructions
-            if each.called_computations
+            BodyCall(
+                instruction.opcode, instruction.called_computations, instruction.attribute_text
+            )
+            for instruction in self.instructions
+            if instruction.called_computations
         ]
 
     @property
@@ -372,7 +374,9 @@ class HloComputation(Struct, eq=False):
 
     def find(self, name: str) -> HloInstruction | None:
         """The instruction of that name, None where there is none."""
-        return next((each for each in self.instructions if each.name == name), None)
+        return next(
+            (instruction for instruction in self.instructions if instruction.name == name), None
+        )
 
 
 class HloModule:
@@ -480,10 +484,14 @@ class HloModule:
         while pending:
             for instruction in pending.pop().instructions:
                 if instruction.called_computations and instruction.opcode != "fusion":
-                    new = [each for each in instruction.called_computations if each not in reached]
+                    new = [
+                        callee
+                        for callee in instruction.called_computations
+                        if callee not in reached
+                    ]
                     reached.update(new)
                     pending += new
-        return [each for each in self.computations if each in reached]
+        return [computation for computation in self.computations if computation in reached]
 
     @cached_property
     def fused_computations(self) -> frozenset[HloComputation]:

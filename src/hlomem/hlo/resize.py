@@ -139,7 +139,7 @@ class Resize:
 
     def sizes_text(self, text: str) -> str:
         """A list of sizes."""
-        numbers = [int(each) for each in text.strip("{}").split(",") if each.strip()]
+        numbers = [int(number) for number in text.strip("{}").split(",") if number.strip()]
         return f"{{{','.join(map(str, self._resized(numbers)))}}}"
 
 
@@ -148,7 +148,7 @@ def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], lis
     if instruction.opcode in _RESHAPES and instruction.shape.is_array:
         shapes = instruction.operands[0].shape, instruction.shape
         physical = instruction.opcode == "bitcast"
-        yield from _groups(*(_major_to_minor(each, physical=physical) for each in shapes))
+        yield from _groups(*(_major_to_minor(shape, physical=physical) for shape in shapes))
     elif instruction.opcode in _GATHERS and instruction.shape.is_array:
         operand = instruction.operands[0].shape
         for one, other in zip(operand.dimensions, instruction.shape.dimensions, strict=False):
@@ -163,7 +163,7 @@ def _major_to_minor(shape: Shape, *, physical: bool) -> list[int]:
     if not physical or shape.layout is None:
         return [size for size in shape.dimensions if size != 1]
     order = reversed(shape.layout.minor_to_major)
-    return [shape.dimensions[each] for each in order if shape.dimensions[each] != 1]
+    return [shape.dimensions[dimension] for dimension in order if shape.dimensions[dimension] != 1]
 
 
 def _groups(one: list[int], other: list[int]) -> Iterator[tuple[list[int], list[int]]]:

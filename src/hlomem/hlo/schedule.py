@@ -75,7 +75,9 @@ def check_sequence(module: HloModule, names: Sequence[str]) -> None:
             raise SequenceProblem(step, f"the module runs no instruction `{name}`")
         if name in seen:
             raise SequenceProblem(step, f"`{name}` stands twice in the sequence")
-        early = next((each for each in instruction.operands if each.name not in seen), None)
+        early = next(
+            (operand for operand in instruction.operands if operand.name not in seen), None
+        )
         if early is not None:
             raise SequenceProblem(step, f"`{name}` comes before its operand `{early.name}`")
         seen.add(name)

@@ -69,7 +69,7 @@ def _refuse_shape(instruction: HloInstruction) -> None:
         if any(UNBOUNDED in shape.dimensions for shape in level if shape.dynamic):
             problem = "a shape with an unbounded dimension has no size"
             break
-        level = [each for shape in level for each in shape.elements]
+        level = [element for shape in level for element in shape.elements]
         if not level:
             return
     problem = problem or f"a shape nested deeper than {MAX_TUPLE_DEPTH} levels is not planned"
@@ -98,7 +98,11 @@ def _verify_contexts(module: HloModule) -> None:
                 raise instruction.error(problem)
             if callee not in seen and callee in outside:
                 seen.add(callee)
-                embedding += [each for each in callee.instructions if each.called_computations]
+                embedding += [
+                    instruction
+                    for instruction in callee.instructions
+                    if instruction.called_computations
+                ]
 
 
 def _verify_aliases(module: HloModule) -> None:

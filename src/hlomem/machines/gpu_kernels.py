@@ -40,7 +40,7 @@ def analyze_fusion(fusion: HloInstruction) -> FusionAnalysis:
     """Find the heroes of a fusion (`HloFusionAnalysis::Create`)."""
     root = fusion.called_computations[0].root
     roots = root.operands if root.opcode == "tuple" else (root,)
-    heroes = [_find_hero(each) for each in roots]
+    heroes = [_find_hero(root) for root in roots]
     if _has_emitter_of_its_own(fusion):
         return FusionAnalysis(roots, heroes, None)
     reduction = _first_reduction(roots, heroes)
@@ -83,15 +83,15 @@ def _only_one(
 ) -> HloInstruction | None:
     """The one hero above a root with nothing but elementwise operations below it (`FindHero`)."""
     found: HloInstruction | None = None
-    for instruction in _reach([root], lambda each: each.operands, is_hero):
+    for instruction in _reach([root], lambda instruction: instruction.operands, is_hero):
         if is_hero(instruction):
             if found is not None:
                 return None
             found = instruction
     if found is None:
         return None
-    below = _reach(found.users, lambda each: each.users, lambda _: False)
-    return None if any(_is_nontrivial(each) for each in below) else found
+    below = _reach(found.users, lambda instruction: instruction.users, lambda _: False)
+    return None if any(_is_nontrivial(instruction) for instruction in below) else found
 
 
 def _reach(
@@ -106,10 +106,10 @@ def _reach(
         instruction = pending.pop()
         if stops_at(instruction) or not _is_intermediate(instruction, 3):
             continue
-        for each in neighbours(instruction):
-            if each not in reached:
-                reached[each] = None
-                pending.append(each)
+        for neighbour in neighbours(instruction):
+            if neighbour not in reached:
+                reached[neighbour] = None
+                pending.append(neighbour)
     return list(reached)
 
 
@@ -240,7 +240,7 @@ def _transposes_agree(roots: Sequence[HloInstruction], heroes: Sequence[HloInstr
     if not transposes:
         return False
     first = transposes[0]
-    if any(_transpose(each) != _transpose(first) for each in transposes):
+    if any(_transpose(transpose) != _transpose(first) for transpose in transposes):
         return False
     source = first.operands[0].shape
     return all(

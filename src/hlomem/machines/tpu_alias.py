@@ -57,7 +57,7 @@ def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex)
     for group in _GROUP.findall(hints[1]):
         numbers = set(map(int, _NUMBER.findall(group)))
         if result in numbers:
-            return any(user.operands[each] is operand for each in numbers if each < count)
+            return any(user.operands[number] is operand for number in numbers if number < count)
     return False
 
 

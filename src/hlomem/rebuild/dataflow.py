@@ -71,9 +71,9 @@ def _merged(
     """All users in an order that agrees with every list: each after the one before it there."""
     merged: list[HloInstruction] = []
     rank = {user: number for number, user in enumerate(users)}
-    for each in sorted(lists, key=lambda each: (-len(each), [rank[user] for user in each])):
+    for listed in sorted(lists, key=lambda listed: (-len(listed), [rank[user] for user in listed])):
         place = 0
-        for user in each:
+        for user in listed:
             if user in merged:
                 place = merged.index(user) + 1
             else:

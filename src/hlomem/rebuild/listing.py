@@ -45,7 +45,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 
 def list_embedded(embedded: list[Computation], joined: JoinedDump) -> list[Computation]:
     """Computations inside operations in XLA's order, as their allocations tell; callees first."""
-    home_of = {name: each for each in embedded for name in each.instructions}
+    home_of = {name: computation for computation in embedded for name in computation.instructions}
     sorter: TopologicalSorter[Computation] = TopologicalSorter(dict.fromkeys(embedded, ()))
     for values in _by_size(_as_made(joined, home_of)).values():
         order = list(dict.fromkeys([home_of[value.name] for value in values]))
@@ -64,8 +64,12 @@ def _as_made(joined: JoinedDump, home_of: Mapping[str, Computation]) -> list[Ass
     How many did is not said; but large values came first, and of one size those of a computation
     were together, by id.
     """
-    kept = [each for each in joined.allocations if not each.is_preallocated_temp]
-    values = [each.values[0] for each in kept if each.values and each.values[0].name in home_of]
+    kept = [allocation for allocation in joined.allocations if not allocation.is_preallocated_temp]
+    values = [
+        allocation.values[0]
+        for allocation in kept
+        if allocation.values and allocation.values[0].name in home_of
+    ]
     for moved in range(len(values)):
         order = [*values[moved:], *reversed(values[:moved])]
         if _is_possible(order, home_of):

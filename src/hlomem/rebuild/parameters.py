@@ -27,7 +27,7 @@ def number_parameters(
     """Give the parameters that are not printed their numbers and shapes."""
     for computation in computations:
         members = [drafts[name] for name in computation.instructions]
-        unknown = [each for each in members if each.opcode == "parameter" and each.line is None]
+        unknown = [draft for draft in members if draft.opcode == "parameter" and draft.line is None]
         if not unknown or not computation.caller:
             continue
         arguments = dict(enumerate(_arguments(drafts[computation.caller], computation.name)))

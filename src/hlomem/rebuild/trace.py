@@ -23,11 +23,11 @@ def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str,
     if peak is None or peak.stack_trace is None:
         return
     paths = _paths(peak.stack_trace)
-    home_of = {name: each for each in in_flow for name in each.instructions}
-    taken = {each.name for each in in_flow}
+    home_of = {name: computation for computation in in_flow for name in computation.instructions}
+    taken = {computation.name for computation in in_flow}
     for buffer in peak.buffers:
         chain = _chain(home_of[buffer.instruction], home_of)
-        if not any(_is_nameless(drafts[each.caller]) for each in chain):
+        if not any(_is_nameless(drafts[computation.caller]) for computation in chain):
             continue
         index = "{" + ",".join(map(str, buffer.index)) + "}" if buffer.index else ""
         known = _known_names(chain, drafts, in_flow[0])

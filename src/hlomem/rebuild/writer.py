@@ -42,11 +42,11 @@ class ModuleWriter:
         self._entry = in_flow[0]
         self._shapes = Shapes(joined, drafts)
         self._roots = Roots(joined, drafts, self._shapes)
-        self._by_name = {each.name: each for each in in_flow}
+        self._by_name = {computation.name: computation for computation in in_flow}
         self._unseen: list[str] = []  # computations without values
         self._sharing: dict[str, list[Sharing]] = {}
         self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), joined)
-        self._by_name.update({each.name: each for each in embedded})
+        self._by_name.update({computation.name: computation for computation in embedded})
         # Whichever fusions call those, in the last one they are called late enough.
         fusions = [name for name in joined.time_of if drafts[name].opcode == "fusion"]
         self._last_fusion = max(fusions, key=joined.own_id.__getitem__, default="")
@@ -58,7 +58,9 @@ class ModuleWriter:
         """The module; its computations as this XLA lists them."""
         listed = [*self._embedded, self._entry]
         if lists_by_id(options):
-            listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
+            listed = sorted(
+                self._by_name.values(), key=lambda computation: self._rank(computation.name)
+            )
         elif options.sorts_thread_local_buffers:
             listed = [*list_embedded(self._embedded, self._joined), self._entry]
         for computation in listed:
@@ -72,7 +74,7 @@ class ModuleWriter:
         if computation is None:
             return -1
         own_id = self._joined.own_id
-        ids = [own_id[each] for each in computation.instructions if each in own_id]
+        ids = [own_id[name] for name in computation.instructions if name in own_id]
         if ids:
             return min(ids)
         callees = [callee for _, callee in self._calls(computation)]

@@ -126,7 +126,7 @@ def _unflatten(
                 frame.family = families.find(name)
         frame.computation.instructions.append(name)
         frame.has_parameter = frame.has_parameter or name in parameters
-        frame.waiting = [each for each in callees.get(name, ()) if each not in done]
+        frame.waiting = [callee for callee in callees.get(name, ()) if callee not in done]
     for computation in done.values():
         computation.instructions.reverse()
     return list(done.values())
@@ -142,6 +142,6 @@ def _is_over(frames: list[_Frame], family: str) -> bool:
     *outer, frame = frames
     if family == frame.family or frame.waiting:
         return False
-    if any(each.family == family for each in outer):
+    if any(other.family == family for other in outer):
         return True
     return bool(outer[-1].waiting) and frame.has_parameter

@@ -42,7 +42,7 @@ class Draft:
 def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> dict[str, Draft]:
     """Opcodes and callees of all instructions."""
     drafts: dict[str, Draft] = {}
-    for name in sorted(operands, key=lambda each: joined.time_of.get(each, -1)):
+    for name in sorted(operands, key=lambda operand: joined.time_of.get(operand, -1)):
         line = joined.printed.get(name)
         if line is None:
             draft = _draft_unprinted(name, operands[name], joined, drafts)
@@ -60,8 +60,8 @@ def _wraps_another(name: str, line: PrintedInstruction, joined: JoinedDump) -> b
     if not line.opcode.endswith("-start") or line.opcode == "copy-start":
         return False
     results = [ids for index, ids in joined.held.get(name, {}).items() if index[:1] == (1,)]
-    definers = {joined.used_by_id[each].name for ids in results for each in ids} - {name}
-    wrapped = {joined.printed[each].opcode for each in definers if each in joined.printed}
+    definers = {joined.used_by_id[value_id].name for ids in results for value_id in ids} - {name}
+    wrapped = {joined.printed[definer].opcode for definer in definers if definer in joined.printed}
     return line.opcode.removesuffix("-start") in wrapped
 
 

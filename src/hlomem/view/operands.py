@@ -65,7 +65,7 @@ class _Finder:
         candidates = self._holders(name, reads[0])
         for read in reads[1:]:
             others = set(self._holders(name, read))
-            candidates = [each for each in candidates if each in others]
+            candidates = [candidate for candidate in candidates if candidate in others]
         if not candidates:
             problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
             self._problems.append(f"{problem}; the dump contradicts itself")
@@ -73,15 +73,15 @@ class _Finder:
         if len(candidates) > 1:
             candidates = self._in_order(name, reads[0], candidates) or candidates
         find = self._families.find
-        over = {find(each) for each in self._returned}
+        over = {find(returned) for returned in self._returned}
         return max(
             candidates,
-            key=lambda each: (
-                find(each) == find(name),
-                find(each) not in over,
+            key=lambda candidate: (
+                find(candidate) == find(name),
+                find(candidate) not in over,
                 # XLA makes one bitcast of two.
-                reads[0].shape_index is not None or each not in self._bitcasts,
-                self.time(each),
+                reads[0].shape_index is not None or candidate not in self._bitcasts,
+                self.time(candidate),
             ),
         )
 
@@ -108,7 +108,11 @@ class _Finder:
                     highest = known
                     break
                 lowest = known
-        return [each for each in candidates if lowest <= rank[each, read.shape_index] <= highest]
+        return [
+            candidate
+            for candidate in candidates
+            if lowest <= rank[candidate, read.shape_index] <= highest
+        ]
 
     def _is_before(self, name: str, other: str) -> bool:
         return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)
@@ -116,13 +120,15 @@ class _Finder:
     def _callee_result(self, name: str) -> list[str]:
         """Where a call takes its result from: what holds a value the call has not read."""
         reads = self._joined.reads.get(name, ())
-        if all(each.shape_index == () for each in reads):
+        if all(read.shape_index == () for read in reads):
             return []  # a get-tuple-element reads the tuple and holds an element
-        read = {each.value.id for each in reads}
+        read = {read.value.id for read in reads}
         for ids in self._joined.held[name].values():
-            for value in [self._joined.used_by_id[each] for each in ids if each not in read]:
-                holders = [each.instruction for each in value.positions]
-                before = [each for each in holders if self._is_before(each, name)]
+            for value in [
+                self._joined.used_by_id[value_id] for value_id in ids if value_id not in read
+            ]:
+                holders = [position.instruction for position in value.positions]
+                before = [holder for holder in holders if self._is_before(holder, name)]
                 if before:
                     return [max(before, key=self.time)]
         return []

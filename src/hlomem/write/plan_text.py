@@ -120,7 +120,9 @@ class PlanText:
 
     def _format_live_ranges(self) -> Iterator[str]:
         live, features = self._stages.live_ranges, self._era.features
-        yield live_range.format_sequence(live.end, [each.name for each in live.sequence])
+        yield live_range.format_sequence(
+            live.end, [instruction.name for instruction in live.sequence]
+        )
         format_range = live_range.format_range
         for value, (start, end) in live.range_of.items():
             yield format_range(value.instruction.name, value.index, start, end)

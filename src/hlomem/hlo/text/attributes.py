@@ -332,16 +332,16 @@ def parse_input_output_alias(text: str) -> tuple[InputOutputAlias, ...]:
 def format_input_output_alias(aliases: Iterable[InputOutputAlias]) -> str:
     """As `HloInputOutputAliasConfig::ToShortString` writes them."""
     items = [
-        f"{each.output_index}: ({each.parameter_number}, {each.parameter_index}, "
-        f"{'must' if each.must_alias else 'may'}-alias)"
-        for each in aliases
+        f"{alias.output_index}: ({alias.parameter_number}, {alias.parameter_index}, "
+        f"{'must' if alias.must_alias else 'may'}-alias)"
+        for alias in aliases
     ]
     return f"{{ {', '.join(items)} }}"
 
 
 def format_buffer_donor(donors: Iterable[BufferDonor]) -> str:
     """As `HloBufferDonorConfig::ToShortString` writes them."""
-    items = [f"({each.parameter_number}, {each.parameter_index})" for each in donors]
+    items = [f"({donor.parameter_number}, {donor.parameter_index})" for donor in donors]
     return f"{{ {', '.join(items)} }}"
 
 

@@ -186,7 +186,9 @@ def _wrong_count(opcode: Opcode, arity: int, count: int) -> RowProblem:
 
 def _numbered_parameters(body: _Body, rows: list[InstructionRow]) -> list[HloInstruction]:
     """The parameters by number, of which none may be missing or given twice."""
-    parameters = [each for each in body.scope.instructions if each.opcode == "parameter"]
+    parameters = [
+        instruction for instruction in body.scope.instructions if instruction.opcode == "parameter"
+    ]
     by_text = {parameter.payload: parameter for parameter in parameters}
     try:
         return [by_text[str(number)] for number in range(len(parameters))]

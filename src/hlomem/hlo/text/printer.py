@@ -160,7 +160,10 @@ def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
     if computation is None:
         return None
     root = computation.root
-    alone = all(each is root or each.opcode == "parameter" for each in computation.instructions)
+    alone = all(
+        instruction is root or instruction.opcode == "parameter"
+        for instruction in computation.instructions
+    )
     return root if alone else None
 
 
@@ -195,9 +198,9 @@ def _name_attributes(instruction: HloInstruction, style: TextStyle) -> Iterator[
             continue
         is_list = text.startswith("{")
         count = text.count(",") + 1 if text.strip("{} ") else 0
-        names = ", ".join(_format_name(each.name, style) for each in islice(callees, count))
+        names = ", ".join(_format_name(callee.name, style) for callee in islice(callees, count))
         yield attribute, f"{{{names}}}" if is_list else names
     if CONTROL_PREDECESSORS in attributes:
         predecessors = instruction.control_predecessors
-        names = ", ".join(_format_name(each.name, style) for each in predecessors)
+        names = ", ".join(_format_name(predecessor.name, style) for predecessor in predecessors)
         yield CONTROL_PREDECESSORS, f"{{{names}}}"

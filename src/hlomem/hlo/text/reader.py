@@ -93,7 +93,9 @@ class ModuleReader:
         # `%fusion#1` stands for an instruction that has no row.
         has_implied = self._text.find("#", *body) >= 0
         if has_implied or len(rows) != scanner.count_lines(self._text, *body):
-            return [(each.shape, each.opcode) for each in computation.instructions]
+            return [
+                (instruction.shape, instruction.opcode) for instruction in computation.instructions
+            ]
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
         except ParseError:
@@ -170,7 +172,9 @@ class ModuleReader:
             operand_shapes=any(_SHAPED_OPERAND.match(inner) for _, inner in rows[:1]),
             program_shape="(" in head,
             compact_gte=any("#" in inner for _, inner in rows),
-            name_after_brace=any(each.has_name_after_brace for each in self._spans.computations),
+            name_after_brace=any(
+                computation.has_name_after_brace for computation in self._spans.computations
+            ),
             async_sugar=any(is_sugared(opcode) for opcode in {opcode for opcode, _ in rows}),
         )
 
