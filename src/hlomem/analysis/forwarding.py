@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
+from hlomem.analysis.async_chain import bound_operands, carries_result, wrapped_computation
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.hlo.opcodes import rules_by_opcode
 
@@ -127,7 +127,7 @@ def _async_operands(instruction: HloInstruction, sets: ValueSets) -> Instruction
     result = sets[instruction][:]
     for i, operand in enumerate(bound_operands(instruction)):
         _leaves_into(result, instruction.shape, (0, i), sets[operand])
-    if has_output(instruction):
+    if carries_result(instruction):
         root = wrapped_computation(instruction).root
         _leaves_into(result, instruction.shape, (1,), sets[root])
     return result

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
+from hlomem.analysis.async_chain import async_chain, is_fully_bound_here, wrapped_computation
 from hlomem.base.quantities import NEVER, Step, steps
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
@@ -99,7 +99,7 @@ def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[st
 
 class _FlattenedSchedule:
     def __init__(self, dataflow: Dataflow, schedule: Schedule, options: Options) -> None:
-        self._calls_use_operands = options.calls_use_operands
+        self._calls_extend_operands = options.calls_extend_operands
         self._schedule = schedule
         self._use_finder = dataflow.use_finder
         self._entry = dataflow.module.entry
@@ -179,7 +179,7 @@ class _FlattenedSchedule:
         return {
             wrapped_computation(instruction).root: self.time_of[instruction]
             for instruction in self.sequence
-            if instruction.opcode == "async-start" and runs_here(instruction)
+            if instruction.opcode == "async-start" and is_fully_bound_here(instruction)
         }
 
     def live_range(self, value: HloValue) -> LiveRange:
@@ -226,7 +226,7 @@ class _FlattenedSchedule:
         """
         times = self.time_of.copy()
         for instruction in self.sequence:
-            if instruction.opcode == "call" and not self._calls_use_operands:
+            if instruction.opcode == "call" and not self._calls_extend_operands:
                 del times[instruction]
             elif instruction.opcode == "while":
                 parameter = instruction.called_computations[0].parameters[0]
@@ -240,7 +240,7 @@ _MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
 def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
     """What an instruction runs, which comes before it; a loop's condition before its body."""
     if instruction.opcode in ASYNC_OPCODES:
-        return [wrapped_computation(instruction)] if runs_here(instruction) else []
+        return [wrapped_computation(instruction)] if is_fully_bound_here(instruction) else []
     callees = instruction.called_computations
     return callees[::-1] if instruction.opcode == "while" else callees
 

@@ -71,9 +71,9 @@ def assign_buffers(
 
     fast = assign(options)
     capacity = options.machine.capacity
-    if not options.merges_fast or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
+    if not options.fast_merge or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
         return fast
-    careful = assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
+    careful = assign(replace(options, fast_merge=False, fast_merge_colors=frozenset()))
     if _needed(careful) < _needed(fast):
         return careful
     given_first = sorted(
@@ -182,7 +182,7 @@ class _GlobalAssigner:
     def _candidates(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
         """Where the operands are, then every reusable allocation, the newest first."""
         yield from self._shared.of_operands(buffer)
-        if not self._problem.options.merges_fast:
+        if not self._problem.options.fast_merge:
             yield from self._shared.idle(buffer)
         elif (free := self._contexts.free_allocation(buffer)) is not None:
             yield free

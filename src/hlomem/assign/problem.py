@@ -70,7 +70,7 @@ class Problem(Struct, frozen=True, eq=False):
             if place is None or buffer in left_out:
                 continue
             start = Step(0)
-            if self.options.merges_fast:
+            if self.options.fast_merge:
                 start, place = self.first_start(buffer), 0
             elif len(values) > 1:
                 place = min(position[value.instruction] for value in values)

@@ -39,7 +39,7 @@ class Options(Struct, frozen=True):
     sorts_computations_by_content: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
-    reads_module_anew: bool = False
+    reparses_module: bool = False
     """Whether the module was written out and read again before its last passes (libtpu 0.0.51), so
     that its computations stand callees first. Decides the order of positions."""
     rewrites_reductions_last: bool = False
@@ -51,16 +51,16 @@ class Options(Struct, frozen=True):
     sorts_thread_local_buffers: bool = False
     """Whether thread-local buffers are assigned large ones first, like all others (until jaxlib
     0.11), or by id."""
-    calls_use_operands: bool = False
+    calls_extend_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
     it calls does (`HloLiveRange::GetLastUsageTime`)."""
     async_results_begin_late: bool = False
     """Whether the result of what an async-start runs begins to live with the start (libtpu 0.0.51),
     or where it is computed, before."""
-    merges_fast: bool = False
+    fast_merge: bool = False
     """Whether buffers are assigned in the order in which they begin to live (`FAST_MERGE`; TPU
     since libtpu 0.0.51), or large ones first."""
-    packs_by_time: frozenset[int] = frozenset()
+    fast_merge_colors: frozenset[int] = frozenset()
     """The colors whose heaps are packed in that order, too."""
 
     def plans_like(self, other: Options) -> bool:
@@ -80,7 +80,7 @@ def jaxlib_options(machine: Machine, release: Release) -> Options:
         rewrites_reductions_last=jaxlib < (0, 9, 1),
         shares_at_any_position=jaxlib >= (0, 11, 1),
         sorts_thread_local_buffers=jaxlib < (0, 12),
-        calls_use_operands=jaxlib < (0, 4, 24),
+        calls_extend_operands=jaxlib < (0, 4, 24),
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 _POINTER_SIZE = 8
-_FEW = 0.2
+_MAX_WRONG_SHARE = 0.2
 """The share of values whose sizes may be wrong before it is the machine that is."""
 _PRINTED_BY_XLA = "entry_computation_layout="
 """In the first line of every module that XLA prints; who writes one by hand leaves it out."""
@@ -85,7 +85,7 @@ def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
     if machine != best:
         reason += ", its format is old"
     wrong = (1 - _share_explained(joined, machine)) * len(joined.placed)
-    return MachineGuess(machine, reason, wrong <= max(2, _FEW * len(joined.placed)))
+    return MachineGuess(machine, reason, wrong <= max(2, _MAX_WRONG_SHARE * len(joined.placed)))
 
 
 def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
