@@ -1,4 +1,4 @@
-"""Whether a fusion may write its result over an operand, by what happens inside it.
+"""In-place fusions: may one write its result over an operand, judged by its body?
 
 A fusion computes element by element. Written over an operand, it must read that operand only at the
 element it is about to write, by its place in memory:
@@ -30,13 +30,13 @@ _MAX_COPIED = 20
 
 
 class Window(NamedTuple):
-    """Elements read of the shared operand: from these places on, in dimensions larger than 1."""
+    """A window read of the shared operand: its starts, in dimensions larger than 1."""
 
     starts: tuple[object, ...]
 
 
 class StrayRead(NamedTuple):
-    """Elements read at other places than the one that is written."""
+    """A read of elements other than the one being written."""
 
     instruction: str
     opcode: str
@@ -76,10 +76,10 @@ def find_stray_read(
 
 
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
-    """Whether all that is written into the shared operand is one element.
+    """Whether only one element of the shared operand is written.
 
-    Whatever that element is made of is read before (`EmitFusedDynamicUpdateSliceInPlace`, which
-    goes over the elements of the update only).
+    All its inputs are read before it is written (`EmitFusedDynamicUpdateSliceInPlace`, which
+    iterates over the elements of the update only).
     """
     if root.opcode != "dynamic-update-slice" or root.operands[0] is not shared:
         return False
@@ -138,16 +138,16 @@ def _reads(
 
 
 def _taken_out(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> set[Read]:
-    """What a get-tuple-element takes out of a tuple that was just made."""
+    """The reads of the one element that a get-tuple-element selects from a new tuple."""
     return reads[instruction.operands[0].operands[instruction.tuple_index]]
 
 
 def _moved_back(
     instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]
 ) -> HloInstruction | None:
-    """Whose elements a copy brings back to the places they had before another copy.
+    """The instruction whose layout a copy restores after another copy changed it.
 
-    A fusion stores nothing on the way, so that only the layouts it reads and writes count.
+    A fusion stores no intermediate result, so only the layouts it reads and writes count.
     """
     source = instruction
     for _ in range(_MAX_COPIED):
@@ -200,10 +200,10 @@ def _stray(instruction: HloInstruction) -> StrayRead:
 
 
 def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> bool:
-    """Whether every element stays at its place in memory, from each operand that matters.
+    """Whether every element keeps its place in memory, from each operand that matters.
 
     Element-wise instructions do where layouts agree; a transpose, broadcast, reduction, slice or
-    pad where it does no more than to rename dimensions, and to add or drop those of one element.
+    pad where it only renames dimensions, or adds or drops dimensions of size 1.
     """
     if instruction.opcode in SAME_PLACE:
         matter = [operand for operand in instruction.operands if reads[operand]]
@@ -219,7 +219,7 @@ def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[R
 
 
 def _order(instruction: HloInstruction) -> list[int]:
-    """The dimensions with several elements, the most minor first."""
+    """The dimensions larger than 1, the most minor first."""
     shape = instruction.shape
     order = (
         shape.layout.minor_to_major if shape.layout else range(len(shape.dimensions) - 1, -1, -1)
@@ -228,7 +228,7 @@ def _order(instruction: HloInstruction) -> list[int]:
 
 
 def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None:
-    """For dimensions of a result, those of the first operand; None where it is not so simple."""
+    """The first operand's dimension for each of the result's; None where there is no such map."""
     opcode, rank = instruction.opcode, len(instruction.operands[0].shape.dimensions)
     if opcode == "transpose":
         return dict(enumerate(instruction.integers("dimensions")))
@@ -248,7 +248,7 @@ def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None
 
 
 def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]:
-    """Where a slice or update begins, in the dimensions of its operand with several elements.
+    """The start of a slice or update, in the dimensions of its operand larger than 1.
 
     A number where it is constant, else the instruction that computes it.
     """

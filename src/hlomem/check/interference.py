@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CONCAT = "ConcatBitcast"
 _CONTEXT = (2,)
-"""Where the result of an asynchronous operation holds what it works with."""
+"""The part of an asynchronous operation's result that holds its working state."""
 
 
 class Interference:
@@ -94,7 +94,7 @@ class Interference:
         )
 
     def _is_over(self, placed: PlacedValue, moment: int) -> bool:
-        """Whether a value is of another branch than runs at a moment, or that one is done with it.
+        """Whether a value is of another branch than the running one, or is no longer needed in it.
 
         An operand of a conditional counts as alive until the last branch has run; memory-space
         assignment on TPU looks at each branch alone.
@@ -121,9 +121,9 @@ class Interference:
         return is_late and not self.structure.are_exclusive(time, moment)
 
     def _returned_at(self, name: str) -> int:
-        """When a loop or conditional returns what an instruction in it has made; -1 for others.
+        """The moment at which a loop or conditional returns this root's value; -1 for others.
 
-        What a computation returns need not be the last to run in it.
+        A computation's root need not be the last instruction to run in it.
         """
         loops = [loop.instruction for loop in self.structure.loops if loop.body_root == name]
         conditionals = [
@@ -147,7 +147,7 @@ class Interference:
         return bool(thread) and thread == self._thread_of_context(earlier)
 
     def _thread_of_context(self, placed: PlacedValue) -> str:
-        """Which thread a value is the context of an operation of; empty where it is none."""
+        """The thread of the operation whose context a value is; empty for other values."""
         text = self.joined.printed.get(placed.value.name)
         while text is not None and text.opcode.endswith("-update"):
             text = self.joined.printed.get(text.operands[0])
@@ -219,5 +219,5 @@ class Interference:
         if piece not in order:
             return False  # listed as an operand the concatenation does not have
         before = order[: order.index(piece)]
-        place = whole.start + sum(operand.value.size for operand in before)
-        return piece.start == place and piece.end <= whole.end
+        start = whole.start + sum(operand.value.size for operand in before)
+        return piece.start == start and piece.end <= whole.end

@@ -73,7 +73,7 @@ class Liveness:
                 return
 
     def _check_overwritten(self, placed: PlacedValue) -> Iterator[Finding]:
-        """A value is not read when the next of its family has been written over it."""
+        """No value is read after the next of its family was written over it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
         for use in (placed.used.uses if placed.used else None) or ():
@@ -94,7 +94,7 @@ class Liveness:
                     return
 
     def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: int) -> bool:
-        """Whether `other` is written between a value's definition and a moment it is read at."""
+        """Whether `other` is written between a value's definition and the moment of a read."""
         assert placed.life is not None
         assert other.life is not None
         if other is placed or not placed.life.start < other.life.start < moment:
@@ -119,5 +119,5 @@ class Liveness:
 
 
 def _runs_others(opcode: Opcode) -> bool:
-    """Whether it passes operands on, or to instructions that are in the sequence themselves."""
+    """Whether it hands its operands on, or runs instructions that are in the sequence."""
     return opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)

@@ -1,4 +1,4 @@
-"""What a dump says about the peak agrees with its live ranges, its shapes and itself."""
+"""The peak a dump reports agrees with its live ranges, its shapes and itself."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
 
 
 def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
-    """It is the first moment with most bytes (`HloLiveRange::ComputePeakMemoryMoment`).
+    """The peak is the first moment with most bytes (`HloLiveRange::ComputePeakMemoryMoment`).
 
     XLA counts the whole result of an instruction for each of its values, and a value at the moment
     after its last, too.
@@ -91,7 +91,7 @@ def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[
 
 
 def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:
-    """A node is as large as its own bytes and its children; what is not counted yet remains."""
+    """A node's total is its own bytes and its children's; the remainder is not counted yet."""
     if tree.total != total:
         yield wrong_sum("totals/peak", f"the tree at the peak says {tree.total}", total)
         return

@@ -1,7 +1,7 @@
 """The module a dump plans, as the checker needs it: instructions by name, and its control flow.
 
-In: an `HloModule` and the plan. Out: a `Program`, with the loops and conditionals the module spells
-out, in the terms of `hlomem.view.control_flow`.
+In: an `HloModule` and the plan. Out: a `TracedProgram`, with the loops and conditionals the
+module spells out, in the terms of `hlomem.view.control_flow`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedProgram:
-    """What runs step by step: the entry and whatever loops, branches and calls run."""
+    """A module's scheduled code: the entry and all that loops, branches and calls run."""
 
     module: HloModule
     flow: Flow
@@ -46,9 +46,9 @@ class TracedProgram:
         }
 
     def iter_applied(self) -> Iterator[HloComputation]:
-        """What instructions apply to elements, as reducers and comparators; fusions' own are not.
+        """Computations applied to elements, such as reducers and comparators; no fused bodies.
 
-        XLA gives no values to what is inside a fusion, but to a reducer that is used there.
+        XLA gives no values to instructions inside a fusion, but to a reducer used there it does.
         """
         entry = self.module.entry
         seen, pending = {entry}, [entry]

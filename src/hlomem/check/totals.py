@@ -49,7 +49,7 @@ def _check_allocation_report(
     for row in report.rows:
         index = row.allocation.index
         if index not in size_of:
-            message = f"the usage report lists allocation {index}, which there is not"
+            message = f"the usage report lists allocation {index}, which does not exist"
             yield Finding(rule="totals/report", message=message, allocations=(index,))
             return
         cumulative += size_of[index]
