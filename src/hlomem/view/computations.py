@@ -1,9 +1,9 @@
-"""Which instructions make up one computation, and who calls it.
+"""The computations of a dump: their instructions and their callers.
 
 XLA prints the schedule flattened: a callee's instructions stand before the caller's own line. Read
-backwards, it is a nest: after a caller come its callees, the last one first, each whole. What
-belongs together is known from operands, and from ids: XLA numbers the values of one computation in
-one stretch.
+backwards, it is a nest: after a caller come its callees, the last one first, each whole. The
+instructions of one computation are recognised by operands, and by ids: XLA numbers the values of
+one computation in one stretch.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class CallNest(NamedTuple):
     """A dump's program, taken apart again."""
 
     computations: list[Computation]
-    """Those in the schedule, the entry first."""
+    """The computations in the schedule, the entry first."""
     drafts: dict[str, Draft]
     """Every instruction, by name."""
     families: DisjointSets[str]
     """Instructions that are known to be of one computation."""
     problems: tuple[str, ...]
-    """Where the dump contradicts itself."""
+    """Contradictions of the dump with itself."""
 
     def is_parameter(self, name: str) -> bool:
         """Whether an instruction is a parameter; one of which no value is known is none."""
@@ -51,7 +51,7 @@ class CallNest(NamedTuple):
 
 
 def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
-    """Which instructions make up one computation, and who calls it."""
+    """Group the instructions of a dump into computations, and find their callers."""
     families = DisjointSets[str]()
     problems: list[str] = []
     operands = find_operands(joined, families, problems)

@@ -56,7 +56,7 @@ def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> di
 
 
 def _wraps_another(name: str, line: PrintedInstruction, joined: JoinedDump) -> bool:
-    """Whether `slice-start` is short for an async-start: then a slice defines its result."""
+    """Whether e.g. `slice-start` is short for an async-start: then a slice defines its result."""
     if not line.opcode.endswith("-start") or line.opcode == "copy-start":
         return False
     results = [ids for index, ids in joined.held.get(name, {}).items() if index[:1] == (1,)]
@@ -104,7 +104,7 @@ def _draft_unprinted(
 
 
 def _element_held(held: Parts, operand_held: Parts) -> int | None:
-    """Which element of its operand an instruction holds."""
+    """The number of the operand's element that an instruction holds."""
     elements = sorted({index[0] for index in operand_held if index})
     for number in elements:
         if all(operand_held.get((number, *index)) == values for index, values in held.items()):

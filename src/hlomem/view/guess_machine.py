@@ -33,7 +33,7 @@ _POINTER_SIZE = 8
 _MAX_WRONG_SHARE = 0.2
 """The share of values whose sizes may be wrong before it is the machine that is."""
 _PRINTED_BY_XLA = "entry_computation_layout="
-"""In the first line of every module that XLA prints; who writes one by hand leaves it out."""
+"""In the first line of every module that XLA prints; hand-written ones leave it out."""
 
 
 class MachineGuess(NamedTuple):
@@ -50,7 +50,7 @@ class MachineCandidates(NamedTuple):
     """The machines a program may be for, and how they are known."""
 
     machines: tuple[Machine, ...]
-    """All that nothing speaks against."""
+    """Every machine that nothing speaks against."""
     reason: str
     """Empty where the platform cannot be told."""
 
@@ -147,7 +147,7 @@ def _at_its_time(machine: Machine, joined: JoinedDump) -> Machine:
 
 
 def _chip_score(joined: JoinedDump, chip: Machine) -> tuple[float, int]:
-    """How many sizes fit, then how many allocations, be they empty, lie in its fast memory."""
+    """The number of fitting sizes, then of allocations, even empty ones, in its fast memory."""
     in_fast = sum(allocation.color == chip.preset_color for allocation in joined.allocations)
     return (_share_explained(joined, chip), in_fast)
 

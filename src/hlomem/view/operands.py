@@ -1,4 +1,4 @@
-"""Which instruction each operand is, also of instructions whose text the dump does not show.
+"""The operands of instructions, even of those whose text the dump does not show.
 
 A get-tuple-element, a bitcast, a call define no value, so no `from instruction:` shows them. But
 the values they read are known, and where those appear: an operand is an instruction that holds all
@@ -61,7 +61,7 @@ class _Finder:
         return operands
 
     def _choose(self, name: str, reads: list[Read]) -> str | None:
-        """What holds all that an operand holds: of the same computation, then the latest."""
+        """The instruction that holds all that is read: of the same computation, then the latest."""
         candidates = self._holders(name, reads[0])
         for read in reads[1:]:
             others = set(self._holders(name, read))
@@ -86,7 +86,7 @@ class _Finder:
         )
 
     def _holders(self, reader: str, read: Read) -> list[str]:
-        """What holds a value in the part that is read, and runs before it is."""
+        """Instructions that hold a value in the part that is read, and run before the reader."""
         return [
             position.instruction
             for position in read.value.positions
@@ -94,7 +94,7 @@ class _Finder:
         ]
 
     def _in_order(self, reader: str, read: Read, candidates: list[str]) -> list[str]:
-        """Those that agree with the order of uses, which is that of positions."""
+        """The candidates that agree with the order of uses, which is that of positions."""
         rank = {(p.instruction, p.index): number for number, p in enumerate(read.value.positions)}
         lowest, highest = 0, len(rank)
         is_passed = False
@@ -118,7 +118,7 @@ class _Finder:
         return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)
 
     def _callee_result(self, name: str) -> list[str]:
-        """Where a call takes its result from: what holds a value the call has not read."""
+        """The source of a call's result: an instruction with a value the call has not read."""
         reads = self._joined.reads.get(name, ())
         if all(read.shape_index == () for read in reads):
             return []  # a get-tuple-element reads the tuple and holds an element

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Residency(NamedTuple, Generic[T]):
-    """What is in [start, end) of an allocation from one moment to another, both included."""
+    """A stay in bytes [start, end) of an allocation, from one moment to another, inclusive."""
 
     first: int
     last: int
@@ -34,7 +34,7 @@ class Residency(NamedTuple, Generic[T]):
 
 
 class _Present(Generic[T]):
-    """What is there at a moment, by size and first byte; the counts make entries unique."""
+    """The stays at a moment, by size and first byte; the counts make entries unique."""
 
     def __init__(self) -> None:
         self._groups: dict[int, list[tuple[int, int, Residency[T]]]] = {}
