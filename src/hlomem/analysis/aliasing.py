@@ -87,7 +87,7 @@ def _alias_outputs(dataflow: Dataflow, aliases: Aliases) -> None:
 def _alias_loop(
     loop: HloInstruction, sets: dict[HloInstruction, InstructionValueSet], aliases: Aliases
 ) -> None:
-    """What goes into a loop, is carried by it and comes out."""
+    """Alias a loop's operand, its parameters, its body's result and its own."""
     carried = sets[loop]
     body, condition = loop.called_computations
     _alias_parts(sets[loop.operands[0]], carried, aliases)

@@ -35,7 +35,7 @@ def async_chain(start: HloInstruction) -> list[HloInstruction]:
 
 
 def wrapped_computation(operation: HloInstruction) -> HloComputation:
-    """What a chain runs."""
+    """The computation a chain runs."""
     computation = operation.async_wrapped_computation
     assert computation is not None  # `is_supported_async` was asked before
     return computation

@@ -39,9 +39,9 @@ class Dataflow(Struct, frozen=True, eq=False):
     values: list[HloValue]
     """Every value that is left, by id."""
     value_sets: dict[HloInstruction, InstructionValueSet]
-    """What the parts of each result hold; the bodies of fusions are left out."""
+    """The values in the parts of each result; the bodies of fusions are left out."""
     use_finder: UseFinder
-    """Who reads the values."""
+    """The uses of the values."""
 
     def value_set(self, instruction: HloInstruction, index: ShapeIndex) -> ValueSet:
         """The values a part of a result may hold."""
@@ -107,7 +107,7 @@ def _refuse_many_positions(table: ValueTable, call_graph: CallGraph) -> None:
 
 _FREE_POSITIONS = 1_000_000
 _MAX_VALUES = 20
-"""Of a part of a result, on average, above the positions any program may have."""
+"""Values per part of a result, on average; no real program comes near."""
 
 
 def _set_positions(table: ValueTable, order: ListOrder) -> None:

@@ -1,4 +1,4 @@
-"""How instructions that define nothing pass their operands' values on.
+"""Instructions that define nothing: how they pass their operands' values on.
 
 One small function per rule of `Forwarding`, each giving the value sets of the whole result from
 the value sets of others. Mirrors the `Update...ValueSet` functions of
@@ -156,4 +156,4 @@ _RULE_OF: Mapping[Forwarding, Forward] = {
     "whole operand": _whole_operand,
 }
 FORWARD = rules_by_opcode(lambda traits: traits.forwards, _RULE_OF)
-"""What passes values on without merging them, by opcode; a copy does so for tuples only."""
+"""Rules by opcode that pass values on without merging them; a copy does so for tuples only."""

@@ -1,4 +1,4 @@
-"""What the bodies of fusions hold, read off their text, where they have one, without opening them.
+"""The contents of fused bodies, read off their text, if any, without opening them.
 
 Most instructions of an optimised module are inside fusions, where they matter little: their values
 take ids, and a body may write in place. Both are known from the opcodes alone, and those from one
@@ -44,7 +44,7 @@ def operand_names(inner: str) -> list[str]:
 
 
 class FusedBody(NamedTuple):
-    """What is known of a body from its opcodes."""
+    """The facts about a body that follow from its opcodes."""
 
     instruction_count: int
     value_count: int
@@ -91,7 +91,7 @@ class FusedBodies(dict["HloComputation", FusedBody]):
 
 
 def _read_arrays(text: str) -> FusedBody | None:
-    """What a body holds, read off its text; None where some result is a tuple."""
+    """The contents of a body, read off its text; None where some result is a tuple."""
     opcodes: list[Opcode] = _ARRAY_OPCODE.findall(text)
     if len(opcodes) != text.count("\n") or "#" in text:
         return None
@@ -103,7 +103,7 @@ def _read_arrays(text: str) -> FusedBody | None:
 
 
 def _outlined(computation: HloComputation) -> FusedBody:
-    """What a body holds, its shapes read."""
+    """The contents of a body, found by reading its shapes."""
     outline = computation.outline()
     opcodes = frozenset(opcode for _, opcode in outline)
     value_count = sum(count_defined(shape, opcode) for shape, opcode in outline)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class LiveRange(NamedTuple):
-    """When a value is alive; both ends belong to it."""
+    """The steps at which a value is alive; both ends belong to it."""
 
     start: Step
     end: Step
@@ -50,7 +50,7 @@ class LiveRanges(Struct, frozen=True, eq=False):
     span_of: dict[HloComputation, tuple[Step, Step]]
     """The times of each computation, the second one past its last."""
     done_time: dict[HloComputation, Step]
-    """When the operation is done that runs a computation asynchronously."""
+    """The end of the operation that runs a computation asynchronously."""
 
     @property
     def end(self) -> Step:
@@ -58,7 +58,7 @@ class LiveRanges(Struct, frozen=True, eq=False):
         return Step(len(self.sequence))
 
     def end_position(self, value: HloValue) -> HloPosition:
-        """Where a value appears last, the first of equals (`ComputeValueLiveRangeEnd`)."""
+        """The last position of a value, the first of equals (`ComputeValueLiveRangeEnd`)."""
         last = max(value.positions, key=lambda position: self._time_at(position.instruction))
         done = self.done_time.get(value.instruction.parent, NEVER)
         return last if self._time_at(last.instruction) > done else value.positions[0]
@@ -155,7 +155,7 @@ class _FlattenedSchedule:
         return pieces
 
     def _done_times(self) -> dict[HloComputation, Step]:
-        """When each asynchronous operation is done, for all computations it runs."""
+        """The end of the asynchronous operation around each computation that one runs."""
         done_time: dict[HloComputation, Step] = {}
         for start in self.sequence:
             if start.opcode == "async-start":
@@ -175,7 +175,7 @@ class _FlattenedSchedule:
                     pending += inner.called_computations
 
     def _late_starts(self) -> dict[HloInstruction, Step]:
-        """When an asynchronous operation begins, by the result of what it runs."""
+        """The start of each asynchronous operation, by the root of the computation it runs."""
         return {
             wrapped_computation(instruction).root: self.time_of[instruction]
             for instruction in self.sequence
@@ -183,7 +183,7 @@ class _FlattenedSchedule:
         }
 
     def live_range(self, value: HloValue) -> LiveRange:
-        """When a value is alive, aliases not considered (`CalculateBufferStartEndMap`)."""
+        """The live range of a value, regardless of aliases (`CalculateBufferStartEndMap`)."""
         instruction = value.instruction
         if instruction.opcode == "parameter":
             computation = instruction.parent
@@ -220,7 +220,7 @@ class _FlattenedSchedule:
         return last
 
     def _use_times(self) -> dict[HloInstruction, Step]:
-        """When each instruction reads its operands.
+        """The time at which each instruction reads its operands.
 
         A call's use is that of what it calls; a loop reads its initial value when its body begins.
         """
@@ -238,7 +238,7 @@ _MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
 
 
 def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
-    """What an instruction runs, which comes before it; a loop's condition before its body."""
+    """The computations an instruction runs, before itself; a loop's condition before its body."""
     if instruction.opcode in ASYNC_OPCODES:
         return [wrapped_computation(instruction)] if is_fully_bound_here(instruction) else []
     callees = instruction.called_computations

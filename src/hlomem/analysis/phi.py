@@ -115,7 +115,7 @@ class PhiGraph:
 
 
 def _closure(node: _Node) -> tuple[list[_Node], _Node | None]:
-    """What a phi depends on as far as looked at, and the one value there that is no phi, if one."""
+    """The nodes a phi depends on, and the only one that is not a phi; None if there are more."""
     source: _Node | None = None
     closure: dict[_Node, None] = {}
     pending = deque([node])

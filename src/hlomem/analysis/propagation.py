@@ -61,7 +61,7 @@ class Propagation:
                         heappush(queue, i)
 
     def _priorities(self) -> list[HloInstruction]:
-        """What passes values on, in the order of `CalculatePostOrderSchedule`; embedded code first.
+        """Forwarding instructions, ordered as by `CalculatePostOrderSchedule`; embedded ones first.
 
         A loop's condition comes before its body, both before the loop.
         """
@@ -193,7 +193,7 @@ class Propagation:
         return phi
 
     def _dependents(self, instruction: HloInstruction) -> Iterator[HloInstruction]:
-        """What may change when the values of an instruction have."""
+        """The instructions whose values may change when an instruction's have."""
         for user in instruction.users:
             yield user
             if user.opcode in _PASS_ARGUMENTS:
@@ -208,7 +208,7 @@ class Propagation:
 
 
 def _arguments(site: HloInstruction, parameter: HloInstruction) -> list[HloInstruction]:
-    """What a call hands to a parameter; a loop also what its body returns."""
+    """The arguments of a parameter; for a loop also its body's result."""
     number = parameter.parameter_number
     if site.opcode == "while":
         root = site.called_computations[0].root
