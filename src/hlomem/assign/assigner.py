@@ -180,7 +180,7 @@ class _GlobalAssigner:
         return False
 
     def _candidates(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
-        """Where the operands are, then every reusable allocation, the newest first."""
+        """The operands' allocations, then every reusable one, the newest first."""
         yield from self._shared.of_operands(buffer)
         if not self._problem.options.fast_merge:
             yield from self._shared.idle(buffer)

@@ -1,4 +1,4 @@
-"""Which bytes are taken during a stretch of time.
+"""The bytes in use during a stretch of time.
 
 In: byte ranges, each taken during an inclusive interval of time slots. Out: for an interval, byte
 ranges that together are what is taken at any moment of it.
@@ -9,7 +9,7 @@ byte ranges instead of buffers: the fuller the heap, the fewer there are. Where 
 where they end are two lists, because lists of bare numbers are searched and sorted fastest, and
 two sorted lists tell as much about the gaps as a list of pairs does.
 
-What is taken at some moment of an interval was taken as the interval began, or begins during it.
+A byte in use at some moment of an interval was in use as it began, or becomes so during it.
 So there are two trees over time, each asked along one way only: `covering` answers for the first
 slot, `within` for the beginnings in all the others. Their leaves are blocks of slots; what begins
 or ends in the block of the first slot, or begins in that of the last, is looked at one by one.
@@ -30,7 +30,7 @@ _FAN_BITS = 2  # nodes per node above: 4
 _FAN_MASK = (1 << _FAN_BITS) - 1
 
 _Ranges = tuple[list[float], list[float]]
-"""Where byte ranges begin, and where they end, which is not a byte of them; sorted and apart.
+"""The beginnings and exclusive ends of byte ranges, which are sorted and disjoint.
 
 Floats, because lists of them sort fastest; they are exact up to 2 ** 53.
 """
@@ -70,7 +70,7 @@ class IntervalTree:
             _merge(ranges, begin, end)
 
     def collect(self, first: int, last: int, begins: list[float], ends: list[float]) -> None:
-        """Append where ranges begin and end that are taken at any moment of some slots.
+        """Append the beginnings and ends of ranges in use at any moment of some slots.
 
         Their order is any, of `begins` another than of `ends`.
         """

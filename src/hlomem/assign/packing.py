@@ -42,7 +42,7 @@ class BufferInterval(Struct, eq=False):
 
 
 class Packing(NamedTuple):
-    """Where every buffer begins, and how many bytes that takes."""
+    """The offset of every buffer, and the size of the heap."""
 
     offset_by_id: dict[int, int]
     heap_size: int
@@ -218,7 +218,7 @@ def _best_fit(begins: list[float], ends: list[float], size: int, padded: int) ->
 
 
 def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[int, int]]]:
-    """When each buffer is alive, in slots, by id: time counted in beginnings only.
+    """The lives of each buffer in slots, by id: time counted in beginnings only.
 
     Two lives meet exactly if one begins during the other.
     """

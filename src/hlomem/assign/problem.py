@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Problem(Struct, frozen=True, eq=False):
-    """What assigning is given."""
+    """The input of buffer assignment."""
 
     dataflow: Dataflow
     aliasing: Aliasing
@@ -42,16 +42,16 @@ class Problem(Struct, frozen=True, eq=False):
         return self.color_of[buffer.values[0]]
 
     def alignment(self, color: Color) -> int:
-        """What offsets in a memory space are multiples of."""
+        """The alignment of offsets in a memory space."""
         return self.options.machine.alignment(color) or 1
 
     def first_start(self, buffer: HloBuffer) -> Step:
-        """When a buffer begins to live; 0 for one without live range."""
+        """The step at which a buffer begins to live; 0 for one without live range."""
         range_of = self.live_ranges.range_of
         return min(range_of[v].start if v in range_of else Step(0) for v in buffer.values)
 
     def last_end(self, buffer: HloBuffer) -> Step:
-        """When a buffer is last alive."""
+        """The last step at which a buffer is alive."""
         return max(self.live_ranges.range_of[value].end for value in buffer.values)
 
     def in_order(

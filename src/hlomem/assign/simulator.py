@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Heap(NamedTuple):
-    """Where the values lie, and how many bytes that takes."""
+    """The offsets of the values in a heap, and its size."""
 
     offset_of: dict[HloValue, Offset]
     size_of: dict[HloValue, ByteCount]

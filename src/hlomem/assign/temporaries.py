@@ -48,7 +48,7 @@ def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
 def partition(
     allocations: list[BufferAllocation],
 ) -> tuple[list[BufferAllocation], list[BufferAllocation]]:
-    """What stays and what is temporary, each in the order `std::partition` leaves it in.
+    """Permanent and temporary allocations, each in the order `std::partition` leaves them in.
 
     The first temporary from the front changes places with the last other from the back.
     """
