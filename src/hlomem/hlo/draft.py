@@ -40,7 +40,7 @@ class Draft(Struct, eq=False):
         )
 
     def users(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Those that use an instruction as an operand."""
+        """The instructions that use one as an operand."""
         return [user for user in self.instructions if instruction in user.operands]
 
     def check(self) -> None:
@@ -161,7 +161,7 @@ class ModuleDraft:
         return computation.root if draft is None else draft.root
 
     def program_shape(self, computation: HloComputation) -> tuple[list[str], str]:
-        """What a computation takes and returns, without layouts."""
+        """The parameter and result shapes of a computation, without layouts."""
         parameters = numbered_parameters(computation, self.listed(computation))
         shapes = [parameter.shape.text_without_layout for parameter in parameters]
         return shapes, self.root(computation).shape.text_without_layout

@@ -1,7 +1,7 @@
-"""What a shape weighs by its text alone: bytes without padding, bytes in tiles, what is lost.
+"""The size of a shape by its text alone: bytes without padding, bytes in tiles, bytes lost.
 
 Mirrors `ByteSizeOf`, `ByteSizeOfElements` and `ArraySize` of `xla/shape_util.cc` and
-`LayoutUtil::MaxSplitSize`. What differs from backend to backend (tuple tables, untiled arrays
+`LayoutUtil::MaxSplitSize`. All that differs from backend to backend (tuple tables, untiled arrays
 on TPU) is in `hlomem.machines.machine`, which builds on this.
 
     f32[513,128]{1,0:T(8,128)}     513 rows lie in tiles of 8: 513 → 520, 3584 bytes lost

@@ -74,7 +74,7 @@ def check_sequence(module: HloModule, names: Sequence[str]) -> None:
         if instruction is None:
             raise SequenceProblem(step, f"the module runs no instruction `{name}`")
         if name in seen:
-            raise SequenceProblem(step, f"`{name}` stands twice in the sequence")
+            raise SequenceProblem(step, f"`{name}` appears twice in the sequence")
         early = next(
             (operand for operand in instruction.operands if operand.name not in seen), None
         )

@@ -1,4 +1,4 @@
-"""What a module must be beyond its grammar for a plan to mean anything: shapes that agree.
+"""Checks beyond the grammar that a plan relies on: shapes that agree.
 
 In: a module. Out: nothing, or the `ParseError` that points at the first instruction whose operands,
 callees or result do not fit together. Mirrors the part of `service/hlo_verifier.cc` that passing
@@ -29,7 +29,7 @@ _SHOWN = 60
 
 
 class _Disagreement(Exception):  # noqa: N818 - not an error of the user until it has a place
-    """What does not fit about an instruction."""
+    """A disagreement between an instruction and its operands, callees or result."""
 
 
 def verify_module(module: HloModule) -> None:
@@ -276,5 +276,5 @@ _CHECK_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], None]] = {
     "whole operand": _verify_forwarded,
 }
 _CHECKS = rules_by_opcode(lambda traits: traits.forwards, _CHECK_OF_FORWARDING)
-"""What passes values on must have the shape for it; asynchronous operations are checked where they
-are taken apart, parameters where they are called."""
+"""Instructions that pass values on must have the shape for it; asynchronous operations are checked
+where they are taken apart, parameters where they are called."""

@@ -53,7 +53,7 @@ _MARK = re.compile(rf"{_STRING}|[{{}}()\[\]\"',]", re.DOTALL)
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
 FIRST_INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
-"""What a get-tuple-element takes, where it is the first attribute."""
+"""The index of a get-tuple-element, where it is the first attribute."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INTEGERS = re.compile(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
 _MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({_STRING}|{_SHALLOW})\s*+,?"
@@ -69,7 +69,7 @@ _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\
 
 
 compiled = cache(re.compile)
-"""The compiled form of a pattern that not every text needs; the others are compiled below."""
+"""Compiles a pattern on first use: few texts need these."""
 
 
 class TextProblem(Exception):  # noqa: N818 - not an error of the user until it has a place
@@ -125,7 +125,7 @@ class ProgramShape(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """Where an instruction comes from (`OpMetadata`); 0 or empty where nothing is said."""
+    """The origin of an instruction (`OpMetadata`); fields are 0 or empty where not given."""
 
     op_name: str = ""
     op_type: str = ""
@@ -141,7 +141,7 @@ class Metadata(NamedTuple):
 
 _METADATA_DEFAULTS = Metadata()._asdict()
 METADATA = "metadata={"
-"""What stands before the metadata in a printed line."""
+"""The text before the metadata in a printed line."""
 
 
 def split_attributes(text: str) -> dict[str, str]:
@@ -182,7 +182,7 @@ def iter_attributes(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_value(text: str, start: int) -> int:
-    """Where the value at `start` ends: at a comma outside brackets, or with the text."""
+    """The end of the value at `start`: a comma outside brackets, or the end of the text."""
     open_brackets: list[int] = []
     for match in _MARK.finditer(text, start):
         mark, place = match[0], match.start()
@@ -436,4 +436,4 @@ CONTENT_PARSERS: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys(INTEGER_LISTS, parse_integers),
     **dict.fromkeys(INTEGERS, parse_integer),
 }
-"""How to read the value of an attribute whose form does not depend on the opcode."""
+"""Readers of attributes whose form does not depend on the opcode."""

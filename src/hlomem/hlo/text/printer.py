@@ -51,7 +51,7 @@ def format_module(module: HloModule, style: TextStyle | None = None) -> str:
 
 
 def _sugared_computations(module: HloModule) -> frozenset[HloComputation]:
-    """What `async_sugar` writes inside the async operation instead of as a computation."""
+    """The computations `async_sugar` writes inside the async operation."""
     return frozenset(
         instruction.called_computations[0]
         for instruction in module.iter_instructions()
@@ -170,7 +170,7 @@ def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
 def _sugared_attribute_texts(
     instruction: HloInstruction, wrapped: HloInstruction, style: TextStyle
 ) -> dict[str, str]:
-    """Those of the async operation with those of what it wraps in place of `calls`.
+    """The attributes of an async operation, with the wrapped instruction's in place of `calls`.
 
     `HloAsyncStartInstruction::PrintExtraAttributesImpl`.
     """

@@ -150,7 +150,7 @@ class ModuleReader:
         return self._text[start:end]
 
     def locate(self, computation: HloComputation, name: str) -> Span:
-        """Where an instruction stands; the head of its computation if it has no line."""
+        """The span of an instruction; the head of its computation if it has no line."""
         body = self._body(computation)
         for row, parts in enumerate(body.rows):
             if parts[1] == name:
@@ -158,7 +158,7 @@ class ModuleReader:
         return self._head(computation)
 
     def style(self) -> TextStyle:
-        """How the text is written."""
+        """The style of the text."""
         text, first = self._text, self._spans.computations[0]
         head = text[first.head_start : first.body.start]
         rows = [
@@ -306,7 +306,7 @@ class ModuleReader:
         return ParseError(self.source, span, problem.problem, problem.hint)
 
     def _place(self, body: _Body, row: int, problem: RowProblem | None) -> Span:
-        """Where a row, or the part of it a problem is in, stands in the source."""
+        """The span in the source of a row, or of the part of it that has a problem."""
         part = problem.part if problem else None
         span = scanner.row_part(body.text, body.start, body.end, row, part)
         if problem is not None and problem.offsets is not None:
