@@ -41,7 +41,7 @@ _WORDS: Mapping[Kind, str] = {
 }
 _BEGINNINGS: Mapping[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
 _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
-"""What one file holds up to jaxlib 0.9, and three since."""
+"""The parts that one file holds up to jaxlib 0.9, and three files since."""
 
 
 class Note(Record, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 
 class Style(Record, frozen=True):
-    """How this XLA lays a value out."""
+    """The style in which this XLA prints a value."""
 
     space_before_instruction: bool = True
     """`from instruction: %x`, not `from instruction:%x`."""

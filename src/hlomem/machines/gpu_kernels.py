@@ -1,4 +1,4 @@
-"""How GPU code is emitted for a fusion, as far as the sharing of buffers asks.
+"""The kernels emitted for GPU fusions, as far as the sharing of buffers depends on them.
 
 In: a fusion. Out: the roots of its body, the hero of each (the reduction or transpose that the
 root's kernel is built around) and the reduction that the kernel computes first, if it is a kernel
@@ -33,7 +33,7 @@ class FusionAnalysis(NamedTuple):
     heroes: Sequence[HloInstruction]
     """One for each root; the root itself, if nothing in the fusion is special."""
     reduction: HloInstruction | None
-    """What a kernel for reductions computes before it writes anything else."""
+    """The reduction that a kernel for reductions computes before it writes anything else."""
 
 
 def analyze_fusion(fusion: HloInstruction) -> FusionAnalysis:
@@ -99,7 +99,7 @@ def _reach(
     neighbours: Callable[[HloInstruction], Iterable[HloInstruction]],
     stops_at: Callable[[HloInstruction], bool],
 ) -> list[HloInstruction]:
-    """All that can be reached through intermediate operations, and where that ends."""
+    """The instructions reached through intermediate operations, and those where that ends."""
     reached = dict.fromkeys(start)
     pending = list(reached)
     while pending:

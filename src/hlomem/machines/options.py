@@ -25,7 +25,7 @@ def _default_machine() -> Machine:
 
 
 class Options(Struct, frozen=True):
-    """How to plan; the defaults are those of the newest XLA for CPU."""
+    """The rules to plan by; the defaults are those of the newest XLA for CPU."""
 
     machine: Machine = field(default_factory=_default_machine)
     """Sizes, alignments, memory spaces and alias rules."""
@@ -61,17 +61,17 @@ class Options(Struct, frozen=True):
     """Whether buffers are assigned in the order in which they begin to live (`FAST_MERGE`; TPU
     since libtpu 0.0.51), or large ones first."""
     fast_merge_colors: frozenset[int] = frozenset()
-    """The colors whose heaps are packed in that order, too."""
+    """The colors whose heaps are packed in that order as well."""
 
     def plans_like(self, other: Options) -> bool:
-        """Whether every plan by one is the other's, whatever release each is of."""
+        """Whether both plan alike, whatever release each is of."""
         return replace(self, release=None) == replace(
             other, release=None
         ) and self.machine.alias_rules(self) == other.machine.alias_rules(other)
 
 
 def jaxlib_options(machine: Machine, release: Release) -> Options:
-    """How the XLA in a jaxlib plans, on every machine it plans for."""
+    """The options of the XLA in a jaxlib, on every machine it plans for."""
     jaxlib = release.version
     return Options(
         machine=machine,
@@ -85,7 +85,7 @@ def jaxlib_options(machine: Machine, release: Release) -> Options:
 
 
 def options_for(machine: Machine, release: Release) -> Options:
-    """How a release plans on a machine; a TPU's is the libtpu of a jaxlib's time."""
+    """The options of a release on a machine; for a TPU, of the libtpu of a jaxlib's time."""
     return machine.make_options(machine, own_release(machine, release))
 
 

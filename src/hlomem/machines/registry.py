@@ -27,7 +27,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
 """Every machine by its name: `cpu`, `gpu`, `gpu-h200`, `tpu-v5e`, …"""
 
 PLATFORMS = tuple(dict.fromkeys(machine.platform for machine in MACHINES.values()))
-"""What `--backend` takes: `cpu`, `gpu`, `tpu`."""
+"""The values of `--backend`: `cpu`, `gpu`, `tpu`."""
 
 CHIPS: Mapping[str, Chip] = MappingProxyType(
     {

@@ -35,7 +35,7 @@ class EraReleases(NamedTuple):
     jaxlib: tuple[str, str]
     """First and last."""
     libtpu: tuple[str, ...] = ()
-    """Those seen."""
+    """The releases seen."""
 
 
 ERA_RELEASES = (

@@ -62,7 +62,7 @@ def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex)
 
 
 def _copies_argument(instruction: HloInstruction) -> bool:
-    """Whether it copies what the program was called with."""
+    """Whether an instruction copies an argument of the program."""
     if instruction.opcode != "copy" or not instruction.parent.is_entry:
         return False
     return instruction.operands[0].opcode == "parameter"

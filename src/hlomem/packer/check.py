@@ -35,7 +35,7 @@ def _problem_of(buffer: Buffer, offset_of: Mapping[int | str, int], height: int)
     if offset < 0:
         return f"{buffer.id} lies at {offset}, below 0"
     if offset % buffer.alignment:
-        return f"{buffer.id} lies at {offset}, no multiple of {buffer.alignment}"
+        return f"{buffer.id} lies at {offset}, not a multiple of {buffer.alignment}"
     if offset + buffer.size > height:
         return f"{buffer.id} ends at {offset + buffer.size}, above {height}"
     return ""

@@ -1,4 +1,4 @@
-"""In which order XLA lists computations: what decides between equal buffers, and no text shows.
+"""The order in which XLA lists computations, which decides between equal buffers; no text shows it.
 
 Up to jaxlib 0.5.0 that is the order of ids. Since then it is the order in which the instructions
 were made that call them. Of those in the schedule the names tell; of those in bodies of fusions

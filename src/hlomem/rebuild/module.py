@@ -30,7 +30,7 @@ class Rebuilt(NamedTuple):
 
     module: HloModule
     notes: tuple[str, ...]
-    """What the dump does not tell, and what was assumed."""
+    """Facts missing from the dump, and the assumptions made instead."""
 
 
 def require_parts(joined: JoinedDump) -> None:
