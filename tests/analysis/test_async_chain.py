@@ -6,8 +6,8 @@ from hlomem.analysis.async_chain import (
     async_chain,
     bound_operands,
     carries_result,
-    is_supported_async,
     is_fully_bound_here,
+    is_supported_async,
     wrapped_computation,
 )
 from hlomem.hlo.ir import HloInstruction

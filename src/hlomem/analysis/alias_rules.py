@@ -268,7 +268,7 @@ def why_not_overwrite(
 ) -> str:
     """Why a user may not write a part of its result over an operand; empty where it may.
 
-    It need not: what must be in place is `in_place_pairs`.
+    It need not; the pairs that must be in place are `in_place_pairs`.
     """
     if rules.may_alias is not None:
         hint = rules.may_alias(operand, user, user_index)

@@ -60,7 +60,7 @@ class CallGraph:
         return computation in self._reachable and computation not in self._embedded
 
     def is_thread_local(self, computation: HloComputation) -> bool:
-        """Whether it runs inside one operation that is no fusion."""
+        """Whether it runs inside one operation other than a fusion."""
         return (
             computation in self._reachable
             and computation in self._embedded
@@ -76,7 +76,7 @@ class CallGraph:
         return bool(self.callsites[computation]) or computation in self._called_in_bodies
 
     def find_call_in_both(self) -> HloInstruction | None:
-        """A call that runs in the flow of the program what also runs inside an operation."""
+        """A call that runs in the flow a computation that also runs inside an operation."""
         calls = (
             site
             for computation in self.module.outer_computations

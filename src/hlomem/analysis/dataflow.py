@@ -1,4 +1,4 @@
-"""Module → values: what every part of every result holds.
+"""Module → values: the contents of every part of every result.
 
 In: a module and the order in which XLA visits its computations. Out: the values with their ids,
 and for each instruction the values of all parts of its result. Mirrors
@@ -111,7 +111,7 @@ _MAX_VALUES = 20
 
 
 def _set_positions(table: ValueTable, order: ListOrder) -> None:
-    """Tell every value where it appears beside the place of its definition."""
+    """Give every value its positions besides that of its definition."""
     for instruction in order.instructions:
         if instruction.opcode in MAY_HOLD_OTHERS and instruction in table.sets:
             _add_positions(instruction, table.sets[instruction])

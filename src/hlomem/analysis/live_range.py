@@ -5,9 +5,9 @@ times per value. Mirrors `hlo/utils/hlo_live_range.cc` for a module that is sche
 
 The schedule is flattened: a called computation's instructions stand before the call, a loop's
 condition before its body. A value lives from its definition to its last use; a computation's
-result to the end of the computation, a parameter from its beginning. What an asynchronous operation
-runs stands before its start, or before the update that has all operands, and what is defined there
-lives until it is done.
+result to the end of the computation, a parameter from its beginning. The computation of an
+asynchronous operation stands before its start, or before the update that has all operands, and
+values defined there live until the operation is done.
 """
 
 from __future__ import annotations

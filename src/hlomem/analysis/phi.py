@@ -39,7 +39,7 @@ class PhiGraph:
         self._nodes: list[_Node] = []
 
     def register(self, phi: ValueId, inputs: Iterable[ValueId]) -> None:
-        """Say which values a phi merges, in place of what was said before."""
+        """Set the values a phi merges, replacing those set before."""
         node = self._node(phi)
         node.is_phi = True
         node.operands = [self._node(value_id) for value_id in inputs]

@@ -36,7 +36,7 @@ class Propagation:
         self._call_graph = call_graph
         self.phis = PhiGraph()
         self.dead: set[ValueId] = set()
-        """Phis that turned out to be none."""
+        """Phis that turned out not to merge anything."""
 
     def run(self) -> None:
         """Pass values on until nothing changes (`HloDataflowAnalysis::Propagate`).
@@ -91,10 +91,10 @@ class Propagation:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation that values come to from elsewhere.
+        """The instructions of a computation that receive values from elsewhere.
 
-        Nothing comes to the parameters of what runs inside one operation, even if a call in there
-        passes it on.
+        The parameters of a computation inside one operation receive none, even if a call in there
+        passes them on.
         """
         sites = self._call_graph.callsites[computation]
         is_bound = not self._call_graph.is_embedded(computation) and not RUN_IN_PLACE.isdisjoint(
@@ -223,7 +223,7 @@ def _arguments(site: HloInstruction, parameter: HloInstruction) -> list[HloInstr
 
 
 def _bound_parameters(user: HloInstruction, operand: HloInstruction) -> Iterator[HloInstruction]:
-    """The parameters of what a user calls that an operand, or maybe it, is handed to."""
+    """The parameters of a user's callees that may be bound to an operand."""
     if user.opcode in ASYNC_OPCODES:
         yield from wrapped_computation(user).parameters
     elif user.opcode == "conditional":

@@ -1,4 +1,4 @@
-"""HLO values: what a program computes, where each appears, and who reads it.
+"""HLO values: the results of a program, with their positions and uses.
 
 Mirrors `service/hlo_value.cc`. A value is defined by one part of one instruction's result and
 appears wherever that result is passed on: in tuples, through loops, out of calls.

@@ -10,7 +10,7 @@ In: the analyses and the options. Out: every allocation with the slices of its v
    that is idle or wait (here, with `shared` and `contexts`),
 2. waiting temporaries are packed into one heap per memory space (`heaps`),
 3. values inside reductions and the like get thread-local allocations (here),
-4. everything temporary is put behind one another into one allocation per memory space
+4. temporaries are laid end to end in one allocation per memory space
    (`temporaries`).
 """
 
@@ -58,11 +58,11 @@ def assign_buffers(
     pack: Pack | None,
     preset: Preset,
 ) -> BufferAssignment:
-    """Give every value a slice of an allocation; `pack` places what goes onto heaps.
+    """Give every value a slice of an allocation; `pack` places the values of heaps.
 
-    What merged fast would almost fill the memory is assigned again, with more care
-    (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, but for the
-    place of what was given in the list.
+    A plan merged fast that would almost fill the memory is made again, with more care
+    (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, except
+    that preset allocations are listed first.
     """
 
     def assign(options: Options) -> BufferAssignment:
@@ -122,7 +122,7 @@ class _GlobalAssigner:
         }
 
     def assign(self, placed: set[HloBuffer]) -> list[HloValue]:
-        """Assign what has no place yet; returns the values left to the heap."""
+        """Assign the buffers without a place; returns the values left to the heap."""
         problem = self._problem
         waiting: list[HloValue] = []
         for buffer in problem.in_order(problem.dataflow.call_graph.is_in_flow, placed):
@@ -232,7 +232,7 @@ def _assign_thread_local_buffers(
 
 
 def _thread_local_buffers(problem: Problem, placed: set[HloBuffer]) -> list[HloBuffer]:
-    """The buffers of what runs inside one operation, in XLA's order."""
+    """The buffers of computations inside one operation, in XLA's order."""
     is_thread_local = problem.dataflow.call_graph.is_thread_local
     if problem.options.sorts_thread_local_buffers:
         return problem.in_order(is_thread_local, placed)

@@ -1,7 +1,7 @@
 """The bytes in use during a stretch of time.
 
 In: byte ranges, each taken during an inclusive interval of time slots. Out: for an interval, byte
-ranges that together are what is taken at any moment of it.
+ranges whose union is in use at some moment of it.
 
 XLA asks a balanced tree of buffers for every one that overlaps in time
 (`heap_simulator.cc: BufferIntervalTree`). The question is only which bytes, so this keeps merged
@@ -11,8 +11,8 @@ two sorted lists tell as much about the gaps as a list of pairs does.
 
 A byte in use at some moment of an interval was in use as it began, or becomes so during it.
 So there are two trees over time, each asked along one way only: `covering` answers for the first
-slot, `within` for the beginnings in all the others. Their leaves are blocks of slots; what begins
-or ends in the block of the first slot, or begins in that of the last, is looked at one by one.
+slot, `within` for the beginnings in all the others. Their leaves are blocks of slots; ranges that
+begin or end in the block of the first slot, or begin in that of the last, are looked at one by one.
 
     slots      0   1   2   3          bytes taken
     A          ■   ■                  [0, 64)
@@ -72,7 +72,7 @@ class IntervalTree:
     def collect(self, first: int, last: int, begins: list[float], ends: list[float]) -> None:
         """Append the beginnings and ends of ranges in use at any moment of some slots.
 
-        Their order is any, of `begins` another than of `ends`.
+        Both come in any order, `begins` in another than `ends`.
         """
         low, high = first >> _BLOCK_BITS, last >> _BLOCK_BITS
         begun = [entry for entry in self._begun[low] if entry[1] >= first and entry[0] <= last]
@@ -120,7 +120,7 @@ def _nodes(levels: list[_Level], low: int, high: int) -> _Level:
 
 
 def _merge(ranges: _Ranges, begin: float, end: float) -> bool:
-    """Unite ranges with one more; say if that is news."""
+    """Unite ranges with one more; whether that changed them."""
     begins, ends = ranges
     # Those it meets or touches:
     low, high = bisect_left(ends, begin), bisect_right(begins, end)

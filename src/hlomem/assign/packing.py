@@ -105,7 +105,7 @@ def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
     """Place buffers as they begin to live, each into the smallest gap there is at that time.
 
     `FinishFastMerge` of heap_simulator.cc with `FreeChunksManager`. All colocations of a buffer
-    count as one life without pauses; what ends as another begins makes room for it.
+    count as one life without pauses; a buffer that ends as another begins makes room for it.
     """
     gaps = [(0, _ENDLESS)]  # by offset; no two touch
     taken: list[tuple[int, int, int]] = []  # a heap of: when it ends, begin, end
@@ -142,7 +142,7 @@ def _align(offset: int, alignment: int) -> int:
 
 
 def _whole_life(buffer: BufferInterval) -> tuple[int, int]:
-    """From when the first value at a place begins to when the last one ends."""
+    """The time from the first beginning to the last end of the values in one place."""
     times = ((buffer.start, buffer.end), *buffer.colocations)
     return min(start for start, _ in times), max(end for _, end in times)
 
@@ -182,7 +182,7 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
 
 
 def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
-    """The times of a buffer, its colocations' included, with overlapping ones made one."""
+    """The times of a buffer, its colocations' included, with overlapping ones merged."""
     times: list[tuple[int, int]] = []
     for start, end in sorted(((buffer.start, buffer.end), *buffer.colocations)):
         if times and start <= times[-1][1]:

@@ -1,4 +1,4 @@
-"""The question: what is to be assigned, and in which order.
+"""The question: the buffers to assign, and their order.
 
 In: the analyses and the options. Out: the same in one place, with the bytes of every buffer, and
 the order in which buffers are looked at. Mirrors the preparations of `BufferAssigner` and the order
@@ -102,7 +102,7 @@ def state_problem(
     color_of: ColorOf,
     options: Options,
 ) -> Problem:
-    """Put together what assigning is given."""
+    """Gather the input of buffer assignment."""
     size_of = _buffer_sizes(aliasing, options)
     rules = options.machine.alias_rules(options)
     return Problem(dataflow, aliasing, live_ranges, color_of, options, rules, size_of)

@@ -1,8 +1,8 @@
-"""Allocations in which values take turns, and who may be the next.
+"""Allocations in which values take turns, and the candidates for the next turn.
 
 In: allocations as they are made, and a buffer to place. Out: the allocations it may go into, in
 XLA's order. Mirrors `BufferAssigner::MaybeAssignBuffer` and `LiveRangeInterferes` of
-`service/buffer_assignment.cc`. Which allocations are idle when, `hlomem.assign.reuse` knows.
+`service/buffer_assignment.cc`. `hlomem.assign.reuse` knows which allocations are idle when.
 """
 
 from __future__ import annotations

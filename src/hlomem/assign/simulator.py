@@ -1,9 +1,9 @@
-"""Schedule → who takes and frees memory when → packing.
+"""Schedule → allocations and releases over time → packing.
 
 In: the values to place, their live ranges and sizes. Out: an offset for each and the size of the
 heap. Mirrors `HeapSimulator::RunComputation` of `service/heap_simulator/heap_simulator.cc`: the
-program is run in the mind, one tick of a clock for every allocation and every release, and the
-packer sees the ticks. Where a value dies as another is made from it, the other takes its place if
+program is simulated, one tick of a clock for every allocation and every release, and the packer
+sees the ticks. Where a value dies as another is made from it, the other takes its place if
 the instruction allows.
 """
 

@@ -1,4 +1,4 @@
-"""Step 4: everything temporary is put behind one another, one allocation per memory space.
+"""Step 4: temporaries are laid end to end, in one allocation per memory space.
 
 In: all allocations. Out: the final list. Mirrors `BufferAssignment::CombineTempAllocations` of
 `service/buffer_assignment.cc`.

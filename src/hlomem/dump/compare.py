@@ -1,8 +1,8 @@
 """Two dumps → where their texts differ, stage by stage.
 
 In: a dump, and another of the same program. Out: for each stage of which both tell, the first line
-that is not the same. What follows only the order of a hash map, as rows of equal size in a usage
-report did until XLA sorted them, is no difference.
+that is not the same. An order that only reflects a hash map, as that of rows of equal size in
+a usage report did until XLA sorted them, is not a difference.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class ModuleBuilder:
         """The module; raises `EditError` where its shapes do not agree."""
         module = self._module
         if entry not in module.computations:
-            raise EditError(f"the entry `{entry.name}` is no finished computation of this module")
+            raise EditError(f"entry `{entry.name}` is not a finished computation of this module")
         self._is_built = True
         module.entry, entry.is_entry = entry, True
         verified(module)

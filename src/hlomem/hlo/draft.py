@@ -219,7 +219,7 @@ class ModuleDraft:
             self.module.__dict__.pop(name, None)
 
     def finish(self) -> HloModule:
-        """The module; raises `EditError` where it would be none."""
+        """The module; raises `EditError` where it would not be valid."""
         self._check_open()
         self._is_finished = True
         for draft in self._drafts.values():
@@ -230,7 +230,7 @@ class ModuleDraft:
         return verified(self.module)
 
     def _keep_promise(self) -> None:
-        """Bring the layouts the caller was promised up to date where the entry has others."""
+        """Update the layouts promised to the caller where the entry's differ."""
         given, promised = self._given.entry, self._given.entry_computation_layout
         entry = self.module.entry
         if promised is None or entry not in self._drafts:

@@ -126,7 +126,7 @@ class HloInstruction(Struct, eq=False):
         return attributes
 
     def set_attributes(self, attributes: dict[str, str]) -> None:
-        """Called while the instruction is made only: other attributes than the text has."""
+        """Replace the attributes; only while the instruction is being made."""
         self._attributes = attributes
 
     @property
@@ -276,7 +276,7 @@ class HloComputation(Struct, eq=False):
         parameters: list[HloInstruction],
         root: HloInstruction,
     ) -> None:
-        """Called once, by who makes the computation: what the body holds."""
+        """Set the body; called once, by the maker of the computation."""
         for instruction in instructions:
             for operand in instruction.operands:
                 users = operand.users

@@ -283,17 +283,17 @@ TRAITS: Mapping[Opcode, Traits] = {
 
 
 def opcodes_where(is_wanted: Callable[[Traits], object]) -> frozenset[Opcode]:
-    """The known opcodes whose traits answer a question with yes."""
+    """The known opcodes whose traits satisfy a predicate."""
     return frozenset([opcode for opcode, traits in TRAITS.items() if is_wanted(traits)])
 
 
 def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
-    """The known opcodes that values of others come to by some rules."""
+    """The known opcodes with one of some forwarding rules."""
     return opcodes_where(lambda traits: traits.forwards in rules)
 
 
 def opcodes_elementwise(*conditions: Elementwise) -> frozenset[Opcode]:
-    """The known opcodes that are elementwise on some conditions."""
+    """The known opcodes that are elementwise on one of some conditions."""
     return opcodes_where(lambda traits: traits.elementwise in conditions)
 
 

@@ -30,7 +30,7 @@ class PaddedDimension(NamedTuple):
     """One dimension of an array and the size it has in memory."""
 
     dimension: int | None
-    """Its number in the shape; None for one the tile has and the shape has not."""
+    """Its number in the shape; None for a dimension that only the tile has."""
     size: int
     padded_size: int
 

@@ -1,10 +1,10 @@
-"""A dimension of another size, everywhere: what else changes with it, and what forbids it.
+"""Resizing a dimension everywhere: the sizes that follow, and the instructions that forbid it.
 
 In: the instructions of a module, and the two sizes. Out: the size of every dimension, by its old
 one. Sizes that an instruction makes of others follow: where a bitcast or reshape merges `[8,128]`
-into `[1024]` and 8 becomes 16, 1024 becomes 2048; likewise where collectives gather parts. Refused
-is what would not be the same program: a slice that cuts the dimension, a loop that walks over it, a
-window over it, a concatenation along it.
+into `[1024]` and 8 becomes 16, 1024 becomes 2048; likewise where collectives gather parts. Edits
+that would change the program are refused: a slice that cuts the dimension, a loop that walks over
+it, a window over it, a concatenation along it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Edits: a module in, another out in which some things are different. The given one never changes.
+"""Edits: a module in, a changed copy out. The given one never changes.
 
     rewriter = Rewriter(module)
     rewriter.donate(parameter_number=0)
@@ -7,7 +7,7 @@
 
 Edits name instructions and computations of the given module, or those that edits before returned.
 One that cannot be made raises `EditError`, which says why, and so does `finish` where all of them
-together leave no module. What is finished prints and parses to itself and plans as its text does.
+together leave no valid module. The result prints and parses to itself and plans as its text does.
 An edited module is printed explicitly, whatever the text of the given one left out.
 """
 
@@ -104,7 +104,7 @@ class Rewriter:
             raise EditError(f"parameter {number} {index} is {shapes}: it needs one array of both")
 
     def set_header(self, name: str, text: str | None) -> None:
-        """Give the header an attribute, or another value; None takes it away."""
+        """Set an attribute of the header; None removes it."""
         if text is not None:
             check_attribute_texts({name: text}, "the header")
         self._set_header(name, text)
@@ -133,8 +133,10 @@ class Rewriter:
         current = draft_of.listed(computation)
         if len(copies) != len(current) or set(copies) != set(current):
             odd = [instruction.name for instruction in current if instruction not in set(copies)]
-            problem = f"it lacks `{odd[0]}`" if odd else "it has one twice or of another"
-            raise EditError(f"the order of `{computation.name}` is not one of all: {problem}")
+            problem = f"`{odd[0]}` is missing" if odd else "it repeats one or adds a foreign one"
+            raise EditError(
+                f"`{computation.name}`: the order must list every instruction once: {problem}"
+            )
         if copies == current:
             return
         draft = draft_of.draft(computation)
@@ -186,7 +188,7 @@ class Rewriter:
         return instruction
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Take an instruction out that nobody uses."""
+        """Remove an instruction that nobody uses."""
         instruction = self._draft.instruction(instruction)
         draft = self._draft.draft(instruction.parent)
         users = [
@@ -232,7 +234,7 @@ class Rewriter:
         instruction.operands = tuple(operands)
 
     def replace_uses(self, old: HloInstruction, new: HloInstruction) -> None:
-        """Let whoever reads one instruction read another; it may be the root then, too."""
+        """Let the users of one instruction read another, which also replaces it as the root."""
         old, new = map(self._draft.instruction, (old, new))
         _check_agree(old, new)
         self._replace_uses(old, new)
@@ -254,13 +256,13 @@ class Rewriter:
             draft.root = new
 
     def drop_copy(self, copy: HloInstruction, *, takes_layout_of_copy: bool = False) -> None:
-        """Let whoever reads a copy read what it copies, in its own layout or in that of the copy.
+        """Let the users of a copy read its operand, in its own layout or in that of the copy.
 
         An instruction that takes another layout computes it so; what it calls is not changed.
         """
         copy = self._draft.instruction(copy)
         if copy.opcode != "copy":
-            raise EditError(f"`{copy.name}` is no copy: its opcode is `{copy.opcode}`")
+            raise EditError(f"`{copy.name}` is not a copy: its opcode is `{copy.opcode}`")
         [source] = copy.operands
         draft = self._draft.draft(copy.parent)
         if takes_layout_of_copy and source.shape != copy.shape:
@@ -274,13 +276,13 @@ class Rewriter:
         self._draft.remove(copy)
 
     def set_shape(self, instruction: HloInstruction, shape: Shape | str) -> None:
-        """Give an instruction another result; whoever reads or calls it must fit to it."""
+        """Give an instruction another result shape; its users and callers must agree with it."""
         instruction = self._draft.instruction(instruction)
         self._draft.draft(instruction.parent)
         instruction.shape = as_shape(shape, instruction.name)
 
     def set_attribute(self, instruction: HloInstruction, name: str, text: str | None) -> None:
-        """Give an instruction an attribute, or another value; None takes it away."""
+        """Set an attribute of an instruction; None removes it."""
         instruction = self._draft.instruction(instruction)
         attributes = {**instruction.attributes, name: text or ""}
         if text is None:
@@ -296,7 +298,7 @@ class Rewriter:
         instruction.set_attributes(linked)
 
     def rename(self, instruction: HloInstruction, name: str) -> None:
-        """Call an instruction otherwise; no other of its computation may be called so."""
+        """Rename an instruction; the name must be free in its computation."""
         check_name(name, "an instruction")
         instruction = self._draft.instruction(instruction)
         draft = self._draft.draft(instruction.parent)
@@ -407,7 +409,7 @@ class Rewriter:
     # Everywhere.
 
     def change_element_type(self, old: str, new: str) -> None:
-        """Let every array of one element type have another.
+        """Change every array of one element type to another.
 
         The bytes change, and nothing else: a `bitcast-convert` between types of equal width is
         left as one between others.
@@ -430,7 +432,7 @@ class Rewriter:
             raise EditError(f"module `{self._draft.module.name}` has no array of `{old}`")
 
     def resize(self, old: int, new: int) -> dict[int, int]:
-        """Let every dimension of one size have another, and those merged of it with others.
+        """Resize every dimension of one size, and those it is merged into.
 
         Returns all sizes that changed. Dimensions are told apart by their sizes alone: `old` is
         the batch's only if nothing else has as many elements. Raises where an instruction would
@@ -449,7 +451,7 @@ class Rewriter:
         return resize.sizes
 
     def map_arrays(self, change: Callable[[Shape], Shape]) -> bool:
-        """Give every array of every instruction the shape a function says; whether any changed."""
+        """Map the shape of every array of every instruction; whether any changed."""
         changed: dict[Shape, Shape] = {}
         is_any = False
         for draft in self._draft.drafts():

@@ -153,7 +153,7 @@ def _has_tree_of(instruction: HloInstruction, shape: Shape, name: str) -> None:
         if one.is_tuple != other.is_tuple or (
             one.is_tuple and len(one.elements) != len(other.elements)
         ):
-            raise _Disagreement(f"the result has not the tuples that {name} has")
+            raise _Disagreement(f"the result does not have the tuples of {name}")
         if one.is_tuple:
             pairs += zip(one.elements, other.elements, strict=True)
 

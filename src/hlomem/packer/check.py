@@ -1,4 +1,4 @@
-"""Is a packing right? Knows nothing of how it was made.
+"""A check of packings that knows nothing of how they were made.
 
 In: buffers and their offsets. Out: every problem in words, none if the packing is right. Walks
 through the times at which a buffer begins, and at each compares neighbours among all that are alive

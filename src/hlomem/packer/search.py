@@ -270,7 +270,7 @@ class Search:
         return groups
 
     def _pick(self, state: _State) -> int:
-        """The buffer to decide on: what can lie lowest, all over or where the focus is."""
+        """The buffer to decide on: the one that can lie lowest, overall or where the focus is."""
         if not self._follows_conflicts or self._focus < 0:
             return state.ordered[0]
         members = set(state.unplaced)
@@ -316,7 +316,7 @@ class Search:
         return None
 
     def _raise_neighbours(self, state: _State, b: int) -> bool:
-        """Lifts what lives with a buffer above it; whether all of that ends below the capacity."""
+        """Lifts the buffers alive with one above it; whether all of them end below the capacity."""
         _, earliest, support, delayed, _ = state
         offsets, last, alignment = self.offsets, self._last, self._instance.alignment
         offset = offsets[b]

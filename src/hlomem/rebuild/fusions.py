@@ -1,4 +1,4 @@
-"""Bodies for fusions, which a dump does not show: as much as planning asks of them.
+"""Bodies for fusions, which a dump does not show: as much of them as planning needs.
 
 Planning asks which operand a fusion may, or must, write its result over. A dump that shows a result
 in the place of an operand it is the last to read tells that it may; where it shows no such thing,

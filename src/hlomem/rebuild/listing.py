@@ -32,7 +32,7 @@ def lists_by_id(options: Options) -> bool:
 def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
     """The age of a caller: the program's own loops, then rewritten ones, then calls.
 
-    Passes number what they make (`analysis/instruction_order.py` has their order).
+    Passes number their instructions (`history/instructions` has their order).
     """
     is_rewritten = any(CLONE in callee for callee in caller.callees)
     return caller.opcode == "call", is_rewritten, natural_key(caller.name)
@@ -61,7 +61,7 @@ def _as_made(joined: JoinedDump, home_of: Mapping[str, Computation]) -> list[Ass
     """The values inside operations in the order in which they got their allocations.
 
     These are made last, until temporaries change places with the last of all (`std::partition`).
-    How many did is not said; but large values came first, and of one size those of a computation
+    How many did is unknown; but large values came first, and of one size those of a computation
     were together, by id.
     """
     kept = [allocation for allocation in joined.allocations if not allocation.is_preallocated_temp]

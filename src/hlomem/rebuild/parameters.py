@@ -1,6 +1,6 @@
 """Matching the parameters of called computations with their callers' operands.
 
-It holds no value of its own but those of the operand, so no text shows it; the values tell.
+A parameter holds no value of its own, only the operand's, so no text shows it; the values tell.
 """
 
 from __future__ import annotations

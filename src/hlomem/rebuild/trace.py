@@ -1,4 +1,4 @@
-"""Names that only the stack trace of the peak shows: what calls are called, and what they call.
+"""Names that only the stack trace of the peak shows: those of calls and of their callees.
 
 A path of the trace leads from the entry computation through callers and callees, by turns, to an
 instruction. One that agrees with all names known on the way to a value tells those that are not.
@@ -78,7 +78,7 @@ def _known_names(
 
 
 def _is_nameless(caller: Draft) -> bool:
-    """Whether the name of what it calls was made up."""
+    """Whether the name of its callee was made up."""
     return caller.callees == [f"{caller.name}.callee"]
 
 

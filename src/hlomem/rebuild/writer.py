@@ -69,7 +69,7 @@ class ModuleWriter:
         return "\n\n".join([header, *self._texts.values()]) + "\n"
 
     def _rank(self, name: str) -> int:
-        """The first id in a computation, or in what it calls."""
+        """The first id in a computation, or in its callees."""
         computation = self._by_name.get(name)
         if computation is None:
             return -1
@@ -113,7 +113,7 @@ class ModuleWriter:
     # Computations.
 
     def _write(self, computation: Computation) -> None:
-        """Write a computation after what it calls, in the order in which the calls were made."""
+        """Write a computation after its callees, in the order in which the calls were made."""
         if computation.name in self._texts:
             return
         calls = self._calls(computation)
@@ -131,7 +131,7 @@ class ModuleWriter:
         self._texts[computation.name] = "\n".join([head, *lines, "}"])
 
     def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
-        """The instructions that call, and what, in XLA's order."""
+        """The calling instructions and their callees, in XLA's order."""
         calls = []
         for name in computation.instructions:
             draft = self._drafts[name]

@@ -29,7 +29,7 @@ class Computation:
     name: str
     instructions: list[str] = field(default_factory=list)
     caller: str = ""
-    """Empty for the entry, and for what no visible instruction calls."""
+    """Empty for the entry, and for computations that no visible instruction calls."""
 
 
 class CallNest(NamedTuple):
@@ -45,7 +45,7 @@ class CallNest(NamedTuple):
     """Contradictions of the dump with itself."""
 
     def is_parameter(self, name: str) -> bool:
-        """Whether an instruction is a parameter; one of which no value is known is none."""
+        """Whether an instruction is a parameter; one without a draft is not."""
         draft = self.drafts.get(name)
         return draft is not None and draft.opcode == "parameter"
 
@@ -65,7 +65,7 @@ def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
 
 
 def _unite_stretches(joined: JoinedDump, families: DisjointSets[str]) -> None:
-    """Unite what lies within one stretch of ids."""
+    """Unite the instructions within one stretch of ids."""
     ordered = sorted(joined.own_id.items(), key=lambda item: item[1])
     last_of = {families.find(name): number for number, (name, _) in enumerate(ordered)}
     open_until = -1

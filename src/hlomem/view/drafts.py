@@ -1,8 +1,8 @@
 """Every instruction of a dump's program: opcode and callees, also where no line shows them.
 
-In: a joined dump and the operands of its instructions. Out: a `Draft` each. What an unprinted
-instruction is follows from the values it holds: those of its operand are passed on by a bitcast,
-those of one element by a get-tuple-element, others come out of a call.
+In: a joined dump and the operands of its instructions. Out: a `Draft` each. The opcode of an
+unprinted instruction follows from the values it holds: those of its operand are passed on by a
+bitcast, those of one element by a get-tuple-element, others come out of a call.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _element_held(held: Parts, operand_held: Parts) -> int | None:
 
 
 def _reads_only(element: int, reads: list[Read]) -> bool:
-    """Whether nothing below the top is read but one element, which only a result is."""
+    """Whether nothing below the top is read but one element."""
     return all(
         read.shape_index is not None and read.shape_index[:1] in ((), (element,)) for read in reads
     )

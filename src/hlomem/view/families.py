@@ -47,7 +47,7 @@ class AliasClasses:
         return self._sets.are_together(one, two)
 
     def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:
-        """The values of each family, those of one value left out."""
+        """The values of each family of more than one."""
         found = self._sets.groups(placed for placed in values if placed in self.reason)
         return {head: family for head, family in found.items() if len(family) > 1}
 

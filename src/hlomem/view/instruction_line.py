@@ -56,7 +56,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The names of what it reads."""
+        """The names of its operands."""
         if self.opcode in PAYLOAD_OPCODES:
             return ()
         return tuple(_OPERAND.findall(self.text, self.start, self._end))

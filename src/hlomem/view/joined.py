@@ -2,7 +2,7 @@
 
 In: a `Dump`, whole or in parts. Out: a `JoinedDump`, which only joins what the files say about the
 same value or the same instruction; it judges nothing. A value's live range is found by its
-instruction and index, its uses by its id. What a missing file would say is empty.
+instruction and index, its uses by its id. Whatever a missing file would hold is empty.
 """
 
 from __future__ import annotations

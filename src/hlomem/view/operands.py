@@ -19,7 +19,7 @@ def find_operands(
 ) -> dict[str, list[str]]:
     """The operands of every instruction; unites those of one computation.
 
-    What a dump that contradicts itself does not tell is left out, and said in `problems`.
+    Operands that a contradictory dump does not reveal are left out, and named in `problems`.
     """
     operands = {name: list(line.operands) for name, line in joined.printed.items()}
     for name, names in operands.items():

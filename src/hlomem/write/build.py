@@ -154,7 +154,7 @@ def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
 
 
 def build_values(stages: Stages, features: Features) -> Values:
-    """The values that have a place, where they appear and who reads them."""
+    """The values that have a place, with their positions and uses."""
     texts = instruction_texts(stages.module, features)
     finder, color_of = stages.dataflow.use_finder, stages.colors
     return Values(

@@ -1,9 +1,9 @@
 """A plan → the text of XLA's files, without the records between.
 
 In: the stages of a plan and the era to write as. Out: the text of a file, in pieces. To make a
-record of every value, position and use of a large plan takes as long as to print them all, so who
-only wants the text gets it from here. It is the one that the records of `hlomem.write.build` have:
-what a line looks like is said once, beside its reader.
+record of every value, position and use of a large plan takes as long as to print them all, so
+this writes the text directly. It equals that of the records of `hlomem.write.build`: the form of a
+line is defined once, beside its reader.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ functions it calls in `hlo/parser/hlo_parser.cc`.
     attributes ::= ("," name "=" value)*
     value      ::= anything up to the next comma outside brackets and strings
 
-Functions raise `TextProblem` with offsets into the text they were given; who knows where that text
-stands makes a `ParseError` of it.
+Functions raise `TextProblem` with offsets into the text they were given; a caller that knows where
+the text stands makes a `ParseError` of it.
 """
 
 from __future__ import annotations
@@ -285,9 +285,9 @@ def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
 
 
 def read_metadata(line: str) -> Metadata:
-    """The metadata in a printed line, up to the first thing in it that is none.
+    """The metadata in a printed line, up to the first item that is not metadata.
 
-    Dumps and messages print lines that may be cut off; what stands before the cut is still true.
+    Dumps and messages print lines that may be cut off; the items before the cut still count.
     """
     position = line.find(METADATA)
     fields: dict[str, str | int] = {}

@@ -150,7 +150,7 @@ def _attribute_texts(instruction: HloInstruction, style: TextStyle) -> dict[str,
 
 
 def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
-    """The one instruction an async operation runs, None where it runs more or is none.
+    """The one instruction an async operation runs; None for others, and where it runs more.
 
     `HloComputation::CanExpandIntoSingleInstruction`.
     """

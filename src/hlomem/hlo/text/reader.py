@@ -245,7 +245,7 @@ class ModuleReader:
         return module
 
     def _open(self, computation: HloComputation) -> list[HloComputation]:
-        """Read a computation; returns what it calls other than through fusions."""
+        """Read a computation; returns its callees other than fused bodies."""
         body = self._body(computation)
         if not body.rows:
             problem = f"computation `{computation.name}` has no instructions"
