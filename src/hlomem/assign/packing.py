@@ -127,8 +127,8 @@ def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
         _, begin, gap_end = min(fitting)
         offset = offset_by_id[buffer.id] = _align(begin, alignment)
         end = offset + buffer.size
-        place = gaps.index((begin, gap_end))
-        gaps[place : place + 1] = [(end, gap_end)] if end < gap_end else []
+        number = gaps.index((begin, gap_end))
+        gaps[number : number + 1] = [(end, gap_end)] if end < gap_end else []
         heappush(taken, (last, begin, end))
         heap_size = max(heap_size, end)
     return Packing(offset_by_id, heap_size)
@@ -149,15 +149,15 @@ def _whole_life(buffer: BufferInterval) -> tuple[int, int]:
 
 def _free(gaps: list[tuple[int, int]], begin: int, end: int) -> None:
     """Add a gap, joined with those it touches."""
-    place = bisect_left(gaps, (begin, end))
-    first = place
-    if place < len(gaps) and gaps[place][0] == end:
-        end = gaps[place][1]
-        place += 1
+    first = bisect_left(gaps, (begin, end))
+    stop = first
+    if stop < len(gaps) and gaps[stop][0] == end:
+        end = gaps[stop][1]
+        stop += 1
     if first and gaps[first - 1][1] == begin:
         first -= 1
         begin = gaps[first][0]
-    gaps[first:place] = [(begin, end)]
+    gaps[first:stop] = [(begin, end)]
 
 
 def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:

@@ -61,21 +61,21 @@ class Problem(Struct, frozen=True, eq=False):
 
         Where they are merged fast, those that begin to live first come first of all.
         """
-        position = self._post_order_positions(is_wanted)
+        rank_of = self._post_order_positions(is_wanted)
         live_out, size_of = self.aliasing.live_out, self.size_of
         keyed = []
         for buffer in self.aliasing.buffers:
             values = buffer.values
-            place = position.get(values[0].instruction)
-            if place is None or buffer in left_out:
+            rank = rank_of.get(values[0].instruction)
+            if rank is None or buffer in left_out:
                 continue
             start = Step(0)
             if self.options.fast_merge:
-                start, place = self.first_start(buffer), 0
+                start, rank = self.first_start(buffer), 0
             elif len(values) > 1:
-                place = min(position[value.instruction] for value in values)
+                rank = min(rank_of[value.instruction] for value in values)
             is_inner = buffer not in live_out
-            keyed.append((start, -size_of[buffer], is_inner, place, buffer.id, buffer))
+            keyed.append((start, -size_of[buffer], is_inner, rank, buffer.id, buffer))
         keyed.sort()
         return [entry[-1] for entry in keyed]
 

@@ -255,9 +255,9 @@ def _carried(order: list[HloInstruction]) -> Iterator[Position]:
     for loop in order:
         if loop.opcode == "while":
             body, condition = loop.called_computations
-            for place in (loop, body.parameters[0], condition.parameters[0]):
-                for index, _ in place.shape.subshapes():
-                    yield place.name, tuple(index)
+            for carrier in (loop, body.parameters[0], condition.parameters[0]):
+                for index, _ in carrier.shape.subshapes():
+                    yield carrier.name, tuple(index)
 
 
 def _changed_by_loops(order: list[HloInstruction], parts_of: PartsOf) -> Iterator[Position]:
@@ -268,8 +268,8 @@ def _changed_by_loops(order: list[HloInstruction], parts_of: PartsOf) -> Iterato
             returned = parts_of[body.root]
             for index, value in parts_of[body.parameters[0]].items():
                 if returned.get(index) != value:
-                    for place in (loop, body.parameters[0], condition.parameters[0]):
-                        yield place.name, index
+                    for carrier in (loop, body.parameters[0], condition.parameters[0]):
+                        yield carrier.name, index
 
 
 def _whole(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
@@ -306,8 +306,8 @@ def _below(parts: Parts) -> Parts:
     return {index: value for index, value in parts.items() if index}
 
 
-def _under(place: Index, parts: Parts) -> Parts:
-    return {(*place, *index): value for index, value in parts.items()}
+def _under(prefix: Index, parts: Parts) -> Parts:
+    return {(*prefix, *index): value for index, value in parts.items()}
 
 
 def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:

@@ -233,7 +233,9 @@ def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None
     if opcode == "transpose":
         return dict(enumerate(instruction.integers("dimensions")))
     if opcode == "broadcast":
-        return {place: number for number, place in enumerate(instruction.integers("dimensions"))}
+        return {
+            dimension: number for number, dimension in enumerate(instruction.integers("dimensions"))
+        }
     if opcode == "reduce":
         dropped = instruction.integers("dimensions")
         return dict(enumerate(dimension for dimension in range(rank) if dimension not in dropped))

@@ -29,7 +29,7 @@ class Draft(Struct, eq=False):
     instructions: list[HloInstruction]
     root: HloInstruction
 
-    def place(self, instruction: HloInstruction) -> int:
+    def position(self, instruction: HloInstruction) -> int:
         """The position of an instruction."""
         return self.instructions.index(instruction)
 

@@ -79,9 +79,9 @@ def padded_dimensions(array: Shape) -> tuple[PaddedDimension, ...]:
     layout = array.layout or default_layout(array.rank)
     tile = layout.tiles[0][::-1] if layout.tiles else ()
     padded = list(array.dimensions)
-    for place, dimension in enumerate(layout.minor_to_major):
-        size = _largest_piece(layout, array.rank - 1 - place, array.dimensions[dimension])
-        padded[dimension] = _pad(size, tile[place]) if place < len(tile) else size
+    for rank, dimension in enumerate(layout.minor_to_major):
+        size = _largest_piece(layout, array.rank - 1 - rank, array.dimensions[dimension])
+        padded[dimension] = _pad(size, tile[rank]) if rank < len(tile) else size
     known = (
         PaddedDimension(dimension, size, padded[dimension])
         for dimension, size in enumerate(array.dimensions)

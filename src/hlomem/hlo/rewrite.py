@@ -167,7 +167,7 @@ class Rewriter:
         """Add an instruction before another, with what `ComputationBuilder.add` takes."""
         before = self._draft.instruction(before)
         draft = self._draft.draft(before.parent)
-        place = draft.place(before)
+        position = draft.position(before)
         if draft.find(name) is not None:
             raise EditError(f"`{name}` is defined twice in computation `{before.parent.name}`")
         instruction = make_instruction(
@@ -182,9 +182,9 @@ class Rewriter:
                 self._draft.instruction(predecessor) for predecessor in control_predecessors
             ],
             payload=payload,
-            known={earlier.name: earlier for earlier in draft.instructions[:place]},
+            known={earlier.name: earlier for earlier in draft.instructions[:position]},
         )
-        draft.instructions.insert(place, instruction)
+        draft.instructions.insert(position, instruction)
         return instruction
 
     def remove(self, instruction: HloInstruction) -> None:
@@ -217,7 +217,7 @@ class Rewriter:
         )
         if copy.name in taken:
             raise EditError(f"`{copy.name}` is defined twice in computation `{copy.parent.name}`")
-        draft.instructions.insert(draft.place(instruction) + 1, copy)
+        draft.instructions.insert(draft.position(instruction) + 1, copy)
         return copy
 
     def set_operand(

@@ -72,13 +72,13 @@ def _merged(
     merged: list[HloInstruction] = []
     rank = {user: number for number, user in enumerate(users)}
     for listed in sorted(lists, key=lambda listed: (-len(listed), [rank[user] for user in listed])):
-        place = 0
+        position = 0
         for user in listed:
             if user in merged:
-                place = merged.index(user) + 1
+                position = merged.index(user) + 1
             else:
-                merged.insert(place, user)
-                place += 1
+                merged.insert(position, user)
+                position += 1
     return merged + [user for user in users if user not in merged]
 
 

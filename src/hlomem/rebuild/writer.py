@@ -92,8 +92,8 @@ class ModuleWriter:
             for index, ids in self._joined.held[root].items():
                 if not here.isdisjoint(ids):
                     output = ", ".join(map(str, index))
-                    place = ", ".join(map(str, parameter.index))
-                    pairs.append(f"{{{output}}}: ({parameter.number}, {{{place}}}, may-alias)")
+                    part = ", ".join(map(str, parameter.index))
+                    pairs.append(f"{{{output}}}: ({parameter.number}, {{{part}}}, may-alias)")
                     break
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
 
