@@ -5,9 +5,9 @@ from __future__ import annotations
 from hlomem.analysis.async_chain import (
     async_chain,
     bound_operands,
-    has_output,
-    is_modelled,
-    runs_here,
+    carries_result,
+    is_fully_bound_here,
+    is_supported_async,
     wrapped_computation,
 )
 from hlomem.hlo.ir import HloInstruction
@@ -58,27 +58,27 @@ def test_operands_are_bound_as_they_come() -> None:
 def test_what_is_wrapped_runs_once_where_all_operands_are_first_there() -> None:
     for text, place in ((WHOLE, "start"), (LATE, "update")):
         chain = _chain(text)
-        running = [name for name in ("start", "update", "done") if runs_here(chain[name])]
+        running = [name for name in ("start", "update", "done") if is_fully_bound_here(chain[name])]
         assert running == [place]
 
 
 def test_an_operation_without_room_for_the_result_has_no_output() -> None:
     pair = WHOLE.replace("ROOT %sum = f32[8]{0} add(%x, %y)", "ROOT %sum = (f32[8]{0}) tuple(%x)")
-    assert has_output(_chain(WHOLE)["start"])
-    assert not has_output(
+    assert carries_result(_chain(WHOLE)["start"])
+    assert not carries_result(
         _chain(pair.replace(") -> f32[8] {\n  %x", ") -> (f32[8]) {\n  %x"))["start"]
     )
 
 
 def test_shapes_that_do_not_fit_are_not_modelled() -> None:
-    assert all(is_modelled(_chain(WHOLE)[name]) for name in ("start", "update", "done"))
+    assert all(is_supported_async(_chain(WHOLE)[name]) for name in ("start", "update", "done"))
     odd = WHOLE.replace("ROOT %done = f32[8]{0}", "ROOT %done = (f32[8]{0})")
-    assert not is_modelled(_chain(odd)["done"])
+    assert not is_supported_async(_chain(odd)["done"])
     cut = WHOLE.replace(
         "((f32[8]{0}, f32[8]{0}), f32[8]{0}, u32[]) async-start",
         "((f32[8]{0}), f32[8]{0}, u32[]) async-start",
     )
-    assert not is_modelled(_chain(cut)["start"])
+    assert not is_supported_async(_chain(cut)["start"])
 
 
 def test_a_chain_without_an_end_is_as_long_as_it_is() -> None:

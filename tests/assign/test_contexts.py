@@ -28,7 +28,7 @@ LINES = (
 
 
 def _problem() -> Problem:
-    return state(module_of(*LINES, before=WRAPPED), Options(merges_fast=True))
+    return state(module_of(*LINES, before=WRAPPED), Options(fast_merge=True))
 
 
 def _assigned(problem: Problem, size: int) -> tuple[Contexts, BufferAllocation]:

@@ -26,9 +26,9 @@ def test_large_ones_come_first_then_results_then_early_ones() -> None:
 
 
 def test_where_they_are_merged_fast_the_first_to_live_come_first() -> None:
-    names = _names(Options(merges_fast=True))
+    names = _names(Options(fast_merge=True))
     assert names.index("small") < names.index("large") < names.index("r")
-    problem = state(TEXT, Options(merges_fast=True))
+    problem = state(TEXT, Options(fast_merge=True))
     starts = [problem.first_start(buffer_named(problem, name)) for name in names]
     assert starts == sorted(starts)
 

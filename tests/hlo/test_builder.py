@@ -132,7 +132,7 @@ def _refused() -> dict[str, tuple[str, str]]:
         "nothing": ("builder.computation('empty').finish()", "has no instructions"),
         "no entry": (
             "builder.build(ModuleBuilder('n').computation('c')._computation)",
-            "no finished computation",
+            "not a finished computation",
         ),
     }
 

@@ -251,16 +251,16 @@ def test_a_donor_that_is_donated_is_no_donor_any_more() -> None:
 REFUSED = {
     "a donation of nothing": ("edit.donate(7)", "no parameter 7: the entry has 1"),
     "a donation to nothing": ("edit.donate(0, (1,))", r"the result has no part at \{1\}"),
-    "no copy": ("edit.drop_copy(find('negate'))", "`negate` is no copy"),
+    "no copy": ("edit.drop_copy(find('negate'))", "`negate` is not a copy"),
     "a layout others read": (
         """edit.insert(find('both'), 'n', 'f32[2,3]', 'negate', [find('a')])
 edit.drop_copy(find('copy.1'), takes_layout_of_copy=True)""",
         "cannot have the layout of `copy.1`: `n` reads it, too",
     ),
-    "an order that lacks one": ("edit.reorder(entry, entry.instructions[1:])", "it lacks `a`"),
+    "an order that lacks one": ("edit.reorder(entry, entry.instructions[1:])", "`a` is missing"),
     "an order with one twice": (
         "edit.reorder(entry, [*entry.instructions, find('a')])",
-        "it has one twice",
+        "it repeats one",
     ),
     "users first": (
         "edit.reorder(entry, entry.instructions[::-1])",

@@ -49,7 +49,7 @@ def test_a_schedule_names_every_instruction_once() -> None:
     ("names", "step", "problem"),
     [
         (["p", "a", "b", "x"], 3, "the module runs no instruction `x`"),
-        (["p", "p"], 1, "`p` stands twice in the sequence"),
+        (["p", "p"], 1, "`p` appears twice in the sequence"),
         (["a", "p", "b"], 0, "`a` comes before its operand `p`"),
         (["p", "a"], 2, "the sequence lacks `b`"),
         ([], 0, "the sequence lacks `p`"),

@@ -30,6 +30,6 @@ def test_the_fast_memory_of_v4_is_cmem_and_vmem_elsewhere() -> None:
 
 def test_rules_follow_the_release() -> None:
     old, new = (options_for(TPU_V5E, find_release(f"libtpu-{v}")) for v in ("0.0.34", "0.0.51"))
-    assert (old.merges_fast, new.merges_fast) == (False, True)
+    assert (old.fast_merge, new.fast_merge) == (False, True)
     assert not old.plans_like(new)
     assert TPU_V4.alias_rules(new).may_alias is may_alias

@@ -26,7 +26,7 @@ RIGHT: dict[int | str, int] = {"a": 0, "b": 0, "c": 4, "d": 8}
         ({"a": 1}, 10, "a and c share bytes at time 0"),
         ({"b": 2}, 10, "b and c share bytes at time 3"),
         ({"d": 3}, 10, "a and d share bytes at time 0"),
-        ({"c": 5}, 12, "c lies at 5, no multiple of 4"),
+        ({"c": 5}, 12, "c lies at 5, not a multiple of 4"),
         ({"a": -4}, 10, "a lies at -4, below 0"),
         ({}, 9, "d ends at 10, above 9"),
         ({"e": 0}, 10, "e has a place but is no buffer"),

@@ -1,4 +1,4 @@
-"""Which operand an instruction must, or may, write its result into.
+"""The operands an instruction must, or may, write its result into.
 
 Mirrors `hlo/analysis/alias_info.cc` (must) and `HloDataflowAnalysis::CanShareOperandBufferWithUser`
 (may). Fused bodies are opened only where their opcodes leave the question open.
@@ -55,7 +55,7 @@ _SECOND_OPERAND = (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
 _ALWAYS_ELEMENTWISE = opcodes_elementwise("yes", "no array read")
 _MAY_BE_ELEMENTWISE = _ALWAYS_ELEMENTWISE | opcodes_elementwise("by width", "by dimensions")
 _NEED_READING = opcodes_elementwise("by body", "by dimensions", "by width")
-"""Of these the opcode alone does not say whether they are elementwise."""
+"""Opcodes that do not tell by themselves whether an instruction is elementwise."""
 _ELEMENTWISE_BODY = _ALWAYS_ELEMENTWISE | PAYLOAD_OPCODES | frozenset[Opcode]({"tuple"})
 """A body of these alone is elementwise in all its parameters."""
 
@@ -64,7 +64,7 @@ _ELEMENTWISE_BODY = _ALWAYS_ELEMENTWISE | PAYLOAD_OPCODES | frozenset[Opcode]({"
 
 
 def in_place_pairs(instruction: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
-    """What an instruction writes into its operands (`AliasInfo::GetInPlaceInputOutputPairs`)."""
+    """The in-place pairs of an instruction (`AliasInfo::GetInPlaceInputOutputPairs`)."""
     if instruction.opcode == "fusion":
         return _fusion(instruction, bodies)
     rule = _IN_PLACE.get(instruction.opcode)
@@ -101,7 +101,7 @@ def _declared(instruction: HloInstruction) -> list[InPlacePair]:
 
 
 def _async_start(instruction: HloInstruction) -> list[InPlacePair]:
-    """What is declared of the operands that are there, and of a result that is."""
+    """The declared pairs of operands and results that are present."""
     number_of = instruction.shape.parts.number_of
     return [
         pair
@@ -111,7 +111,7 @@ def _async_start(instruction: HloInstruction) -> list[InPlacePair]:
 
 
 def _async_done(instruction: HloInstruction) -> list[InPlacePair]:
-    """What its start declares of the result, whichever operation of the chain has the operand."""
+    """The pairs its start declares, whichever operation of the chain binds the operand."""
     start = instruction.async_start
     return [
         InPlacePair(
@@ -194,7 +194,7 @@ def _through_nested_fusion(
 def _follow_indirections(
     instruction: HloInstruction, index: ShapeIndex
 ) -> tuple[HloInstruction, ShapeIndex]:
-    """Where a part comes from, past tuples, then get-tuple-elements, then bitcasts."""
+    """The origin of a part, past tuples, then get-tuple-elements, then bitcasts."""
     path = tuple(index)
     while instruction.opcode == "tuple" and path:
         instruction, path = instruction.operands[path[0]], path[1:]
@@ -268,7 +268,7 @@ def why_not_overwrite(
 ) -> str:
     """Why a user may not write a part of its result over an operand; empty where it may.
 
-    It need not: what must be in place is `in_place_pairs`.
+    It need not; the pairs that must be in place are `in_place_pairs`.
     """
     if rules.may_alias is not None:
         hint = rules.may_alias(operand, user, user_index)
@@ -276,7 +276,7 @@ def why_not_overwrite(
             return "" if hint else BY_BACKEND
     if not has_same_shape:
         return OTHER_SHAPE
-    numbers = [i for i, each in enumerate(user.operands) if each is operand]
+    numbers = [i for i, other in enumerate(user.operands) if other is operand]
     if user.opcode == "fusion":
         return "" if _fusion_may_share(user, numbers[0], bodies) else INSIDE_FUSION
     rule = WHY_NOT.get(user.opcode)
@@ -330,7 +330,7 @@ def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) ->
 
 
 def _fusion_kind(fusion: HloInstruction) -> str | None:
-    """What kind of fusion it is; XLA prints that first, so that the rest need not be read."""
+    """The kind of a fusion; XLA prints it first, so that the rest need not be read."""
     first = fusion.attribute_text[: len(_LOOP_FUSION)]
     return "kLoop" if first == _LOOP_FUSION else fusion.attributes.get("kind")
 
@@ -350,7 +350,7 @@ def feeds_only_elementwise(parameter: HloInstruction) -> bool:
 
 
 def _is_elementwise_or_tuple(user: HloInstruction, operand: HloInstruction) -> bool:
-    numbers = [number for number, each in enumerate(user.operands) if each is operand]
+    numbers = [number for number, other in enumerate(user.operands) if other is operand]
     return user.opcode == "tuple" or all(is_elementwise_on(user, number) for number in numbers)
 
 
@@ -372,7 +372,7 @@ def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
 
 
 def _row_is_elementwise(opcode: Opcode, only_first_is_reached: bool) -> bool:
-    """Whether an instruction is, in the operands that are reached, or a tuple."""
+    """Whether an instruction is elementwise in the operands that are reached, or a tuple."""
     if opcode == "dynamic-update-slice":
         return only_first_is_reached
     return opcode == "tuple" or opcode in _MAY_BE_ELEMENTWISE
@@ -385,7 +385,7 @@ def _is_product(opcode: Opcode) -> bool:
 def _adds_to_product(body: HloComputation, number: int) -> bool:
     """Whether the body adds a dot or convolution to the parameter, its only use."""
     operands = body.root.operands
-    products = [i for i, each in enumerate(operands) if _is_product(each.opcode)]
+    products = [i for i, operand in enumerate(operands) if _is_product(operand.opcode)]
     if not products:
         return False
     other = 1 - products[0]

@@ -87,7 +87,7 @@ def _alias_outputs(dataflow: Dataflow, aliases: Aliases) -> None:
 def _alias_loop(
     loop: HloInstruction, sets: dict[HloInstruction, InstructionValueSet], aliases: Aliases
 ) -> None:
-    """What goes into a loop, is carried by it and comes out."""
+    """Alias a loop's operand, its parameters, its body's result and its own."""
     carried = sets[loop]
     body, condition = loop.called_computations
     _alias_parts(sets[loop.operands[0]], carried, aliases)
@@ -118,18 +118,20 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
     members: dict[HloValue, list[HloValue]] = {}
     place_of: dict[HloValue, HloValue] = {}
     for value in [value for value in values if value in aliases]:
-        aliased = sorted(aliases[value] | {value}, key=lambda each: each.id)
-        for each in aliased:
-            if each not in place_of:
-                place_of[each] = each
-                members[each] = [each]
-        largest = max(aliased, key=lambda each: (len(members[place_of[each]]), -each.id))
+        aliased = sorted(aliases[value] | {value}, key=lambda member: member.id)
+        for member in aliased:
+            if member not in place_of:
+                place_of[member] = member
+                members[member] = [member]
+        largest = max(aliased, key=lambda member: (len(members[place_of[member]]), -member.id))
         place = place_of[largest]
-        for absorbed in {place_of[each]: None for each in aliased if place_of[each] is not place}:
+        for absorbed in {
+            place_of[member]: None for member in aliased if place_of[member] is not place
+        }:
             place_of.update(dict.fromkeys(members[absorbed], place))
             members[place] += members[absorbed]
             members[absorbed] = []
     for united in members.values():
-        united.sort(key=lambda each: each.id)
+        united.sort(key=lambda member: member.id)
     groups = [members.get(value, [value]) for value in values]
     return [HloBuffer(BufferId(i), group) for i, group in enumerate(filter(None, groups))]

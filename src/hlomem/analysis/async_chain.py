@@ -35,9 +35,9 @@ def async_chain(start: HloInstruction) -> list[HloInstruction]:
 
 
 def wrapped_computation(operation: HloInstruction) -> HloComputation:
-    """What a chain runs."""
+    """The computation a chain runs."""
     computation = operation.async_wrapped_computation
-    assert computation is not None  # `is_modelled` was asked before
+    assert computation is not None  # `is_supported_async` was asked before
     return computation
 
 
@@ -48,20 +48,20 @@ def bound_operands(operation: HloInstruction) -> tuple[HloInstruction, ...]:
     return bound_operands(operation.operands[0]) + operation.operands[1:]
 
 
-def has_output(operation: HloInstruction) -> bool:
+def carries_result(operation: HloInstruction) -> bool:
     """Whether a start or update has a place for what the chain returns."""
     root = wrapped_computation(operation).root
     return _same_form(operation.shape.elements[1], root.shape)
 
 
-def runs_here(operation: HloInstruction) -> bool:
+def is_fully_bound_here(operation: HloInstruction) -> bool:
     """Whether the wrapped computation runs before this operation (`IsFirstFullyBound`)."""
     if not _is_fully_bound(operation):
         return False
     return operation.opcode == "async-start" or not _is_fully_bound(operation.operands[0])
 
 
-def is_modelled(operation: HloInstruction) -> bool:
+def is_supported_async(operation: HloInstruction) -> bool:
     """Whether the start is known, and the shapes are those of an asynchronous operation."""
     computation = operation.async_wrapped_computation
     if computation is None:
@@ -86,7 +86,7 @@ def _is_fully_bound(operation: HloInstruction) -> bool:
     operand_count = len(wrapped_computation(operation).parameters)
     if len(bound_operands(operation)) < operand_count:
         return False
-    return operation.opcode == "async-done" or has_output(operation)
+    return operation.opcode == "async-done" or carries_result(operation)
 
 
 def _same_form(one: Shape, other: Shape) -> bool:

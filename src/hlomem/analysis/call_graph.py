@@ -1,8 +1,8 @@
-"""Who calls whom, and whether a computation runs in its caller's flow or inside one operation.
+"""The call graph, and which computations run in their caller's flow or inside one operation.
 
 In: a module. Out: for every computation its callees and the instructions that call it. Mirrors
-`service/call_graph.cc`. The bodies of fusions are not opened for this, and what is inside one that
-somebody has opened counts no more than before.
+`service/call_graph.cc`. The bodies of fusions are not opened for this, and a body that was opened
+before counts no more than one that was not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
 CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
-"""What runs a computation in the flow of the caller; every other call is embedded.
+"""Opcodes that run a computation in the flow of the caller; every other call is embedded.
 
 `hlo_opcode.cc: GetInstructionCallContext`.
 """
@@ -29,7 +29,7 @@ class CallGraph:
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.callees: dict[HloComputation, list[HloComputation]] = {}
-        """What each computation calls, each once, in the order of its text."""
+        """The callees of each computation, each once, in the order of its text."""
         self.callsites: dict[HloComputation, list[HloInstruction]] = {
             computation: [] for computation in module.computations
         }
@@ -39,7 +39,7 @@ class CallGraph:
         self._run_inside: set[HloComputation] = set()  # by an operation outside fused bodies
         self._fused: set[HloComputation] = set()
         self.bodies = FusedBodies()
-        """What the bodies of fusions hold."""
+        """The contents of the bodies of fusions."""
         self._read_calls()
         self._embedded = self._with_callees(self._run_inside | self._called_in_bodies)
         self._reachable = self._with_callees({module.entry})
@@ -60,7 +60,7 @@ class CallGraph:
         return computation in self._reachable and computation not in self._embedded
 
     def is_thread_local(self, computation: HloComputation) -> bool:
-        """Whether it runs inside one operation that is no fusion."""
+        """Whether it runs inside one operation other than a fusion."""
         return (
             computation in self._reachable
             and computation in self._embedded
@@ -76,7 +76,7 @@ class CallGraph:
         return bool(self.callsites[computation]) or computation in self._called_in_bodies
 
     def find_call_in_both(self) -> HloInstruction | None:
-        """A call that runs in the flow of the program what also runs inside an operation."""
+        """A call that runs in the flow a computation that also runs inside an operation."""
         calls = (
             site
             for computation in self.module.outer_computations
@@ -95,7 +95,7 @@ class CallGraph:
             self.callees[computation] = self._callees_of(computation)
 
     def _callees_of(self, computation: HloComputation) -> list[HloComputation]:
-        """What the instructions of a computation call; they become its callsites."""
+        """The callees of a computation; its instructions become their callsites."""
         callees: dict[HloComputation, None] = {}
         for instruction in computation.instructions:
             called = instruction.called_computations
@@ -111,7 +111,7 @@ class CallGraph:
         return list(callees)
 
     def _callees_in_body(self, body: HloComputation) -> list[HloComputation]:
-        """What a fused body calls."""
+        """The callees of a fused body."""
         callees: dict[HloComputation, None] = {}
         for call in body.calls():
             callees.update(dict.fromkeys(call.called_computations))
@@ -125,6 +125,8 @@ class CallGraph:
         reached: set[HloComputation] = set()
         while computations:
             reached |= computations
-            called = {callee for each in computations for callee in self.callees[each]}
+            called = {
+                callee for computation in computations for callee in self.callees[computation]
+            }
             computations = called - reached
         return reached

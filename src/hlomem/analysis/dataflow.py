@@ -1,4 +1,4 @@
-"""Module → values: what every part of every result holds.
+"""Module → values: the contents of every part of every result.
 
 In: a module and the order in which XLA visits its computations. Out: the values with their ids,
 and for each instruction the values of all parts of its result. Mirrors
@@ -39,9 +39,9 @@ class Dataflow(Struct, frozen=True, eq=False):
     values: list[HloValue]
     """Every value that is left, by id."""
     value_sets: dict[HloInstruction, InstructionValueSet]
-    """What the parts of each result hold; the bodies of fusions are left out."""
+    """The values in the parts of each result; the bodies of fusions are left out."""
     use_finder: UseFinder
-    """Who reads the values."""
+    """The uses of the values."""
 
     def value_set(self, instruction: HloInstruction, index: ShapeIndex) -> ValueSet:
         """The values a part of a result may hold."""
@@ -93,7 +93,9 @@ def _refuse_many_positions(table: ValueTable, call_graph: CallGraph) -> None:
 
     n callers of a computation with n instructions make n² positions, all of which a dump lists.
     """
-    most_called = max(table.post_orders, key=lambda each: len(call_graph.callsites[each]))
+    most_called = max(
+        table.post_orders, key=lambda computation: len(call_graph.callsites[computation])
+    )
     if len(call_graph.callsites[most_called]) < 2:
         return
     part_count = sum(map(len, table.sets.values()))
@@ -105,11 +107,11 @@ def _refuse_many_positions(table: ValueTable, call_graph: CallGraph) -> None:
 
 _FREE_POSITIONS = 1_000_000
 _MAX_VALUES = 20
-"""Of a part of a result, on average, above the positions any program may have."""
+"""Values per part of a result, on average; no real program comes near."""
 
 
 def _set_positions(table: ValueTable, order: ListOrder) -> None:
-    """Tell every value where it appears beside the place of its definition."""
+    """Give every value its positions besides that of its definition."""
     for instruction in order.instructions:
         if instruction.opcode in MAY_HOLD_OTHERS and instruction in table.sets:
             _add_positions(instruction, table.sets[instruction])

@@ -1,4 +1,4 @@
-"""Which parts of an instruction's result are new values, and which are handed on.
+"""The parts of a result that are new values, as opposed to values handed on.
 
 Mirrors the switch of `HloDataflowAnalysis::InitializeInstructionValueSets`
 (`hlo/analysis/hlo_dataflow_analysis.cc`). The answer is a list of part numbers in the order in
@@ -37,7 +37,7 @@ def defined_parts(instruction: HloInstruction) -> Sequence[int]:
 
 
 def count_defined(shape: Shape, opcode: Opcode) -> int:
-    """How many values an instruction of a fused body defines."""
+    """The number of values an instruction of a fused body defines."""
     if opcode in DEFINE_NOTHING:
         return 0
     if opcode in TOP_ONLY:
@@ -58,7 +58,7 @@ def _top_of_tuple(instruction: HloInstruction) -> tuple[int, ...]:
 
 
 def _tuples_and(first: Callable[[int], bool]) -> Callable[[HloInstruction], list[int]]:
-    """All tuples, and everything below the elements for which `first` holds."""
+    """Every tuple, and every part below the elements for which `first` holds."""
 
     def parts(instruction: HloInstruction) -> list[int]:
         shape_parts = instruction.shape.parts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import is_modelled
+from hlomem.analysis.async_chain import is_supported_async
 from hlomem.analysis.defined_parts import SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.values import HloPosition, HloValue
 from hlomem.base.errors import UnsupportedError
@@ -52,7 +52,7 @@ class ValueTable:
     def add_parts(self, instruction: HloInstruction) -> None:
         """Define the parts of a result that are new."""
         opcode = instruction.opcode
-        if opcode in ASYNC_OPCODES and not is_modelled(instruction):
+        if opcode in ASYNC_OPCODES and not is_supported_async(instruction):
             problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
             raise instruction.error(problem, kind=UnsupportedError)
         value_set: InstructionValueSet = [()] * instruction.shape.parts.count

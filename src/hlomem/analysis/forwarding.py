@@ -1,4 +1,4 @@
-"""How instructions that define nothing pass their operands' values on.
+"""Instructions that define nothing: how they pass their operands' values on.
 
 One small function per rule of `Forwarding`, each giving the value sets of the whole result from
 the value sets of others. Mirrors the `Update...ValueSet` functions of
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import bound_operands, has_output, wrapped_computation
+from hlomem.analysis.async_chain import bound_operands, carries_result, wrapped_computation
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.hlo.opcodes import rules_by_opcode
 
@@ -127,7 +127,7 @@ def _async_operands(instruction: HloInstruction, sets: ValueSets) -> Instruction
     result = sets[instruction][:]
     for i, operand in enumerate(bound_operands(instruction)):
         _leaves_into(result, instruction.shape, (0, i), sets[operand])
-    if has_output(instruction):
+    if carries_result(instruction):
         root = wrapped_computation(instruction).root
         _leaves_into(result, instruction.shape, (1,), sets[root])
     return result
@@ -156,4 +156,4 @@ _RULE_OF: Mapping[Forwarding, Forward] = {
     "whole operand": _whole_operand,
 }
 FORWARD = rules_by_opcode(lambda traits: traits.forwards, _RULE_OF)
-"""What passes values on without merging them, by opcode; a copy does so for tuples only."""
+"""Rules by opcode that pass values on without merging them; a copy does so for tuples only."""

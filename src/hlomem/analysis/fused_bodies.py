@@ -1,4 +1,4 @@
-"""What the bodies of fusions hold, read off their text, where they have one, without opening them.
+"""The contents of fused bodies, read off their text, if any, without opening them.
 
 Most instructions of an optimised module are inside fusions, where they matter little: their values
 take ids, and a body may write in place. Both are known from the opcodes alone, and those from one
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
 _CALLING_NOTHING = KNOWN_OPCODES - CALLING
-_DIGITLESS = frozenset(each for each in KNOWN_OPCODES if each.replace("-", "").isalpha())
+_DIGITLESS = frozenset(opcode for opcode in KNOWN_OPCODES if opcode.replace("-", "").isalpha())
 _BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
 _ROW = re.compile(
@@ -40,11 +40,11 @@ def operand_names(inner: str) -> list[str]:
     """The names in what stands in the parentheses of a row."""
     if inner.startswith("%") and "/" not in inner:
         return inner[1:].split(", %")
-    return [_BEFORE_NAME.sub("", each) for each in inner.split(", ")]
+    return [_BEFORE_NAME.sub("", operand) for operand in inner.split(", ")]
 
 
 class FusedBody(NamedTuple):
-    """What is known of a body from its opcodes."""
+    """The facts about a body that follow from its opcodes."""
 
     instruction_count: int
     value_count: int
@@ -91,7 +91,7 @@ class FusedBodies(dict["HloComputation", FusedBody]):
 
 
 def _read_arrays(text: str) -> FusedBody | None:
-    """What a body holds, read off its text; None where some result is a tuple."""
+    """The contents of a body, read off its text; None where some result is a tuple."""
     opcodes: list[Opcode] = _ARRAY_OPCODE.findall(text)
     if len(opcodes) != text.count("\n") or "#" in text:
         return None
@@ -103,7 +103,7 @@ def _read_arrays(text: str) -> FusedBody | None:
 
 
 def _outlined(computation: HloComputation) -> FusedBody:
-    """What a body holds, its shapes read."""
+    """The contents of a body, found by reading its shapes."""
     outline = computation.outline()
     opcodes = frozenset(opcode for _, opcode in outline)
     value_count = sum(count_defined(shape, opcode) for shape, opcode in outline)

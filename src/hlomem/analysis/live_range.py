@@ -5,9 +5,9 @@ times per value. Mirrors `hlo/utils/hlo_live_range.cc` for a module that is sche
 
 The schedule is flattened: a called computation's instructions stand before the call, a loop's
 condition before its body. A value lives from its definition to its last use; a computation's
-result to the end of the computation, a parameter from its beginning. What an asynchronous operation
-runs stands before its start, or before the update that has all operands, and what is defined there
-lives until it is done.
+result to the end of the computation, a parameter from its beginning. The computation of an
+asynchronous operation stands before its start, or before the update that has all operands, and
+values defined there live until the operation is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.analysis.async_chain import async_chain, runs_here, wrapped_computation
+from hlomem.analysis.async_chain import async_chain, is_fully_bound_here, wrapped_computation
 from hlomem.base.quantities import NEVER, Step, steps
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class LiveRange(NamedTuple):
-    """When a value is alive; both ends belong to it."""
+    """The steps at which a value is alive; both ends belong to it."""
 
     start: Step
     end: Step
@@ -50,7 +50,7 @@ class LiveRanges(Struct, frozen=True, eq=False):
     span_of: dict[HloComputation, tuple[Step, Step]]
     """The times of each computation, the second one past its last."""
     done_time: dict[HloComputation, Step]
-    """When the operation is done that runs a computation asynchronously."""
+    """The end of the operation that runs a computation asynchronously."""
 
     @property
     def end(self) -> Step:
@@ -58,7 +58,7 @@ class LiveRanges(Struct, frozen=True, eq=False):
         return Step(len(self.sequence))
 
     def end_position(self, value: HloValue) -> HloPosition:
-        """Where a value appears last, the first of equals (`ComputeValueLiveRangeEnd`)."""
+        """The last position of a value, the first of equals (`ComputeValueLiveRangeEnd`)."""
         last = max(value.positions, key=lambda position: self._time_at(position.instruction))
         done = self.done_time.get(value.instruction.parent, NEVER)
         return last if self._time_at(last.instruction) > done else value.positions[0]
@@ -87,7 +87,10 @@ def analyze_live_ranges(
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
     """The flattened schedule of a dump, taken apart again: names in order, by computation."""
-    home_of = {each.name: each.parent.name for each in module.iter_outer_instructions()}
+    home_of = {
+        instruction.name: instruction.parent.name
+        for instruction in module.iter_outer_instructions()
+    }
     orders: dict[str, list[str]] = {}
     for name in names:
         orders.setdefault(home_of[name], []).append(name)
@@ -96,7 +99,7 @@ def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[st
 
 class _FlattenedSchedule:
     def __init__(self, dataflow: Dataflow, schedule: Schedule, options: Options) -> None:
-        self._calls_use_operands = options.calls_use_operands
+        self._calls_extend_operands = options.calls_extend_operands
         self._schedule = schedule
         self._use_finder = dataflow.use_finder
         self._entry = dataflow.module.entry
@@ -110,7 +113,7 @@ class _FlattenedSchedule:
         self.time_of = dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
         self.done_time = self._done_times()
         self._position_time = self.time_of | {
-            each.root: end for each, (_, end) in self.span_of.items()
+            computation.root: end for computation, (_, end) in self.span_of.items()
         }
         self._use_time = self._use_times()
         self._start_time = self.time_of
@@ -152,7 +155,7 @@ class _FlattenedSchedule:
         return pieces
 
     def _done_times(self) -> dict[HloComputation, Step]:
-        """When each asynchronous operation is done, for all computations it runs."""
+        """The end of the asynchronous operation around each computation that one runs."""
         done_time: dict[HloComputation, Step] = {}
         for start in self.sequence:
             if start.opcode == "async-start":
@@ -172,15 +175,15 @@ class _FlattenedSchedule:
                     pending += inner.called_computations
 
     def _late_starts(self) -> dict[HloInstruction, Step]:
-        """When an asynchronous operation begins, by the result of what it runs."""
+        """The start of each asynchronous operation, by the root of the computation it runs."""
         return {
-            wrapped_computation(each).root: self.time_of[each]
-            for each in self.sequence
-            if each.opcode == "async-start" and runs_here(each)
+            wrapped_computation(instruction).root: self.time_of[instruction]
+            for instruction in self.sequence
+            if instruction.opcode == "async-start" and is_fully_bound_here(instruction)
         }
 
     def live_range(self, value: HloValue) -> LiveRange:
-        """When a value is alive, aliases not considered (`CalculateBufferStartEndMap`)."""
+        """The live range of a value, regardless of aliases (`CalculateBufferStartEndMap`)."""
         instruction = value.instruction
         if instruction.opcode == "parameter":
             computation = instruction.parent
@@ -217,13 +220,13 @@ class _FlattenedSchedule:
         return last
 
     def _use_times(self) -> dict[HloInstruction, Step]:
-        """When each instruction reads its operands.
+        """The time at which each instruction reads its operands.
 
         A call's use is that of what it calls; a loop reads its initial value when its body begins.
         """
         times = self.time_of.copy()
         for instruction in self.sequence:
-            if instruction.opcode == "call" and not self._calls_use_operands:
+            if instruction.opcode == "call" and not self._calls_extend_operands:
                 del times[instruction]
             elif instruction.opcode == "while":
                 parameter = instruction.called_computations[0].parameters[0]
@@ -235,9 +238,9 @@ _MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
 
 
 def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
-    """What an instruction runs, which comes before it; a loop's condition before its body."""
+    """The computations an instruction runs, before itself; a loop's condition before its body."""
     if instruction.opcode in ASYNC_OPCODES:
-        return [wrapped_computation(instruction)] if runs_here(instruction) else []
+        return [wrapped_computation(instruction)] if is_fully_bound_here(instruction) else []
     callees = instruction.called_computations
     return callees[::-1] if instruction.opcode == "while" else callees
 

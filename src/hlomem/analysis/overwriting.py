@@ -1,4 +1,4 @@
-"""Which of its operands an opcode may write its result over, and if not, why not.
+"""The operands an opcode may write its result over, and why not the others.
 
 In: how a user reads an operand, in numbers. Out: a reason, empty where it may. The planner asks
 whether there is one, `hlomem explain` says which. Mirrors the rules by opcode of
@@ -24,16 +24,16 @@ COPY = "a copy is made to be elsewhere"
 
 
 class Reading(NamedTuple):
-    """How a user reads an operand."""
+    """The way a user reads an operand."""
 
     numbers: Sequence[int]
-    """As which of its operands."""
+    """The operand numbers it reads it by."""
     operand_count: int
-    """How many it has."""
+    """The number of its operands."""
     output_index: Sequence[int]
     """The part of the result that would be written over it."""
     user_count: int
-    """How many instructions read the operand."""
+    """The number of instructions that read the operand."""
 
 
 def _always(_: Reading) -> str:

@@ -39,7 +39,7 @@ class PhiGraph:
         self._nodes: list[_Node] = []
 
     def register(self, phi: ValueId, inputs: Iterable[ValueId]) -> None:
-        """Say which values a phi merges, in place of what was said before."""
+        """Set the values a phi merges, replacing those set before."""
         node = self._node(phi)
         node.is_phi = True
         node.operands = [self._node(value_id) for value_id in inputs]
@@ -115,19 +115,19 @@ class PhiGraph:
 
 
 def _closure(node: _Node) -> tuple[list[_Node], _Node | None]:
-    """What a phi depends on as far as looked at, and the one value there that is no phi, if one."""
+    """The nodes a phi depends on, and the only one that is not a phi; None if there are more."""
     source: _Node | None = None
     closure: dict[_Node, None] = {}
     pending = deque([node])
     while pending:
-        each = pending.popleft()
-        if each in closure:
+        current = pending.popleft()
+        if current in closure:
             continue
-        closure[each] = None
-        pending += each.operands
-        if each.is_phi:
+        closure[current] = None
+        pending += current.operands
+        if current.is_phi:
             continue
-        if source is not None and source is not each:
+        if source is not None and source is not current:
             return list(closure), None
-        source = each
+        source = current
     return list(closure), source

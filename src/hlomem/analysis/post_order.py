@@ -18,7 +18,7 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     instructions = computation.instructions
     entered = bytearray(len(instructions))
     done = bytearray(len(instructions))
-    unused = [each for each in instructions if not each.users]
+    unused = [instruction for instruction in instructions if not instruction.users]
     if len(unused) > 1:
         unused.sort(key=_made_at)
     for start in unused:
@@ -29,7 +29,9 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
             if not entered[index]:
                 entered[index] = 1
                 # The first operand ends on top and is finished first.
-                pending = [each for each in reversed(instruction.operands) if not done[each.index]]
+                pending = [
+                    operand for operand in reversed(instruction.operands) if not done[operand.index]
+                ]
                 if instruction.control_predecessors:
                     pending += [e for e in instruction.control_predecessors if not done[e.index]]
                 if pending:

@@ -36,7 +36,7 @@ class Propagation:
         self._call_graph = call_graph
         self.phis = PhiGraph()
         self.dead: set[ValueId] = set()
-        """Phis that turned out to be none."""
+        """Phis that turned out not to merge anything."""
 
     def run(self) -> None:
         """Pass values on until nothing changes (`HloDataflowAnalysis::Propagate`).
@@ -61,12 +61,14 @@ class Propagation:
                         heappush(queue, i)
 
     def _priorities(self) -> list[HloInstruction]:
-        """What passes values on, in the order of `CalculatePostOrderSchedule`; embedded code first.
+        """Forwarding instructions, ordered as by `CalculatePostOrderSchedule`; embedded ones first.
 
         A loop's condition comes before its body, both before the loop.
         """
         schedule: dict[HloInstruction, None] = {}
-        passing = {each: self._passing(each) for each in self._table.post_orders}
+        passing = {
+            computation: self._passing(computation) for computation in self._table.post_orders
+        }
         for computation, instructions in passing.items():
             if self._call_graph.is_embedded(computation):
                 schedule.update(dict.fromkeys(instructions))
@@ -89,21 +91,21 @@ class Propagation:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation that values come to from elsewhere.
+        """The instructions of a computation that receive values from elsewhere.
 
-        Nothing comes to the parameters of what runs inside one operation, even if a call in there
-        passes it on.
+        The parameters of a computation inside one operation receive none, even if a call in there
+        passes them on.
         """
         sites = self._call_graph.callsites[computation]
         is_bound = not self._call_graph.is_embedded(computation) and not RUN_IN_PLACE.isdisjoint(
             [site.opcode for site in sites]
         )
         return [
-            each
-            for each in self._table.post_orders[computation]
-            if (opcode := each.opcode) in MAY_HOLD_OTHERS
+            instruction
+            for instruction in self._table.post_orders[computation]
+            if (opcode := instruction.opcode) in MAY_HOLD_OTHERS
             and (is_bound or opcode != "parameter")
-            and (opcode != "copy" or each.shape.is_tuple)
+            and (opcode != "copy" or instruction.shape.is_tuple)
         ]
 
     def _update(self, instruction: HloInstruction) -> bool:
@@ -114,7 +116,9 @@ class Propagation:
             body = instruction.called_computations[0]
             return self._merge(instruction, (body.root, instruction.operands[0]))
         if opcode == "conditional":
-            return self._merge(instruction, [each.root for each in instruction.called_computations])
+            return self._merge(
+                instruction, [callee.root for callee in instruction.called_computations]
+            )
         return self._store(instruction, FORWARD[opcode](instruction, self._sets))
 
     def _store(self, instruction: HloInstruction, value_set: InstructionValueSet) -> bool:
@@ -138,7 +142,7 @@ class Propagation:
         if len(inputs) == 1:
             return self._sets[inputs[0]]
         union: InstructionValueSet = []
-        for parts in zip(*(self._sets[each] for each in inputs), strict=True):
+        for parts in zip(*(self._sets[source] for source in inputs), strict=True):
             by_id = {value.id: value for part in parts for value in part}
             union.append(tuple(by_id[value_id] for value_id in sorted(by_id)))
         return union
@@ -147,7 +151,7 @@ class Propagation:
         """Let the values of several instructions meet (`HloDataflowAnalysis::Phi`)."""
         current = self._sets[instruction]
         merged = current[:]
-        input_sets = [self._sets[each] for each in inputs]
+        input_sets = [self._sets[source] for source in inputs]
         changed = False
         for number, here in enumerate(current):
             arriving = [value for input_set in input_sets for value in input_set[number]]
@@ -189,7 +193,7 @@ class Propagation:
         return phi
 
     def _dependents(self, instruction: HloInstruction) -> Iterator[HloInstruction]:
-        """What may change when the values of an instruction have."""
+        """The instructions whose values may change when an instruction's have."""
         for user in instruction.users:
             yield user
             if user.opcode in _PASS_ARGUMENTS:
@@ -204,7 +208,7 @@ class Propagation:
 
 
 def _arguments(site: HloInstruction, parameter: HloInstruction) -> list[HloInstruction]:
-    """What a call hands to a parameter; a loop also what its body returns."""
+    """The arguments of a parameter; for a loop also its body's result."""
     number = parameter.parameter_number
     if site.opcode == "while":
         root = site.called_computations[0].root
@@ -219,7 +223,7 @@ def _arguments(site: HloInstruction, parameter: HloInstruction) -> list[HloInstr
 
 
 def _bound_parameters(user: HloInstruction, operand: HloInstruction) -> Iterator[HloInstruction]:
-    """The parameters of what a user calls that an operand, or maybe it, is handed to."""
+    """The parameters of a user's callees that may be bound to an operand."""
     if user.opcode in ASYNC_OPCODES:
         yield from wrapped_computation(user).parameters
     elif user.opcode == "conditional":
@@ -227,7 +231,7 @@ def _bound_parameters(user: HloInstruction, operand: HloInstruction) -> Iterator
             if argument is operand:
                 yield branch.parameters[0]
     else:
-        numbers = [number for number, each in enumerate(user.operands) if each is operand]
+        numbers = [number for number, other in enumerate(user.operands) if other is operand]
         for callee in user.called_computations:
             yield from (callee.parameters[number] for number in numbers)
 

@@ -1,4 +1,4 @@
-"""HLO values: what a program computes, where each appears, and who reads it.
+"""HLO values: the results of a program, with their positions and uses.
 
 Mirrors `service/hlo_value.cc`. A value is defined by one part of one instruction's result and
 appears wherever that result is passed on: in tuples, through loops, out of calls.
@@ -45,14 +45,14 @@ class HloValue(Struct, eq=False):
     """The shape of the part that defines it."""
     is_phi: bool
     positions: list[HloPosition]
-    """Where it appears; the place of its definition first."""
+    """The positions it appears at; that of its definition first."""
 
     def __repr__(self) -> str:
         return f"<value {self.id} {self.instruction.name}{self.index or ''}>"
 
 
 class _Readers(NamedTuple):
-    """Who may read the result of one instruction, in the order of its users."""
+    """The possible readers of one instruction's result, in the order of its users."""
 
     of_whole: list[HloInstruction]
     """Users that read the top of the result, and `passes_on`."""
@@ -63,7 +63,7 @@ class _Readers(NamedTuple):
 
 
 class UseFinder:
-    """Who reads a value, in the order of XLA (`HloValue::ComputeUses`).
+    """Finds the uses of a value, in XLA's order (`HloValue::ComputeUses`).
 
     A value that is passed on through a large tuple appears beside thousands of others, and each of
     them has all the tuple's users. So users that merely take an element out are sorted out once per
@@ -88,7 +88,7 @@ class UseFinder:
         self._found: dict[HloValue, list[list[HloInstruction]]] = {}
 
     def readers(self, value: HloValue) -> list[list[HloInstruction]]:
-        """Who reads a value at each of its positions."""
+        """The readers of a value at each of its positions."""
         found = self._found.get(value)
         if found is not None:
             return found
@@ -103,7 +103,7 @@ class UseFinder:
     def _chosen_readers(
         self, instruction: HloInstruction, index: ShapeIndex, value: HloValue
     ) -> list[HloInstruction]:
-        """Who of the users reads a part of a result, where some just hand it on."""
+        """The users that read a part of a result, where some just hand it on."""
         readers = self._readers_of.get(instruction)
         if readers is None:
             users = self._reordered.get(instruction) or instruction.users
@@ -124,20 +124,20 @@ class UseFinder:
         ]
 
     def operand_numbers(self, user: HloInstruction, operand: HloInstruction) -> Sequence[int]:
-        """At which places an instruction has an operand."""
+        """The operand numbers at which an instruction has an operand."""
         operands = user.operands
         if len(operands) == 1:
             return (0,)
         if len(operands) < _MANY_OPERANDS:
             if operands.count(operand) == 1:
                 return (operands.index(operand),)
-            return [number for number, each in enumerate(operands) if each is operand]
+            return [number for number, other in enumerate(operands) if other is operand]
         # Results and collectives have thousands: look through them once.
         numbers = self._numbers_of.get(user)
         if numbers is None:
             numbers = self._numbers_of[user] = {}
-            for number, each in enumerate(operands):
-                numbers.setdefault(each, []).append(number)
+            for number, other in enumerate(operands):
+                numbers.setdefault(other, []).append(number)
         return numbers[operand]
 
 
@@ -145,7 +145,7 @@ _MANY_OPERANDS = 16  # from here on a table is worth its making
 
 
 def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
-    """Who reads which parts."""
+    """The readers of a result and of its parts."""
     root = instruction.parent.root
     return _Readers(
         [user for user in users if user.opcode not in _READS_NOTHING or user is root],
@@ -156,7 +156,9 @@ def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _
 
 def _uses_at_root(root: HloInstruction, index: ShapeIndex, value: HloValue) -> bool:
     """Whether a root that hands its operand on uses a value: reads it, or returns it."""
-    return may_use_operand_value(root, index) or any(root is each for each, _ in value.positions)
+    return may_use_operand_value(root, index) or any(
+        root is instruction for instruction, _ in value.positions
+    )
 
 
 ValueSet = tuple[HloValue, ...]

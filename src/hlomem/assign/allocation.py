@@ -70,7 +70,7 @@ class BufferAllocation(Struct, eq=False):
 
 
 class BufferAssignment(Struct, frozen=True, eq=False):
-    """Where everything lies."""
+    """The allocations of a program: the answer of buffer assignment."""
 
     allocations: list[BufferAllocation]
     """By index."""

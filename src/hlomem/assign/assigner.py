@@ -10,7 +10,7 @@ In: the analyses and the options. Out: every allocation with the slices of its v
    that is idle or wait (here, with `shared` and `contexts`),
 2. waiting temporaries are packed into one heap per memory space (`heaps`),
 3. values inside reductions and the like get thread-local allocations (here),
-4. everything temporary is put behind one another into one allocation per memory space
+4. temporaries are laid end to end in one allocation per memory space
    (`temporaries`).
 """
 
@@ -58,11 +58,11 @@ def assign_buffers(
     pack: Pack | None,
     preset: Preset,
 ) -> BufferAssignment:
-    """Give every value a slice of an allocation; `pack` places what goes onto heaps.
+    """Give every value a slice of an allocation; `pack` places the values of heaps.
 
-    What merged fast would almost fill the memory is assigned again, with more care
-    (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, but for the
-    place of what was given in the list.
+    A plan merged fast that would almost fill the memory is made again, with more care
+    (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, except
+    that preset allocations are listed first.
     """
 
     def assign(options: Options) -> BufferAssignment:
@@ -71,12 +71,14 @@ def assign_buffers(
 
     fast = assign(options)
     capacity = options.machine.capacity
-    if not options.merges_fast or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
+    if not options.fast_merge or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
         return fast
-    careful = assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
+    careful = assign(replace(options, fast_merge=False, fast_merge_colors=frozenset()))
     if _needed(careful) < _needed(fast):
         return careful
-    given_first = sorted(fast.allocations, key=lambda each: each.color not in preset.size_of_color)
+    given_first = sorted(
+        fast.allocations, key=lambda allocation: allocation.color not in preset.size_of_color
+    )
     return BufferAssignment(renumbered(given_first))
 
 
@@ -85,7 +87,9 @@ _KEPT_FREE = 5 << 29  # bytes of memory that a plan merged fast must leave
 
 def _needed(assignment: BufferAssignment) -> ByteCount:
     """Bytes of main memory."""
-    sizes = [each.size for each in assignment.allocations if each.color == MAIN_MEMORY]
+    sizes = [
+        allocation.size for allocation in assignment.allocations if allocation.color == MAIN_MEMORY
+    ]
     return ByteCount(sum(sizes))
 
 
@@ -118,7 +122,7 @@ class _GlobalAssigner:
         }
 
     def assign(self, placed: set[HloBuffer]) -> list[HloValue]:
-        """Assign what has no place yet; returns the values left to the heap."""
+        """Assign the buffers without a place; returns the values left to the heap."""
         problem = self._problem
         waiting: list[HloValue] = []
         for buffer in problem.in_order(problem.dataflow.call_graph.is_in_flow, placed):
@@ -176,9 +180,9 @@ class _GlobalAssigner:
         return False
 
     def _candidates(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
-        """Where the operands are, then every reusable allocation, the newest first."""
+        """The operands' allocations, then every reusable one, the newest first."""
         yield from self._shared.of_operands(buffer)
-        if not self._problem.options.merges_fast:
+        if not self._problem.options.fast_merge:
             yield from self._shared.idle(buffer)
         elif (free := self._contexts.free_allocation(buffer)) is not None:
             yield free
@@ -228,10 +232,14 @@ def _assign_thread_local_buffers(
 
 
 def _thread_local_buffers(problem: Problem, placed: set[HloBuffer]) -> list[HloBuffer]:
-    """The buffers of what runs inside one operation, in XLA's order."""
+    """The buffers of computations inside one operation, in XLA's order."""
     is_thread_local = problem.dataflow.call_graph.is_thread_local
     if problem.options.sorts_thread_local_buffers:
         return problem.in_order(is_thread_local, placed)
-    wanted = {each for each in problem.dataflow.module.computations if is_thread_local(each)}
+    wanted = {
+        computation
+        for computation in problem.dataflow.module.computations
+        if is_thread_local(computation)
+    }
     buffers = problem.aliasing.buffers  # by id
     return [buffer for buffer in buffers if buffer.values[0].instruction.parent in wanted]

@@ -48,7 +48,7 @@ class Contexts:
         return sorted(self._buffers, key=lambda buffer: (-size_of[buffer], buffer.id))
 
     def assign(self, allocation: BufferAllocation) -> None:
-        """Note where all the contexts lie."""
+        """Note the allocation of all the contexts."""
         self._allocation = allocation
         self._free_at = max(map(self._problem.last_end, self._buffers))
 
@@ -67,7 +67,7 @@ class Contexts:
         return None
 
     def note_reuse(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
-        """Say that a buffer was put somewhere, maybe into the allocation of the contexts."""
+        """Note that a buffer was placed, perhaps in the allocation of the contexts."""
         if allocation is self._allocation:
             self._free_at = self._problem.last_end(buffer)
 

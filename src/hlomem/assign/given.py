@@ -1,6 +1,6 @@
-"""Step 0: what has its place before anything is decided.
+"""Step 0: buffers that have their place before anything is decided.
 
-In: the problem, and what an earlier pass has placed. Out: allocations, and the buffers in them.
+In: the problem, and the places an earlier pass chose. Out: allocations, and the buffers in them.
 Mirrors `BufferAssigner::AssignPresetBuffers` of `service/buffer_assignment.cc`; that the stacks of
 other cores begin at 0 was read off dumps of libtpu.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def assign_preset_buffers(
     problem: Problem, preset: Preset, allocations: list[BufferAllocation]
 ) -> set[HloBuffer]:
-    """Take over what an earlier pass has placed; returns the buffers."""
+    """Take over the places an earlier pass chose; returns the buffers."""
     allocation_of = {}
     for color, size in preset.size_of_color.items():
         allocation_of[color] = BufferAllocation(AllocationIndex(len(allocations)), size, color)
@@ -41,7 +41,7 @@ def assign_preset_buffers(
 def assign_private_stacks(
     problem: Problem, placed: set[HloBuffer], allocations: list[BufferAllocation]
 ) -> set[HloBuffer]:
-    """Let what lies on the stack of another core begin at 0, whatever else lies there."""
+    """Let values on the stack of another core begin at 0, whatever else lies there."""
     stack_colors = problem.options.machine.stack_colors
     on_stacks: set[HloBuffer] = set()
     if not stack_colors:

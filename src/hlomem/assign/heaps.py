@@ -47,4 +47,4 @@ def assign_heaps(
 
 def _own_pack(problem: Problem, color: Color) -> Pack:
     """XLA's algorithm: only a memory whose size it knows is packed fast."""
-    return pack_by_time if color in problem.options.packs_by_time else pack_best
+    return pack_by_time if color in problem.options.fast_merge_colors else pack_best

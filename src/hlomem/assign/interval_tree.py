@@ -1,7 +1,7 @@
-"""Which bytes are taken during a stretch of time.
+"""The bytes in use during a stretch of time.
 
 In: byte ranges, each taken during an inclusive interval of time slots. Out: for an interval, byte
-ranges that together are what is taken at any moment of it.
+ranges whose union is in use at some moment of it.
 
 XLA asks a balanced tree of buffers for every one that overlaps in time
 (`heap_simulator.cc: BufferIntervalTree`). The question is only which bytes, so this keeps merged
@@ -9,10 +9,10 @@ byte ranges instead of buffers: the fuller the heap, the fewer there are. Where 
 where they end are two lists, because lists of bare numbers are searched and sorted fastest, and
 two sorted lists tell as much about the gaps as a list of pairs does.
 
-What is taken at some moment of an interval was taken as the interval began, or begins during it.
+A byte in use at some moment of an interval was in use as it began, or becomes so during it.
 So there are two trees over time, each asked along one way only: `covering` answers for the first
-slot, `within` for the beginnings in all the others. Their leaves are blocks of slots; what begins
-or ends in the block of the first slot, or begins in that of the last, is looked at one by one.
+slot, `within` for the beginnings in all the others. Their leaves are blocks of slots; ranges that
+begin or end in the block of the first slot, or begin in that of the last, are looked at one by one.
 
     slots      0   1   2   3          bytes taken
     A          ■   ■                  [0, 64)
@@ -30,7 +30,7 @@ _FAN_BITS = 2  # nodes per node above: 4
 _FAN_MASK = (1 << _FAN_BITS) - 1
 
 _Ranges = tuple[list[float], list[float]]
-"""Where byte ranges begin, and where they end, which is not a byte of them; sorted and apart.
+"""The beginnings and exclusive ends of byte ranges, which are sorted and disjoint.
 
 Floats, because lists of them sort fastest; they are exact up to 2 ** 53.
 """
@@ -70,21 +70,21 @@ class IntervalTree:
             _merge(ranges, begin, end)
 
     def collect(self, first: int, last: int, begins: list[float], ends: list[float]) -> None:
-        """Append where ranges begin and end that are taken at any moment of some slots.
+        """Append the beginnings and ends of ranges in use at any moment of some slots.
 
-        Their order is any, of `begins` another than of `ends`.
+        Both come in any order, `begins` in another than `ends`.
         """
         low, high = first >> _BLOCK_BITS, last >> _BLOCK_BITS
-        begun = [each for each in self._begun[low] if each[1] >= first and each[0] <= last]
+        begun = [entry for entry in self._begun[low] if entry[1] >= first and entry[0] <= last]
         if low != high:
-            begun += [each for each in self._begun[high] if each[0] <= last]
+            begun += [entry for entry in self._begun[high] if entry[0] <= last]
         if begun:
-            begins += [each[2] for each in begun]
-            ends += [each[3] for each in begun]
-        ended = [each for each in self._ended[low] if each[0] >= first]
+            begins += [entry[2] for entry in begun]
+            ends += [entry[3] for entry in begun]
+        ended = [entry for entry in self._ended[low] if entry[0] >= first]
         if ended:
-            begins += [each[1] for each in ended]
-            ends += [each[2] for each in ended]
+            begins += [entry[1] for entry in ended]
+            ends += [entry[2] for entry in ended]
         node = low
         for level in self._covering:
             begins_of, ends_of = level[node]
@@ -120,7 +120,7 @@ def _nodes(levels: list[_Level], low: int, high: int) -> _Level:
 
 
 def _merge(ranges: _Ranges, begin: float, end: float) -> bool:
-    """Unite ranges with one more; say if that is news."""
+    """Unite ranges with one more; whether that changed them."""
     begins, ends = ranges
     # Those it meets or touches:
     low, high = bisect_left(ends, begin), bisect_right(begins, end)

@@ -42,7 +42,7 @@ class BufferInterval(Struct, eq=False):
 
 
 class Packing(NamedTuple):
-    """Where every buffer begins, and how many bytes that takes."""
+    """The offset of every buffer, and the size of the heap."""
 
     offset_by_id: dict[int, int]
     heap_size: int
@@ -105,7 +105,7 @@ def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
     """Place buffers as they begin to live, each into the smallest gap there is at that time.
 
     `FinishFastMerge` of heap_simulator.cc with `FreeChunksManager`. All colocations of a buffer
-    count as one life without pauses; what ends as another begins makes room for it.
+    count as one life without pauses; a buffer that ends as another begins makes room for it.
     """
     gaps = [(0, _ENDLESS)]  # by offset; no two touch
     taken: list[tuple[int, int, int]] = []  # a heap of: when it ends, begin, end
@@ -127,8 +127,8 @@ def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
         _, begin, gap_end = min(fitting)
         offset = offset_by_id[buffer.id] = _align(begin, alignment)
         end = offset + buffer.size
-        place = gaps.index((begin, gap_end))
-        gaps[place : place + 1] = [(end, gap_end)] if end < gap_end else []
+        number = gaps.index((begin, gap_end))
+        gaps[number : number + 1] = [(end, gap_end)] if end < gap_end else []
         heappush(taken, (last, begin, end))
         heap_size = max(heap_size, end)
     return Packing(offset_by_id, heap_size)
@@ -142,22 +142,22 @@ def _align(offset: int, alignment: int) -> int:
 
 
 def _whole_life(buffer: BufferInterval) -> tuple[int, int]:
-    """From when the first value at a place begins to when the last one ends."""
+    """The time from the first beginning to the last end of the values in one place."""
     times = ((buffer.start, buffer.end), *buffer.colocations)
     return min(start for start, _ in times), max(end for _, end in times)
 
 
 def _free(gaps: list[tuple[int, int]], begin: int, end: int) -> None:
     """Add a gap, joined with those it touches."""
-    place = bisect_left(gaps, (begin, end))
-    first = place
-    if place < len(gaps) and gaps[place][0] == end:
-        end = gaps[place][1]
-        place += 1
+    first = bisect_left(gaps, (begin, end))
+    stop = first
+    if stop < len(gaps) and gaps[stop][0] == end:
+        end = gaps[stop][1]
+        stop += 1
     if first and gaps[first - 1][1] == begin:
         first -= 1
         begin = gaps[first][0]
-    gaps[first:place] = [(begin, end)]
+    gaps[first:stop] = [(begin, end)]
 
 
 def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
@@ -182,7 +182,7 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
 
 
 def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
-    """The times of a buffer, its colocations' included, with overlapping ones made one."""
+    """The times of a buffer, its colocations' included, with overlapping ones merged."""
     times: list[tuple[int, int]] = []
     for start, end in sorted(((buffer.start, buffer.end), *buffer.colocations)):
         if times and start <= times[-1][1]:
@@ -218,11 +218,11 @@ def _best_fit(begins: list[float], ends: list[float], size: int, padded: int) ->
 
 
 def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[int, int]]]:
-    """When each buffer is alive, in slots, by id: time counted in beginnings only.
+    """The lives of each buffer in slots, by id: time counted in beginnings only.
 
     Two lives meet exactly if one begins during the other.
     """
-    times_of = {each.id: ((each.start, each.end), *each.colocations) for each in buffers}
+    times_of = {buffer.id: ((buffer.start, buffer.end), *buffer.colocations) for buffer in buffers}
     starts = sorted({start for times in times_of.values() for start, _ in times})
     slot_of = {start: slot for slot, start in enumerate(starts)}
     return {

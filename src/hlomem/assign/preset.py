@@ -1,4 +1,4 @@
-"""What was placed before buffer assignment: the answer of memory-space assignment.
+"""Values placed before buffer assignment, by memory-space assignment.
 
 On TPU a pass moves values into fast memory and fixes their offsets there; buffer assignment takes
 them over (`PresetAssignments` of `service/memory_space_assignment/memory_space_assignment.h`).
@@ -24,7 +24,7 @@ class Preset(Struct, frozen=True):
     size_of_color: Mapping[Color, ByteCount]
     """Bytes of the allocation of each color that has one."""
     place_of: Mapping[tuple[str, ShapeIndex], OffsetSize]
-    """Where values lie in the allocation of their color, by instruction and part."""
+    """The slices of values in the allocation of their color, by instruction and part."""
 
 
 NO_PRESET = Preset({}, {})

@@ -1,4 +1,4 @@
-"""The question: what is to be assigned, and in which order.
+"""The question: the buffers to assign, and their order.
 
 In: the analyses and the options. Out: the same in one place, with the bytes of every buffer, and
 the order in which buffers are looked at. Mirrors the preparations of `BufferAssigner` and the order
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Problem(Struct, frozen=True, eq=False):
-    """What assigning is given."""
+    """The input of buffer assignment."""
 
     dataflow: Dataflow
     aliasing: Aliasing
@@ -42,16 +42,16 @@ class Problem(Struct, frozen=True, eq=False):
         return self.color_of[buffer.values[0]]
 
     def alignment(self, color: Color) -> int:
-        """What offsets in a memory space are multiples of."""
+        """The alignment of offsets in a memory space."""
         return self.options.machine.alignment(color) or 1
 
     def first_start(self, buffer: HloBuffer) -> Step:
-        """When a buffer begins to live; 0 for one without live range."""
+        """The step at which a buffer begins to live; 0 for one without live range."""
         range_of = self.live_ranges.range_of
         return min(range_of[v].start if v in range_of else Step(0) for v in buffer.values)
 
     def last_end(self, buffer: HloBuffer) -> Step:
-        """When a buffer is last alive."""
+        """The last step at which a buffer is alive."""
         return max(self.live_ranges.range_of[value].end for value in buffer.values)
 
     def in_order(
@@ -61,21 +61,21 @@ class Problem(Struct, frozen=True, eq=False):
 
         Where they are merged fast, those that begin to live first come first of all.
         """
-        position = self._post_order_positions(is_wanted)
+        rank_of = self._post_order_positions(is_wanted)
         live_out, size_of = self.aliasing.live_out, self.size_of
         keyed = []
         for buffer in self.aliasing.buffers:
             values = buffer.values
-            place = position.get(values[0].instruction)
-            if place is None or buffer in left_out:
+            rank = rank_of.get(values[0].instruction)
+            if rank is None or buffer in left_out:
                 continue
             start = Step(0)
-            if self.options.merges_fast:
-                start, place = self.first_start(buffer), 0
+            if self.options.fast_merge:
+                start, rank = self.first_start(buffer), 0
             elif len(values) > 1:
-                place = min(position[value.instruction] for value in values)
+                rank = min(rank_of[value.instruction] for value in values)
             is_inner = buffer not in live_out
-            keyed.append((start, -size_of[buffer], is_inner, place, buffer.id, buffer))
+            keyed.append((start, -size_of[buffer], is_inner, rank, buffer.id, buffer))
         keyed.sort()
         return [entry[-1] for entry in keyed]
 
@@ -102,7 +102,7 @@ def state_problem(
     color_of: ColorOf,
     options: Options,
 ) -> Problem:
-    """Put together what assigning is given."""
+    """Gather the input of buffer assignment."""
     size_of = _buffer_sizes(aliasing, options)
     rules = options.machine.alias_rules(options)
     return Problem(dataflow, aliasing, live_ranges, color_of, options, rules, size_of)

@@ -1,4 +1,4 @@
-"""Which allocation is free when: taking turns in memory that outlives the heap.
+"""Reuse of idle allocations: buffers that take turns in memory that outlives the heap.
 
 An allocation for a result, or for a parameter the caller gave away, is idle until the result is
 computed and after the parameter is read. XLA asks every such allocation, the newest first, whether
@@ -44,9 +44,9 @@ class Occupancy:
 
 
 class IdleAllocations:
-    """When each of a growing number of allocations is in use, over times 0 to `end`.
+    """The busy times of a growing number of allocations, over times 0 to `end`.
 
-    Time is counted in half steps, so that what ends at a time and what goes on differ after it.
+    Times are doubled, so "ends at t" and "continues past t" are different ticks.
     """
 
     def __init__(self, end: int) -> None:
@@ -98,16 +98,16 @@ class IdleAllocations:
             idle ^= 1 << number
 
     def _busy(self, first: int, last: int) -> int:
-        """What is in use at some half step; all there is, as soon as that is clear."""
+        """The allocations busy at some half step; all of them, as soon as that is clear."""
         covering, within, everything = self._covering, self._within, self._all
         low, high = first + self._leaf_count, last + self._leaf_count
         busy = 0
-        # What is in use at the ends, from long stretches of time to short ones.
+        # Busy at the ends, from long stretches of time to short ones.
         for shift in range(low.bit_length() - 1, -1, -1):
             busy |= covering[low >> shift] | covering[high >> shift]
             if busy == everything:
                 return busy
-        # What is in use for a time in between.
+        # Busy for a time in between.
         high += 1
         while low < high:
             if low & 1:

@@ -1,8 +1,8 @@
-"""Allocations in which values take turns, and who may be the next.
+"""Allocations in which values take turns, and the candidates for the next turn.
 
 In: allocations as they are made, and a buffer to place. Out: the allocations it may go into, in
 XLA's order. Mirrors `BufferAssigner::MaybeAssignBuffer` and `LiveRangeInterferes` of
-`service/buffer_assignment.cc`. Which allocations are idle when, `hlomem.assign.reuse` knows.
+`service/buffer_assignment.cc`. `hlomem.assign.reuse` knows which allocations are idle when.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SharedAllocations:
                 self._idle.occupy(number, live_range)
 
     def of_operands(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
-        """Where the operands lie of those values that are whole results."""
+        """The allocations of the operands of values that are whole results."""
         allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
         for value in buffer.values:
             if value.index or value.instruction.shape.is_tuple:
@@ -90,9 +90,9 @@ class SharedAllocations:
             yield self._reusable[number]
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
-        """When nothing else may be alive in the same place, counted in half steps of time.
+        """The half steps during which nothing else may be alive in the same place.
 
-        At the ends something may: what the value is made from in place, and what is made from it.
+        At the ends something may: an operand it overwrites, and a user that overwrites it.
         """
         start, end = self._range_of[value]
         sequence, rules = self._sequence, self._alias_rules
@@ -126,7 +126,7 @@ class SharedAllocations:
         return value.instruction.opcode == "copy" and self._holds_operand(allocation, value)
 
     def _holds_operand(self, allocation: BufferAllocation, copy: HloValue) -> bool:
-        """Whether what is copied lies there at any time: then the copy may not."""
+        """Whether a copy's operand lies there at any time: then the copy may not."""
         operand = copy.instruction.operands[0]
         return any(
             value in allocation.slices
@@ -135,7 +135,7 @@ class SharedAllocations:
         )
 
     def _can_take_place_of(self, operand: HloValue, user: HloValue) -> bool:
-        """Whether `user` may be written over `operand`, which ends as it begins."""
+        """Whether `user` may be written over `operand`, which ends as the user begins."""
         problem, instruction = self._problem, user.instruction
         if instruction.opcode == "copy":
             return False

@@ -1,9 +1,9 @@
-"""Schedule → who takes and frees memory when → packing.
+"""Schedule → allocations and releases over time → packing.
 
 In: the values to place, their live ranges and sizes. Out: an offset for each and the size of the
 heap. Mirrors `HeapSimulator::RunComputation` of `service/heap_simulator/heap_simulator.cc`: the
-program is run in the mind, one tick of a clock for every allocation and every release, and the
-packer sees the ticks. Where a value dies as another is made from it, the other takes its place if
+program is simulated, one tick of a clock for every allocation and every release, and the packer
+sees the ticks. Where a value dies as another is made from it, the other takes its place if
 the instruction allows.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Heap(NamedTuple):
-    """Where the values lie, and how many bytes that takes."""
+    """The offsets of the values in a heap, and its size."""
 
     offset_of: dict[HloValue, Offset]
     size_of: dict[HloValue, ByteCount]
@@ -79,7 +79,7 @@ class HeapSimulator:
                 size[owner],
                 start[owner],
                 end[owner],
-                [(start[each], end[each]) for each in others],
+                [(start[other], end[other]) for other in others],
             )
             for owner, others in members.items()
         ]

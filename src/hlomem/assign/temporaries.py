@@ -1,4 +1,4 @@
-"""Step 4: everything temporary is put behind one another, one allocation per memory space.
+"""Step 4: temporaries are laid end to end, in one allocation per memory space.
 
 In: all allocations. Out: the final list. Mirrors `BufferAssignment::CombineTempAllocations` of
 `service/buffer_assignment.cc`.
@@ -32,7 +32,9 @@ def combine_temporaries(
         for value, (offset, size) in temporary.slices.items():
             target.slices[value] = OffsetSize(Offset(base + offset), size)
     stack_colors = problem.options.machine.stack_colors
-    stacks_first = sorted(combined.values(), key=lambda each: each.color not in stack_colors)
+    stacks_first = sorted(
+        combined.values(), key=lambda allocation: allocation.color not in stack_colors
+    )
     return renumbered([*kept, *stacks_first])
 
 
@@ -46,7 +48,7 @@ def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
 def partition(
     allocations: list[BufferAllocation],
 ) -> tuple[list[BufferAllocation], list[BufferAllocation]]:
-    """What stays and what is temporary, each in the order `std::partition` leaves it in.
+    """Permanent and temporary allocations, each in the order `std::partition` leaves them in.
 
     The first temporary from the front changes places with the last other from the back.
     """

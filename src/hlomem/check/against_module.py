@@ -1,6 +1,7 @@
-"""What a dump lists is what its module says: values, positions, uses, headers, donations.
+"""A dump agrees with its module: values, positions, uses, headers, donations.
 
-In: a plan and its program. What is worked out from the module (`hlomem.check.flow`) is believed.
+In: a plan and its program. The values traced through the module (`hlomem.check.flow`) are
+taken as true.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_against_module(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Every rule about what is listed and what is given."""
+    """Every rule that compares the dump's lists and headers with the module."""
     yield from _check_flow(joined, program)
     if joined.dump.values is not None:
         yield from _check_applied(joined, program)
@@ -31,14 +32,14 @@ def check_against_module(joined: JoinedDump, program: TracedProgram) -> Iterator
 
 
 def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """What the dump lists about each value that runs is what the module says about it."""
+    """Shapes, positions and uses of each value that runs are those the module gives it."""
     flow = program.flow
     known = {(placed.value.name, placed.index) for placed in joined.placed}
     for value in flow.positions_of:
         if value not in known and value[0] in joined.time_of:
             yield Finding(
                 rule="flow/no-value",
-                message=f"{_show(value)} of the module is no value of the dump",
+                message=f"{_show(value)} of the module is not a value of the dump",
             )
     for placed in joined.placed:
         if placed.value.name not in joined.time_of or placed.used is None:
@@ -55,13 +56,13 @@ def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]
 
 
 def _check_applied(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """What a reducer or comparator computes is listed, too."""
+    """The values of reducers and comparators are listed, too."""
     for computation in program.iter_applied():
         for instruction in computation.instructions:
             # Compact text leaves get-tuple-elements out, see below.
             is_named = instruction.opcode != "get-tuple-element"
             if is_named and instruction.name not in joined.indices_at:
-                message = f"{instruction.name} of {computation.name} is no value of the dump"
+                message = f"{instruction.name} of {computation.name} is not a value of the dump"
                 yield Finding(rule="flow/no-value", message=message)
 
 
@@ -75,8 +76,8 @@ def _check_positions(
     placed: PlacedValue, value: Position, joined: JoinedDump, program: TracedProgram
 ) -> Iterator[Finding]:
     assert placed.used is not None
-    said = {(each.instruction, each.index or ()) for each in placed.used.positions}
-    found = {(each.name, index) for each, index in program.flow.positions_of[value]}
+    said = {(position.instruction, position.index or ()) for position in placed.used.positions}
+    found = {(instruction.name, index) for instruction, index in program.flow.positions_of[value]}
     if said == found:
         return
     # XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
@@ -97,7 +98,7 @@ def _check_uses(
 ) -> Iterator[Finding]:
     assert placed.used is not None
     listed = placed.used.uses or ()
-    said = {(each.instruction, each.operand, each.index or ()) for each in listed}
+    said = {(use.instruction, use.operand, use.index or ()) for use in listed}
     uses = program.flow.iter_uses(value)
     found = {(user.name, number, index) for user, number, index in uses}
     if said == found:
@@ -118,24 +119,26 @@ def _show(position: Position) -> str:
 
 
 def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Each argument has its allocation, the output has one, and what is returned lives out."""
+    """Each argument has its allocation, the output has one, and returned values live out."""
     entry, parts_of = program.module.entry, program.flow.parts_of
     wanted = {
-        (each.parameter_number, index) for each in entry.parameters for index in parts_of[each]
+        (parameter.parameter_number, index)
+        for parameter in entry.parameters
+        for index in parts_of[parameter]
     }
     given = {
-        (each.parameter.number, each.parameter.index)
-        for each in joined.allocations
-        if each.parameter
+        (allocation.parameter.number, allocation.parameter.index)
+        for allocation in joined.allocations
+        if allocation.parameter
     }
     for number, index in sorted(wanted ^ given):
-        there = "has no allocation" if (number, index) in wanted else "is none of the module"
+        there = "has no allocation" if (number, index) in wanted else "is not one of the module's"
         message = f"parameter {number} at {{{','.join(map(str, index))}}} {there}"
         yield Finding(rule="ownership/parameter", message=message)
     output = parts_of[entry.root][()]
     returned = set(parts_of[entry.root].values())
     for allocation in joined.allocations:
-        held = {(each.name, each.index or ()) for each in allocation.values}
+        held = {(value.name, value.index or ()) for value in allocation.values}
         if not allocation.maybe_live_out and not held.isdisjoint(returned):
             problem = "holds what is returned, but may not live out"
         elif (allocation.output_shape is not None) != (output in held):
@@ -153,7 +156,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
 def _check_donation(
     alias: InputOutputAlias, joined: JoinedDump, program: TracedProgram
 ) -> Iterator[Finding]:
-    """An output lives in the argument it was given: same place, same size."""
+    """An output lives in the argument donated for it: same place, same size."""
     entry = program.module.entry
     if alias.parameter_number >= len(entry.parameters):
         return
@@ -177,10 +180,10 @@ def _check_donation(
 
 
 def _check_not_donated(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """What the caller did not give away is not written, even when it is returned as it is."""
+    """An argument that is not donated is not written, even when it is returned unchanged."""
     donated = {
-        (each.parameter_number, tuple(each.parameter_index))
-        for each in program.module.input_output_alias
+        (alias.parameter_number, tuple(alias.parameter_index))
+        for alias in program.module.input_output_alias
     }
     for placed in joined.placed:
         parameter = placed.allocation.parameter

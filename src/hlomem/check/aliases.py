@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 
 def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClasses) -> None:
-    """An update that is all a fusion's output is made of is in place, as it is outside."""
+    """Join an output that is an updated operand with that operand, as outside a fusion."""
     for name in joined.printed:
         fusion = program.instruction_by_name.get(name)
         if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:
             continue
         for output, operand in updated_operands(fusion):
-            written = [each for index, each in joined.read_by.get((name, operand), ()) if not index]
+            written = [
+                value for index, value in joined.read_by.get((name, operand), ()) if not index
+            ]
             families.join(
                 [*written, *joined.values_at.get((name, output), ())],
                 f"updated inside {name}",
@@ -42,7 +44,7 @@ def check_aliases(joined: JoinedDump, families: AliasClasses) -> Iterator[Findin
         counts = Counter([placed.slice for placed in family])
         if len(counts) == 1:
             continue
-        usual = max(counts, key=lambda each: (counts[each], each))
+        usual = max(counts, key=lambda candidate: (counts[candidate], candidate))
         for placed in family:
             if placed.slice != usual:
                 values = as_evidence(_neighbour(placed, family), placed)
@@ -58,10 +60,10 @@ def check_aliases(joined: JoinedDump, families: AliasClasses) -> Iterator[Findin
 def _neighbour(placed: PlacedValue, family: list[PlacedValue]) -> PlacedValue:
     """The value of a family, at another place, that lives next to `placed`.
 
-    Of an operand and a version of the same value, the version: an operand need not share.
+    Prefer another version of the value over a mere operand, which need not share.
     """
-    others = [each for each in family if each.slice != placed.slice]
-    return min(others, key=lambda each: (_gap(placed, each), _is_read(placed, each), each.id))
+    others = [member for member in family if member.slice != placed.slice]
+    return min(others, key=lambda other: (_gap(placed, other), _is_read(placed, other), other.id))
 
 
 def _is_read(one: PlacedValue, two: PlacedValue) -> bool:
@@ -70,8 +72,8 @@ def _is_read(one: PlacedValue, two: PlacedValue) -> bool:
 
 
 def _gap(one: PlacedValue, two: PlacedValue) -> float:
-    """How many moments lie between the lives of two values."""
+    """The number of moments between the lives of two values."""
     if one.life is None or two.life is None:
         return math.inf
-    first, second = sorted((one.life, two.life), key=lambda each: (each.start, each.end))
+    first, second = sorted((one.life, two.life), key=lambda life: (life.start, life.end))
     return max(0, second.start - first.end)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_completeness(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about what has to be there."""
+    """Every rule about missing and repeated entries."""
     yield from _check_allocation_numbers(joined)
     yield from _check_places(joined)
     if joined.dump.values is not None:
@@ -38,7 +38,7 @@ def _check_allocation_numbers(joined: JoinedDump) -> Iterator[Finding]:
         if allocation.index != expected:
             yield Finding(
                 rule="completeness/allocation-number",
-                message=f"allocation {allocation.index} stands where {expected} should",
+                message=f"allocation {allocation.index} is listed where {expected} should be",
                 allocations=(allocation.index,),
             )
             return
@@ -96,7 +96,7 @@ def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _heading(value: Value) -> str:
-    """All that both lists say about a value."""
+    """The heading of a value, as far as both lists print it."""
     return f"{display_name(value)}{' (phi)' if value.is_phi else ''} @{value.color}"
 
 
@@ -104,7 +104,7 @@ def _check_live_ranges(joined: JoinedDump) -> Iterator[Finding]:
     live = joined.dump.live_ranges
     assert live is not None
     known = {(placed.value.name, placed.index) for placed in joined.placed}
-    counts = Counter([(each.instruction, each.index) for each in live.ranges])
+    counts = Counter([(life.instruction, life.index) for life in live.ranges])
     for key, count in counts.items():
         name = key[0] + "{" + ",".join(map(str, key[1])) + "}"
         if key not in known and joined.dump.assignment is not None:
@@ -129,7 +129,7 @@ def _check_sequence(joined: JoinedDump) -> Iterator[Finding]:
         if count > 1:
             yield Finding(
                 rule="completeness/listed-twice",
-                message=f"{name} stands {count} times in the sequence",
+                message=f"{name} appears {count} times in the sequence",
             )
     if live.end != len(live.sequence):
         yield Finding(
@@ -139,7 +139,7 @@ def _check_sequence(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
-    """What the instructions of a dump say about shapes, uses and positions is what it lists.
+    """The printed instructions agree with the shapes, uses and positions the dump lists.
 
     An operand lists the instruction as a use, that of a tuple as a position. Those whose names are
     `known` are looked up in the module instead.
@@ -174,7 +174,7 @@ def _check_shape(placed: PlacedValue, text: PrintedInstruction) -> Iterator[Find
 
 
 def _listed(used: UsedValue) -> set[tuple[str, int | None, ShapeIndex]]:
-    """Where a value says that it is: its positions, and as which operands it is used."""
-    positions = {(each.instruction, None, each.index or ()) for each in used.positions}
-    uses = {(each.instruction, each.operand, each.index or ()) for each in used.uses or ()}
+    """The positions of a value, and its uses with their operand numbers."""
+    positions = {(position.instruction, None, position.index or ()) for position in used.positions}
+    uses = {(use.instruction, use.operand, use.index or ()) for use in used.uses or ()}
     return positions | uses

@@ -19,7 +19,7 @@ def as_evidence(*values: PlacedValue) -> tuple[ValueEvidence, ...]:
 
 
 def value_finding(placed: PlacedValue, rule: str, problem: str, *evidence: str) -> Finding:
-    """What is wrong with one value in its place."""
+    """A finding about one value in its place."""
     values = as_evidence(placed)
     return Finding(
         rule=rule,

@@ -1,4 +1,4 @@
-"""What a check says: findings, each with its evidence, and what could not be checked.
+"""The result of a check: findings with their evidence, and the rules that could not be checked.
 
 A `Finding` names the rule it breaks (an entry of `docs/verifier.md`), the values on both sides with
 their live ranges, byte ranges and source lines, and the allocations it is about.
@@ -72,16 +72,16 @@ class Verdict(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[NotChecked, ...] = ()
     assumed: tuple[str, ...] = ()
-    """What was taken for granted because the dump does not say it."""
+    """Assumptions made because the dump does not say."""
     value_count: int = 0
     allocation_count: int = 0
     pair_count: int = 0
-    """Pairs of values that share bytes while both are alive and were found to be right to."""
+    """Pairs of values that share bytes while both are alive, proved safe."""
 
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that make the plan wrong."""
-        return tuple(each for each in self.findings if each.severity == "error")
+        return tuple(finding for finding in self.findings if finding.severity == "error")
 
     @property
     def is_clean(self) -> bool:
@@ -89,5 +89,5 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return not self.findings
 
     def counts(self) -> dict[str, int]:
-        """How many findings each rule has, in the order of the rules' names."""
-        return dict(sorted(Counter([each.rule for each in self.findings]).items()))
+        """The number of findings of each rule, sorted by the rules' names."""
+        return dict(sorted(Counter([finding.rule for finding in self.findings]).items()))

@@ -1,4 +1,4 @@
-"""Which value every part of every result is, worked out from the module alone.
+"""The value in every part of every result, derived from the module alone.
 
 In: a module. Out: a `Flow`. A value is named by where it is defined, an instruction and an index of
 its result. Most instructions define all of their result; `_HANDED_ON` lists those that hand a part
@@ -8,8 +8,8 @@ of an operand on, so that one value appears at several positions:
     t = (x, p) tuple(x, p)     t{} is new, t{0} is x{}, t{1} is p{}
     g = get-tuple-element(t)   g{} is x{}
 
-What a loop carries is assumed to go around unchanged until its body is seen to return something
-else; then loop, condition and body each have their own version of it. Nothing here looks at a dump.
+Every carried part of a loop is assumed to go around unchanged until the body is seen to return
+something else; then loop, condition and body each have their own version. No dump is looked at.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Flow:
 
     @cached_property
     def positions_of(self) -> dict[Position, list[tuple[HloInstruction, Index]]]:
-        """Where each value appears, in the order of the program."""
+        """The positions of each value, in the order of the program."""
         found: dict[Position, list[tuple[HloInstruction, Index]]] = {}
         for instruction, parts in self.parts_of.items():
             for index, value in parts.items():
@@ -55,16 +55,18 @@ class Flow:
     @cached_property
     def called_twice(self) -> HloComputation | None:
         """A computation with two callers, whose parameters are no single value."""
-        return next((each for each, sites in self.callers.items() if len(sites) > 1), None)
+        return next(
+            (computation for computation, sites in self.callers.items() if len(sites) > 1), None
+        )
 
     def callers_of(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """What runs the computation an instruction stands in; nothing for the entry."""
+        """The callers of an instruction's computation; empty for the entry."""
         return self.callers.get(instruction.parent, [])
 
     def iter_uses(self, value: Position) -> Iterator[tuple[HloInstruction, int, Index]]:
-        """Who reads a value: the user, as which operand, and at which index of it.
+        """The uses of a value: user, operand number, and index into the operand.
 
-        To hand it on is no use, except in what a computation returns (`HloValue::ComputeUses`).
+        Handing a value on is no use, except by a computation's root (`HloValue::ComputeUses`).
         """
         positions = self.positions_of.get(value, ())
         returned = {instruction for instruction, _ in positions if instruction.is_root}
@@ -90,7 +92,7 @@ class Flow:
 
     @cached_property
     def _operand_numbers(self) -> dict[HloInstruction, dict[HloInstruction, list[int]]]:
-        """At which places an instruction has each of its operands."""
+        """The operand numbers at which an instruction has each of its operands."""
         found: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
         for user in self.parts_of:
             numbers = found[user] = {}
@@ -111,8 +113,8 @@ def trace(
 ) -> Flow:
     """The values of a module, as XLA of August 2026 sees them, or one before.
 
-    `kept` tells versions that a loop need not have, since its body returns what it got, but has:
-    XLA does not find all of them.
+    `kept` names redundant phis that XLA fails to remove: versions of a value that the loop's body
+    returns unchanged.
     """
     handed_on = _UNTIL_2026_08 if is_old else _HANDED_ON
     order = list(iter_running(module.entry))
@@ -134,7 +136,7 @@ def trace(
 def iter_running(
     entry: HloComputation, time_of: Mapping[str, int] | None = None
 ) -> Iterator[HloInstruction]:
-    """Every instruction that runs, after what it runs (`HloLiveRange::FlattenSchedule`).
+    """Every instruction that runs, its callees' first (`HloLiveRange::FlattenSchedule`).
 
     Those of a computation come in the order of the text, or of the times that are given.
     """
@@ -148,13 +150,13 @@ def iter_running(
             if waiting:
                 yield waiting.pop()
             continue
-        new = [each for each in _run_by(instruction) if each not in seen]
+        new = [callee for callee in _run_by(instruction) if callee not in seen]
         if not new:
             yield instruction
             continue
         seen.update(new)
         waiting.append(instruction)
-        pending.append(chain.from_iterable([_in_order(each, time_of) for each in new]))
+        pending.append(chain.from_iterable([_in_order(callee, time_of) for callee in new]))
 
 
 def _in_order(
@@ -162,12 +164,12 @@ def _in_order(
 ) -> Iterator[HloInstruction]:
     if time_of is None:
         return iter(computation.instructions)
-    timed = [each for each in computation.instructions if each.name in time_of]
-    return iter(sorted(timed, key=lambda each: time_of[each.name]))
+    timed = [instruction for instruction in computation.instructions if instruction.name in time_of]
+    return iter(sorted(timed, key=lambda instruction: time_of[instruction.name]))
 
 
 def _run_by(instruction: HloInstruction) -> tuple[HloComputation, ...]:
-    """What runs in the place of an instruction; of a loop, the condition first."""
+    """The computations that run in an instruction's place; a loop's condition first."""
     opcode = instruction.opcode
     if opcode not in RUNS_OTHERS:
         return ()
@@ -179,7 +181,7 @@ def _run_by(instruction: HloInstruction) -> tuple[HloComputation, ...]:
 
 
 def _completes(instruction: HloInstruction, wrapped: HloComputation) -> bool:
-    """Whether an asynchronous chain has all its operands with this instruction, not before."""
+    """Whether this instruction binds the last operands of an asynchronous chain."""
     count, wanted = len(bound_operands(instruction)), len(wrapped.parameters)
     own = len(instruction.operands) - (instruction.opcode == "async-update")
     return count == wanted and (own > 0 or instruction.opcode == "async-start")
@@ -211,7 +213,7 @@ def _parts(
     elif opcode == "while":
         source = parts_of[instruction.operands[0]]
     elif opcode == "conditional":
-        source = _same_in_all([parts_of[each.root] for each in instruction.called_computations])
+        source = _same_in_all([parts_of[branch.root] for branch in instruction.called_computations])
     elif opcode == "call":
         source = parts_of[instruction.called_computations[0].root]
     elif opcode in handed_on:
@@ -227,7 +229,7 @@ def _argument(
     parts_of: PartsOf,
     callers: Mapping[HloComputation, list[HloInstruction]],
 ) -> Parts:
-    """What a parameter is called with; nothing where it is the program's own."""
+    """The argument of a parameter; empty for the program's own parameters."""
     if parameter.parent not in callers:
         return {}
     caller = callers[parameter.parent][0]
@@ -249,25 +251,25 @@ def _same_in_all(branches: list[Parts]) -> Parts:
 
 
 def _carried(order: list[HloInstruction]) -> Iterator[Position]:
-    """Every part of what loops carry, at the places that may have a version of it."""
+    """Every carried part of every loop, at the three instructions that may have a version."""
     for loop in order:
         if loop.opcode == "while":
             body, condition = loop.called_computations
-            for place in (loop, body.parameters[0], condition.parameters[0]):
-                for index, _ in place.shape.subshapes():
-                    yield place.name, tuple(index)
+            for carrier in (loop, body.parameters[0], condition.parameters[0]):
+                for index, _ in carrier.shape.subshapes():
+                    yield carrier.name, tuple(index)
 
 
 def _changed_by_loops(order: list[HloInstruction], parts_of: PartsOf) -> Iterator[Position]:
-    """What a body returns other than it got, at the three places that then have a version."""
+    """Parts that a loop's body changes, at the three instructions that then have a version."""
     for loop in order:
         if loop.opcode == "while":
             body, condition = loop.called_computations
             returned = parts_of[body.root]
             for index, value in parts_of[body.parameters[0]].items():
                 if returned.get(index) != value:
-                    for place in (loop, body.parameters[0], condition.parameters[0]):
-                        yield place.name, index
+                    for carrier in (loop, body.parameters[0], condition.parameters[0]):
+                        yield carrier.name, index
 
 
 def _whole(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
@@ -295,7 +297,7 @@ def _element(instruction: HloInstruction, parts_of: PartsOf, number: int | None 
 
 
 def _destination(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
-    """What a collective wrote; the table of several results is new."""
+    """The destination of a collective; the tuple of several results is new."""
     parts = _element(instruction, parts_of, 1)
     return _below(parts) if instruction.shape.is_tuple else parts
 
@@ -304,8 +306,8 @@ def _below(parts: Parts) -> Parts:
     return {index: value for index, value in parts.items() if index}
 
 
-def _under(place: Index, parts: Parts) -> Parts:
-    return {(*place, *index): value for index, value in parts.items()}
+def _under(prefix: Index, parts: Parts) -> Parts:
+    return {(*prefix, *index): value for index, value in parts.items()}
 
 
 def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
@@ -322,7 +324,7 @@ def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
 
 
 def _async(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
-    """Operands at {0}, what the wrapped computation returns at {1}; tables and contexts are new."""
+    """Operands at {0}, the wrapped computation's result at {1}; tuples and contexts are new."""
     wrapped = instruction.async_wrapped_computation
     has_run = wrapped is not None and wrapped.root in parts_of
     returned = _arrays(wrapped.root, parts_of) if wrapped is not None and has_run else {}

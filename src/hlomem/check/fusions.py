@@ -1,4 +1,4 @@
-"""Whether a fusion may write its result over an operand, by what happens inside it.
+"""In-place fusions: may one write its result over an operand, judged by its body?
 
 A fusion computes element by element. Written over an operand, it must read that operand only at the
 element it is about to write, by its place in memory:
@@ -30,13 +30,13 @@ _MAX_COPIED = 20
 
 
 class Window(NamedTuple):
-    """Elements read of the shared operand: from these places on, in dimensions larger than 1."""
+    """A window read of the shared operand: its starts, in dimensions larger than 1."""
 
     starts: tuple[object, ...]
 
 
 class StrayRead(NamedTuple):
-    """Elements read at other places than the one that is written."""
+    """A read of elements other than the one being written."""
 
     instruction: str
     opcode: str
@@ -76,10 +76,10 @@ def find_stray_read(
 
 
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
-    """Whether all that is written into the shared operand is one element.
+    """Whether only one element of the shared operand is written.
 
-    Whatever that element is made of is read before (`EmitFusedDynamicUpdateSliceInPlace`, which
-    goes over the elements of the update only).
+    All its inputs are read before it is written (`EmitFusedDynamicUpdateSliceInPlace`, which
+    iterates over the elements of the update only).
     """
     if root.opcode != "dynamic-update-slice" or root.operands[0] is not shared:
         return False
@@ -99,7 +99,7 @@ def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
     root = fusion.called_computations[0].root
     outputs: list[tuple[ShapeIndex, HloInstruction]] = [((), root)]
     if root.opcode == "tuple":
-        outputs = [((number,), each) for number, each in enumerate(root.operands)]
+        outputs = [((number,), output) for number, output in enumerate(root.operands)]
     return [
         (index, output.operands[0].parameter_number)
         for index, output in outputs
@@ -113,14 +113,14 @@ def _reads(
     instruction: HloInstruction, reads: dict[HloInstruction, set[Read]], depth: int
 ) -> set[Read]:
     """How an instruction inside a fusion depends on the shared operand."""
-    operands = [reads[each] for each in instruction.operands]
+    operands = [reads[operand] for operand in instruction.operands]
     everything: set[Read] = set().union(*operands)
     if not everything:
         return everything
     opcode = instruction.opcode
     if opcode == "get-tuple-element" and instruction.operands[0].opcode == "tuple":
         return _taken_out(instruction, reads)
-    strays = {each for each in everything if isinstance(each, StrayRead)}
+    strays = {read for read in everything if isinstance(read, StrayRead)}
     if strays:
         source = _moved_back(instruction, reads) if opcode == "copy" else None
         return set(strays) if source is None else reads[source]
@@ -138,24 +138,24 @@ def _reads(
 
 
 def _taken_out(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> set[Read]:
-    """What a get-tuple-element takes out of a tuple that was just made."""
+    """The reads of the one element that a get-tuple-element selects from a new tuple."""
     return reads[instruction.operands[0].operands[instruction.tuple_index]]
 
 
 def _moved_back(
     instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]
 ) -> HloInstruction | None:
-    """Whose elements a copy brings back to the places they had before another copy.
+    """The instruction whose layout a copy restores after another copy changed it.
 
-    A fusion stores nothing on the way, so that only the layouts it reads and writes count.
+    A fusion stores no intermediate result, so only the layouts it reads and writes count.
     """
     source = instruction
     for _ in range(_MAX_COPIED):
-        matter = [each for each in source.operands if reads[each]]
+        matter = [operand for operand in source.operands if reads[operand]]
         if source.opcode not in SAME_PLACE or len(matter) != 1:
             return None
         source = matter[0]
-        is_astray = any(isinstance(each, StrayRead) for each in reads[source])
+        is_astray = any(isinstance(read, StrayRead) for read in reads[source])
         if not is_astray and _order(source) == _order(instruction):
             return source
     return None
@@ -167,7 +167,7 @@ def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: i
         return {_stray(fusion)}
     numbers = [number for number, read in enumerate(operands) if read]
     strays = [find_stray_read(fusion, number, (), depth + 1) for number in numbers]
-    return {each for each in strays if each is not None}
+    return {stray for stray in strays if stray is not None}
 
 
 def _reads_of_update(update: HloInstruction, base: set[Read], new: set[Read]) -> set[Read]:
@@ -176,7 +176,7 @@ def _reads_of_update(update: HloInstruction, base: set[Read], new: set[Read]) ->
     if new - {window}:
         if new == {SAME} and _is_whole(update.operands[1], update):
             return base | new
-        windows = {each for each in new - {window} if isinstance(each, Window)}
+        windows = {read for read in new - {window} if isinstance(read, Window)}
         read = " and ".join(sorted(map(_describe, windows)))
         return {
             StrayRead(
@@ -188,7 +188,7 @@ def _reads_of_update(update: HloInstruction, base: set[Read], new: set[Read]) ->
 
 def _describe(window: Window) -> str:
     """A window as `[0, i]`."""
-    return "[" + ", ".join(str(getattr(each, "name", each)) for each in window.starts) + "]"
+    return "[" + ", ".join(str(getattr(start, "name", start)) for start in window.starts) + "]"
 
 
 def _is_whole(part: HloInstruction, whole: HloInstruction) -> bool:
@@ -200,51 +200,57 @@ def _stray(instruction: HloInstruction) -> StrayRead:
 
 
 def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> bool:
-    """Whether every element stays at its place in memory, from each operand that matters.
+    """Whether every element keeps its place in memory, from each operand that matters.
 
     Element-wise instructions do where layouts agree; a transpose, broadcast, reduction, slice or
-    pad where it does no more than to rename dimensions, and to add or drop those of one element.
+    pad where it only renames dimensions, or adds or drops dimensions of size 1.
     """
     if instruction.opcode in SAME_PLACE:
-        matter = [each for each in instruction.operands if reads[each]]
-        return all(_order(each) == _order(instruction) for each in matter)
+        matter = [operand for operand in instruction.operands if reads[operand]]
+        return all(_order(operand) == _order(instruction) for operand in matter)
     named = _dimensions_of_operand(instruction)
     operand = instruction.operands[0]
     if named is None or reads[operand] != set().union(*(reads[x] for x in instruction.operands)):
         return False
-    larger = [each for each in instruction.shape.dimensions if each != 1]
-    if sorted(larger) != sorted(each for each in operand.shape.dimensions if each != 1):
+    larger = [size for size in instruction.shape.dimensions if size != 1]
+    if sorted(larger) != sorted(size for size in operand.shape.dimensions if size != 1):
         return False
-    return [named[each] for each in _order(instruction)] == _order(operand)
+    return [named[dimension] for dimension in _order(instruction)] == _order(operand)
 
 
 def _order(instruction: HloInstruction) -> list[int]:
-    """The dimensions with several elements, the most minor first."""
+    """The dimensions larger than 1, the most minor first."""
     shape = instruction.shape
     order = (
         shape.layout.minor_to_major if shape.layout else range(len(shape.dimensions) - 1, -1, -1)
     )
-    return [each for each in order if shape.dimensions[each] != 1]
+    return [dimension for dimension in order if shape.dimensions[dimension] != 1]
 
 
 def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None:
-    """For dimensions of a result, those of the first operand; None where it is not so simple."""
+    """The first operand's dimension for each of the result's; None where there is no such map."""
     opcode, rank = instruction.opcode, len(instruction.operands[0].shape.dimensions)
     if opcode == "transpose":
         return dict(enumerate(instruction.integers("dimensions")))
     if opcode == "broadcast":
-        return {place: number for number, place in enumerate(instruction.integers("dimensions"))}
+        return {
+            dimension: number for number, dimension in enumerate(instruction.integers("dimensions"))
+        }
     if opcode == "reduce":
         dropped = instruction.integers("dimensions")
-        return dict(enumerate(each for each in range(rank) if each not in dropped))
+        return dict(enumerate(dimension for dimension in range(rank) if dimension not in dropped))
     is_unpadded = opcode == "pad" and not set(instruction.attributes.get("padding", "")) - set(
         "0_x"
     )
-    return {each: each for each in range(rank)} if is_unpadded or "slice" in opcode else None
+    return (
+        {dimension: dimension for dimension in range(rank)}
+        if is_unpadded or "slice" in opcode
+        else None
+    )
 
 
 def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]:
-    """Where a slice or update begins, in the dimensions of its operand with several elements.
+    """The start of a slice or update, in the dimensions of its operand larger than 1.
 
     A number where it is constant, else the instruction that computes it.
     """
@@ -254,7 +260,7 @@ def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]
         text = instruction.attributes.get("slice", "")
         starts = [part.strip(" {}[]").split(":")[0] for part in text.split(",")]
     else:
-        starts = [_number(each) for each in instruction.operands[first_index:]]
+        starts = [_number(start) for start in instruction.operands[first_index:]]
     if len(starts) != len(dimensions):
         return (instruction,)  # not what we know how to compare: equal to nothing else
     return tuple(start for start, size in zip(starts, dimensions, strict=True) if size != 1)

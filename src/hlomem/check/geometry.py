@@ -1,4 +1,4 @@
-"""Where values lie: inside their allocation, aligned, as large as their shape, in its color.
+"""Values lie inside their allocation, aligned, as large as their shape, in its color.
 
 Everything is computed in Python's unbounded integers: `offset + size` past 2**63 does not wrap.
 """
@@ -39,9 +39,9 @@ def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
         rule = "geometry/negative-size" if size < 0 else "geometry/negative-offset"
-        yield value_finding(placed, rule, "is negative")
+        yield value_finding(placed, rule, f"has a negative {rule.rpartition('-')[2]}")
     elif offset + size > room:
-        problem = f"ends {offset + size - room} bytes behind its allocation of {room}"
+        problem = f"ends {offset + size - room} bytes past its allocation of {room}"
         yield value_finding(placed, "geometry/out-of-bounds", problem)
 
 
@@ -49,7 +49,7 @@ def _check_alignment(placed: PlacedValue, guess: MachineGuess) -> Iterator[Findi
     machine, color = guess.machine, placed.allocation.color
     alignment = machine.alignment(color)
     if alignment is not None and placed.value.offset % alignment:
-        problem = f"has offset {placed.value.offset}, no multiple of {alignment}"
+        problem = f"has offset {placed.value.offset}, not a multiple of {alignment}"
         fact = f"{machine.name} aligns color {color} to {alignment} bytes"
         yield value_finding(placed, "geometry/misaligned", problem, fact)
 
@@ -59,7 +59,7 @@ def _check_size(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
         yield value_finding(
             placed,
             "geometry/unreadable-shape",
-            f"has the shape {placed.value.shape}, which is none",
+            f"has an invalid shape: {placed.value.shape}",
         )
     expected = size_on(guess.machine, placed)
     if expected is None or expected == placed.value.size:
@@ -84,7 +84,7 @@ def _check_color(placed: PlacedValue) -> Iterator[Finding]:
     the values they hold for another color.
     """
     value, allocation = placed.value, placed.allocation
-    guests = {each.id for each in allocation.reused_across_colors or ()}
+    guests = {guest.id for guest in allocation.reused_across_colors or ()}
     if value.color != allocation.color and value.id not in guests:
         problem = f"has color {value.color}, its allocation {allocation.color}"
         yield value_finding(placed, "geometry/color-differs", problem)

@@ -1,9 +1,9 @@
-"""Whether an instruction may write its result over an operand, by what its text says.
+"""In-place writes: may an instruction overwrite an operand, judged by its printed text?
 
 An element-wise instruction reads each element once, at the place it writes; XLA lets it, and
 fusions of such, reuse an operand of the same shape (`CanShareOperandBufferWithUser`). Instructions
-that read an operand at other places than they write it would read what they have overwritten.
-What happens inside a fusion is not in a dump; `hlomem.check.fusions` looks when there is a module.
+that read an operand at other places than they write it would read overwritten elements. A dump
+does not show the inside of a fusion; `hlomem.check.fusions` looks there when there is a module.
 """
 
 from __future__ import annotations

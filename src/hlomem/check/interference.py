@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CONCAT = "ConcatBitcast"
 _CONTEXT = (2,)
-"""Where the result of an asynchronous operation holds what it works with."""
+"""The part of an asynchronous operation's result that holds its working state."""
 
 
 class Interference:
@@ -58,9 +58,11 @@ class Interference:
                 by_allocation.setdefault(placed.allocation.index, []).append(placed)
         for values in by_allocation.values():
             stays = [
-                Residency(each.life.start, each.life.end, each.id, each.start, each.end, each)
-                for each in values
-                if each.life is not None
+                Residency(
+                    placed.life.start, placed.life.end, placed.id, placed.start, placed.end, placed
+                )
+                for placed in values
+                if placed.life is not None
             ]
             for earlier, later in iter_sharing(stays):
                 yield from self._judge(earlier.who, later.who)
@@ -92,7 +94,7 @@ class Interference:
         )
 
     def _is_over(self, placed: PlacedValue, moment: int) -> bool:
-        """Whether a value is of another branch than runs at a moment, or that one is done with it.
+        """Whether a value is of another branch than the running one, or is no longer needed in it.
 
         An operand of a conditional counts as alive until the last branch has run; memory-space
         assignment on TPU looks at each branch alone.
@@ -101,14 +103,14 @@ class Interference:
         if self.structure.are_exclusive(placed.life.start, moment):
             return True
         around = {
-            each.instruction
-            for each in self.structure.conditionals
-            if each.branch_at(moment) is not None
+            conditional.instruction
+            for conditional in self.structure.conditionals
+            if conditional.branch_at(moment) is not None
         }
         if not around or placed.used is None or placed.allocation.parameter is not None:
             return False
-        readers = {each.instruction for each in placed.used.uses or ()} - around
-        needed = readers | {each.instruction for each in placed.used.positions}
+        readers = {use.instruction for use in placed.used.uses or ()} - around
+        needed = readers | {position.instruction for position in placed.used.positions}
         return not any(self._may_run(name, moment) for name in needed)
 
     def _may_run(self, name: str, moment: int) -> bool:
@@ -119,17 +121,17 @@ class Interference:
         return is_late and not self.structure.are_exclusive(time, moment)
 
     def _returned_at(self, name: str) -> int:
-        """When a loop or conditional returns what an instruction in it has made; -1 for others.
+        """The moment at which a loop or conditional returns this root's value; -1 for others.
 
-        What a computation returns need not be the last to run in it.
+        A computation's root need not be the last instruction to run in it.
         """
-        loops = [each.instruction for each in self.structure.loops if each.body_root == name]
+        loops = [loop.instruction for loop in self.structure.loops if loop.body_root == name]
         conditionals = [
-            each.instruction
-            for each in self.structure.conditionals
-            if name in {branch.root for branch in each.branches}
+            conditional.instruction
+            for conditional in self.structure.conditionals
+            if name in {branch.root for branch in conditional.branches}
         ]
-        return max((self.joined.time_of[each] for each in (*loops, *conditionals)), default=-1)
+        return max((self.joined.time_of[runner] for runner in (*loops, *conditionals)), default=-1)
 
     def _is_waiting(self, earlier: PlacedValue, later: PlacedValue) -> bool:
         """Whether `later` is the context of an operation that waits for that of `earlier`.
@@ -145,7 +147,7 @@ class Interference:
         return bool(thread) and thread == self._thread_of_context(earlier)
 
     def _thread_of_context(self, placed: PlacedValue) -> str:
-        """Which thread a value is the context of an operation of; empty where it is none."""
+        """The thread of the operation whose context a value is; empty for other values."""
         text = self.joined.printed.get(placed.value.name)
         while text is not None and text.opcode.endswith("-update"):
             text = self.joined.printed.get(text.operands[0])
@@ -212,10 +214,10 @@ class Interference:
             for _, operand in self.joined.read_by.get((whole.value.name, number), ()):
                 cut = self.joined.printed.get(operand.value.name)
                 pieces.append((cut.slice_starts if cut else (), number, operand))
-        pieces.sort(key=lambda each: each[:2])
+        pieces.sort(key=lambda entry: entry[:2])
         order = [operand for _, _, operand in pieces]
         if piece not in order:
             return False  # listed as an operand the concatenation does not have
         before = order[: order.index(piece)]
-        place = whole.start + sum(each.value.size for each in before)
-        return piece.start == place and piece.end <= whole.end
+        start = whole.start + sum(operand.value.size for operand in before)
+        return piece.start == start and piece.end <= whole.end

@@ -35,8 +35,8 @@ class Liveness:
         self.structure = structure
         self.families = families
         self.needs = needs
-        self._members = families.members(each for each in joined.placed if each.life)
-        self._conditions = {each.condition_parameter for each in structure.loops}
+        self._members = families.members(placed for placed in joined.placed if placed.life)
+        self._conditions = {loop.condition_parameter for loop in structure.loops}
 
     def check(self) -> Iterator[Finding]:
         """Every rule about one value's life."""
@@ -73,7 +73,7 @@ class Liveness:
                 return
 
     def _check_overwritten(self, placed: PlacedValue) -> Iterator[Finding]:
-        """A value is not read when the next of its family has been written over it."""
+        """No value is read after the next of its family was written over it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
         for use in (placed.used.uses if placed.used else None) or ():
@@ -94,7 +94,7 @@ class Liveness:
                     return
 
     def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: int) -> bool:
-        """Whether `other` is written between a value's definition and a moment it is read at."""
+        """Whether `other` is written between a value's definition and the moment of a read."""
         assert placed.life is not None
         assert other.life is not None
         if other is placed or not placed.life.start < other.life.start < moment:
@@ -110,14 +110,14 @@ class Liveness:
         """The last moment of the value, or of those of its family that take over from it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
-        lives = [each.life for each in family if each.life is not None]
+        lives = [member.life for member in family if member.life is not None]
         reach = placed.life.end
-        for life in sorted(lives, key=lambda each: each.start):
+        for life in sorted(lives, key=lambda life: life.start):
             if placed.life.start <= life.start <= reach:
                 reach = max(reach, life.end)
         return reach
 
 
 def _runs_others(opcode: Opcode) -> bool:
-    """Whether it passes operands on, or to instructions that are in the sequence themselves."""
+    """Whether it hands its operands on, or runs instructions that are in the sequence."""
     return opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)

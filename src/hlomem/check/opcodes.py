@@ -1,4 +1,4 @@
-"""What the judge knows of opcodes: its own tables, which the planner does not see.
+"""The checker's own tables of opcodes, which the planner does not see.
 
 A plan is judged by other tables than it was made with (`hlomem.hlo.opcodes`), so that a mistake in
 one of them shows. Nothing here may come from there but the names of opcodes, for the type checker.
@@ -49,14 +49,14 @@ READS_ELSEWHERE = frozenset[Opcode](
         "tuple",
     }
 )
-"""What reads an operand at other places than it writes."""
+"""Opcodes that read an operand at other places than they write."""
 
 ONLY_INTO_OPERAND: Mapping[Opcode, int] = {
     "dynamic-update-slice": 0,
     "set-dimension-size": 0,
     "triangular-solve": 1,
 }
-"""What is written over one of its operands only, and which."""
+"""Opcodes whose result may overwrite one operand only, with its number."""
 
 SAME_PLACE = frozenset[Opcode](
     {
@@ -122,28 +122,28 @@ SAME_PLACE = frozenset[Opcode](
         "xor",
     }
 )
-"""What reads of each operand the element it writes."""
+"""Opcodes that read, of each operand, the element they write."""
 
 SAME_BYTES = frozenset[Opcode]({"bitcast", "bitcast-convert", "reshape", "tuple"})
-"""What keeps the bytes of its operands where they are, whatever they are called."""
+"""Opcodes that leave their operands' bytes where they are, under another name or shape."""
 
 SLICES = frozenset[Opcode]({"dynamic-slice", "slice"})
-"""What reads a window of its operand."""
+"""Opcodes that read a window of their operand."""
 
 KEEPS_NUMBER = frozenset[Opcode]({"bitcast", "convert", "copy", "reshape"})
-"""What a scalar passes through and stays the same number."""
+"""Opcodes that leave the number in a scalar as it is."""
 
 RUNS_OTHERS = frozenset[Opcode]({"async-start", "async-update", "call", "conditional", "while"})
-"""What may run a computation in its place."""
+"""Opcodes that may run a computation in their place."""
 
 BINDS_OPERANDS = frozenset[Opcode]({"async-start", "async-update"})
-"""What brings operands to an asynchronous computation."""
+"""Opcodes that bind operands of an asynchronous computation."""
 
 READS_TOP_LEVEL = frozenset[Opcode]({"copy", "get-tuple-element"})
-"""What reads a tuple, but not its elements."""
+"""Opcodes that read a tuple, but not its elements."""
 
 READS_NOTHING = frozenset[Opcode]({"domain", "tuple"})
-"""What hands its operands on without reading them."""
+"""Opcodes that hand their operands on without reading them."""
 
 PASSES_OPERANDS_ON = frozenset[Opcode]({"call", "conditional", "tuple", "while"})
-"""What passes operands on, or to instructions that are in the sequence themselves."""
+"""Opcodes that hand operands on, or run instructions that are in the sequence themselves."""

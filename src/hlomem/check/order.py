@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_order(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Every rule about what runs before what."""
+    """Every rule about the order of instructions."""
     for name in joined.time_of:
         instruction = program.instruction_by_name.get(name)
         if instruction is not None:
@@ -39,7 +39,7 @@ def _check_dependences(joined: JoinedDump, instruction: HloInstruction) -> Itera
 
 
 def _runs_later(rule: str, what: str, joined: JoinedDump, *names: str) -> Finding:
-    values = [each for name in names for each in joined.values_at.get((name, ()), ())]
+    values = [value for name in names for value in joined.values_at.get((name, ()), ())]
     return Finding(
         rule=rule,
         message=f"{what}, which runs later",
@@ -66,7 +66,7 @@ def _check_missing(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
 
 
 def _check_nesting(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """What an instruction runs stands directly before it, a loop's condition before its body."""
+    """Callees stand directly before their caller, a loop's condition before its body."""
     nested = iter_running(program.module.entry, joined.time_of)
     known = [name for name in joined.time_of if name in program.instruction_by_name]
     for instruction, name in zip(nested, known, strict=False):

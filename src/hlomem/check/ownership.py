@@ -1,8 +1,8 @@
-"""Whose an allocation is: the caller's, the program's constants, one thread's.
+"""The owners of allocations: the caller, the program's constants, one thread.
 
 A parameter that is not donated and a constant are read-only (`BufferAllocation::is_readonly`);
-what the program returns lies in allocations that outlive it; thread-local ones hold what is
-inside a fusion or a reduction, which is in no sequence.
+results lie in allocations that outlive the program; thread-local ones hold values inside a fusion
+or a reduction, which are in no sequence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
 
 def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
     holders: dict[tuple[int, tuple[int, ...]], Allocation] = {}
-    outputs = [each for each in joined.allocations if each.output_shape is not None]
+    outputs = [
+        allocation for allocation in joined.allocations if allocation.output_shape is not None
+    ]
     for allocation in joined.allocations:
         if allocation.parameter is None:
             continue
@@ -51,8 +53,8 @@ def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
             message = f"allocation {allocation.index} holds the output, but may not live out"
             yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
     if len(outputs) > 1:
-        message = f"{len(outputs)} allocations say that they hold the output"
-        numbers = tuple(each.index for each in outputs)
+        message = f"{len(outputs)} allocations claim to hold the output"
+        numbers = tuple(allocation.index for allocation in outputs)
         yield Finding(rule="ownership/output", message=message, allocations=numbers)
 
 
@@ -95,7 +97,7 @@ def _check_parameter(placed: PlacedValue, number: int | None) -> Iterator[Findin
     shape = parse_shape_or_none(placed.value.shape)
     if shape is not None and shape.text_without_layout != parameter.shape:
         yield value_finding(
-            placed, "ownership/parameter", f"is no {parameter.shape}, as its allocation says"
+            placed, "ownership/parameter", f"is not the {parameter.shape} of its allocation"
         )
     if placed.value.offset != 0:
         yield value_finding(
@@ -121,7 +123,7 @@ def _check_thread_local(joined: JoinedDump, placed: PlacedValue) -> Iterator[Fin
 
 
 def _check_neighbours(joined: JoinedDump) -> Iterator[Finding]:
-    """Constants and what is thread-local share no byte, whenever they live.
+    """Constants and thread-local values share no byte, whenever they live.
 
     Constants are there before the program starts; when something inside a reduction lives is not
     printed. Only what is thread-local may be written in place, over what it reads.
@@ -132,7 +134,7 @@ def _check_neighbours(joined: JoinedDump) -> Iterator[Finding]:
         if is_timeless and placed.value.size > 0:
             holders.setdefault(placed.allocation.index, []).append(placed)
     for values in holders.values():
-        for one, two in pairwise(sorted(values, key=lambda each: (each.start, each.id))):
+        for one, two in pairwise(sorted(values, key=lambda placed: (placed.start, placed.id))):
             if one.shares_bytes_with(two) and not _is_in_place(one, two):
                 involved = as_evidence(one, two)
                 is_constant = one.allocation.is_constant
@@ -159,9 +161,9 @@ def _check_outputs(joined: JoinedDump) -> Iterator[Finding]:
         parts = joined.indices_at.get(name, [])
         shape = parse_shape_or_none(output.value.shape)
         if shape is not None and shape.text_without_layout != output.allocation.output_shape:
-            problem = f"is returned, but is no {output.allocation.output_shape}"
+            problem = f"is returned, but is not a {output.allocation.output_shape}"
             yield value_finding(output, "ownership/output", problem)
-    for placed in [each for index in parts for each in joined.values_at.get((name, index), ())]:
+    for placed in [value for index in parts for value in joined.values_at.get((name, index), ())]:
         allocation = placed.allocation
         if not allocation.maybe_live_out:
             problem = "is returned, but its allocation may not live out"

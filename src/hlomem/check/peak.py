@@ -1,4 +1,4 @@
-"""What a dump says about the peak agrees with its live ranges, its shapes and itself."""
+"""The peak a dump reports agrees with its live ranges, its shapes and itself."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _check_sizes(joined: JoinedDump, peak: Peak) -> Iterator[Finding]:
     """
     is_whole = joined.dump.eras[0].features.peak_index is False
     shape_of = {
-        (each.value.name, each.index): text.shape_text if is_whole else each.value.shape
-        for each in joined.placed
-        if (text := joined.printed.get(each.value.name)) is not None
+        (placed.value.name, placed.index): text.shape_text if is_whole else placed.value.shape
+        for placed in joined.placed
+        if (text := joined.printed.get(placed.value.name)) is not None
     }
     cumulative = 0
     for buffer in peak.buffers:
@@ -57,7 +57,7 @@ def _check_sizes(joined: JoinedDump, peak: Peak) -> Iterator[Finding]:
 
 
 def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
-    alive = sorted(each.instruction for each in live.ranges if each.is_live_at(peak.moment))
+    alive = sorted(life.instruction for life in live.ranges if life.is_live_at(peak.moment))
     listed = sorted(buffer.instruction for buffer in peak.buffers)
     if alive != listed:
         message = f"the list at the peak ({peak.moment}) is not what is alive there"
@@ -67,19 +67,19 @@ def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
 
 
 def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
-    """It is the first moment with most bytes (`HloLiveRange::ComputePeakMemoryMoment`).
+    """The peak is the first moment with most bytes (`HloLiveRange::ComputePeakMemoryMoment`).
 
     XLA counts the whole result of an instruction for each of its values, and a value at the moment
     after its last, too.
     """
     change_at: dict[int, int] = {}
-    for each in live.ranges:
-        text = joined.printed.get(each.instruction)
+    for life in live.ranges:
+        text = joined.printed.get(life.instruction)
         size = unpadded_size_of(text.shape_text) if text is not None else None
         if size is None:
             return
-        change_at[each.start] = change_at.get(each.start, 0) + size
-        change_at[each.end + 2] = change_at.get(each.end + 2, 0) - size
+        change_at[life.start] = change_at.get(life.start, 0) + size
+        change_at[life.end + 2] = change_at.get(life.end + 2, 0) - size
     most, alive, moment = 0, 0, 0
     for time in sorted(change_at):
         alive += change_at[time]
@@ -91,7 +91,7 @@ def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[
 
 
 def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:
-    """A node is as large as its own bytes and its children; what is not counted yet remains."""
+    """A node's total is its own bytes and its children's; the remainder is not counted yet."""
     if tree.total != total:
         yield wrong_sum("totals/peak", f"the tree at the peak says {tree.total}", total)
         return

@@ -1,7 +1,7 @@
 """The module a dump plans, as the checker needs it: instructions by name, and its control flow.
 
-In: an `HloModule` and the plan. Out: a `Program`, with the loops and conditionals the module spells
-out, in the terms of `hlomem.view.control_flow`.
+In: an `HloModule` and the plan. Out: a `TracedProgram`, with the loops and conditionals the
+module spells out, in the terms of `hlomem.view.control_flow`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedProgram:
-    """What runs step by step: the entry and whatever loops, branches and calls run."""
+    """A module's scheduled code: the entry and all that loops, branches and calls run."""
 
     module: HloModule
     flow: Flow
@@ -35,8 +35,8 @@ class TracedProgram:
     def read_only(self) -> set[Position]:
         """The arguments the caller did not give away, which stay as they are until the end."""
         given = {
-            (each.parameter_number, tuple(each.parameter_index))
-            for each in self.module.input_output_alias
+            (alias.parameter_number, tuple(alias.parameter_index))
+            for alias in self.module.input_output_alias
         }
         return {
             (parameter.name, index)
@@ -46,27 +46,27 @@ class TracedProgram:
         }
 
     def iter_applied(self) -> Iterator[HloComputation]:
-        """What instructions apply to elements, as reducers and comparators; fusions' own are not.
+        """Computations applied to elements, such as reducers and comparators; no fused bodies.
 
-        XLA gives no values to what is inside a fusion, but to a reducer that is used there.
+        XLA gives no values to instructions inside a fusion, but to a reducer used there it does.
         """
         entry = self.module.entry
         seen, pending = {entry}, [entry]
         while pending:
             for instruction in pending.pop().instructions:
-                new = [each for each in instruction.called_computations if each not in seen]
+                new = [callee for callee in instruction.called_computations if callee not in seen]
                 seen.update(new)
-                pending += (each for each in new if each.calls())
+                pending += (callee for callee in new if callee.calls())
                 if instruction.opcode != "fusion":
-                    yield from (each for each in new if each not in self.flow.callers)
+                    yield from (callee for callee in new if callee not in self.flow.callers)
 
 
 def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
     """The parts of a module that have a place in the sequence."""
-    phis = {(each.value.name, each.index) for each in joined.placed if each.value.is_phi}
+    phis = {(placed.value.name, placed.index) for placed in joined.placed if placed.value.is_phi}
     is_old = _has_updates_at_start(module, joined)
     flow = trace(module, is_old=is_old, kept=phis.__contains__)
-    by_name = {each.name: each for each in flow.parts_of}
+    by_name = {instruction.name: instruction for instruction in flow.parts_of}
     spans: dict[HloComputation, tuple[int, int]] = {}
     for instruction in flow.parts_of:
         moment = joined.time_of.get(instruction.name)
@@ -104,7 +104,7 @@ def _structure(
                 first, second = condition.parameters[0].name, body.parameters[0].name
                 loops.append(Loop(name, first, second, body.root.name))
         elif instruction.opcode == "conditional":
-            branches = [_branch(each, spans) for each in called]
+            branches = [_branch(branch, spans) for branch in called]
             conditionals.append(Conditional(name, tuple(branches)))
     return Structure(tuple(loops), tuple(conditionals))
 

@@ -1,4 +1,4 @@
-"""When a value has to be there: by what a dump lists, or, better, by what its module says.
+"""The moments a value is needed: by the lists of a dump or, better, by its module.
 
 In: a plan and its control flow, or the program. Out: for a value, the moments at which it is part
 of something, read or returned, and the last moment it may begin at. Both ways follow
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Needs(Protocol):
-    """When values have to be there."""
+    """The moments at which values are needed."""
 
     def latest_start(self, placed: PlacedValue, moment: int) -> int:
         """The last moment at which a value defined at `moment` may begin to live."""
@@ -30,7 +30,7 @@ class Needs(Protocol):
 
 
 class TracedNeeds:
-    """What the module says."""
+    """Needs as the module states them."""
 
     def __init__(self, joined: JoinedDump, program: TracedProgram) -> None:
         self._time_of = joined.time_of
@@ -43,8 +43,8 @@ class TracedNeeds:
     def latest_start(self, placed: PlacedValue, moment: int) -> int:
         """A parameter is there when its computation starts.
 
-        What an asynchronous operation computes may count from the operation's own moment, in whose
-        result it appears: XLA for TPU does so.
+        The result of an asynchronous operation may begin at the operation's own moment, as it is a
+        part of its result: XLA for TPU does so.
         """
         instruction = self._by_name.get(placed.value.name)
         if instruction is None:
@@ -83,14 +83,14 @@ class TracedNeeds:
                 yield moment, f"read by {user.name} until {done}"
 
     def _until_done(self, instruction: HloInstruction) -> Iterator[tuple[int, str]]:
-        """What runs asynchronously may still be at it until it is waited for."""
+        """An asynchronous computation may be busy until its operation is waited for."""
         for caller in self._flow.callers_of(instruction):
             if caller.opcode.startswith("async-"):
                 for moment, done in self._dones(caller):
                     yield moment, f"computed until {done}"
 
     def _dones(self, start: HloInstruction) -> Iterator[tuple[int, str]]:
-        """When an asynchronous operation is waited for, maybe after updates, and by what."""
+        """The moments and names of the `-done`s of an asynchronous operation, past its updates."""
         pending = [start]
         while pending:
             for user in pending.pop().users:
@@ -101,13 +101,13 @@ class TracedNeeds:
 
 
 class ListedNeeds:
-    """What the positions and uses of a dump say, with the control flow that was found in it."""
+    """Needs as a dump's positions and uses state them, with the control flow found in it."""
 
     def __init__(self, joined: JoinedDump, structure: Structure) -> None:
         self._joined = joined
         self._time_of = joined.time_of
         self._returned_at = _moments_of_return(joined, structure)
-        self._body_start = {each.instruction: each.body_parameter for each in structure.loops}
+        self._body_start = {loop.instruction: loop.body_parameter for loop in structure.loops}
 
     def latest_start(self, placed: PlacedValue, moment: int) -> int:
         """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
@@ -118,7 +118,7 @@ class ListedNeeds:
         if text is None or not text.opcode.endswith("-start"):
             return moment
         starts = self._joined.values_at.get((following, ()), ())
-        dones = {done for each in starts for done in each.users}
+        dones = {done for start in starts for done in start.users}
         return moment + any(
             position.instruction in dones or (position.index and position.instruction == following)
             for position in (placed.used.positions if placed.used else ())
@@ -148,7 +148,7 @@ class ListedNeeds:
         return text is not None and text.opcode == "parameter" and not placed.value.is_phi
 
     def _moment_of_use(self, placed: PlacedValue, user: str) -> int | None:
-        """When an operand is read; None where something else the dump lists says it better."""
+        """The moment an operand is read; None where another entry of the dump says it better."""
         text = self._joined.printed.get(user)
         if text is None and self._enters_a_call(placed, user):
             return None
@@ -160,7 +160,7 @@ class ListedNeeds:
         return self._time_of.get(user)
 
     def _enters_a_call(self, placed: PlacedValue, user: str) -> bool:
-        """Whether a user runs instructions that read the value, rather than reading it itself.
+        """Whether a user runs instructions that read the value instead of reading it itself.
 
         Such instructions stand before it, and their parameter is a position of the value.
         """
@@ -177,7 +177,7 @@ class ListedNeeds:
 def _moments_of_return(
     joined: JoinedDump, structure: Structure
 ) -> dict[tuple[str, tuple[int, ...]], int]:
-    """Until when what a body, a branch or the program returns must be there."""
+    """The last moments at which results of bodies, branches and the program are needed."""
     ends: dict[str, int] = {}
     for loop in structure.loops:
         if loop.body_root is not None:

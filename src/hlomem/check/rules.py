@@ -1,4 +1,4 @@
-"""Every rule of the checker, in one sentence: what is wrong. `docs/verifier.md` says more."""
+"""Every rule of the checker, each as the fault it finds. `docs/verifier.md` says more."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 RULES: Mapping[str, str] = {
     "geometry/negative-offset": "a value begins before its allocation",
-    "geometry/negative-size": "a value or allocation has less than no bytes",
-    "geometry/out-of-bounds": "a value ends behind its allocation",
-    "geometry/misaligned": "an offset is no multiple of the backend's alignment",
+    "geometry/negative-size": "a value or allocation has a negative size",
+    "geometry/out-of-bounds": "a value ends past the end of its allocation",
+    "geometry/misaligned": "an offset is not a multiple of the backend's alignment",
     "geometry/size-not-of-shape": "a value is not as large as its shape",
-    "geometry/unreadable-shape": "a shape is none, or too large to have a size",
+    "geometry/unreadable-shape": "a shape is invalid, or too large to have a size",
     "geometry/color-differs": "value and allocation are of different memory spaces",
     "geometry/color-not-of-layout": "the color is not the memory space of the layout",
     "completeness/allocation-number": "allocations are not numbered one after another",
@@ -22,12 +22,12 @@ RULES: Mapping[str, str] = {
     "completeness/two-values-of-one-name": "two values are the same part of one instruction",
     "completeness/unknown-value": "a value in an allocation is not among the used values",
     "completeness/value-differs": "two lists give one id different names, colors or kinds",
-    "completeness/listed-twice": "a used value, live range or step stands twice",
+    "completeness/listed-twice": "a used value, live range or step is listed twice",
     "completeness/no-live-range": "an instruction runs, but its value has no live range",
     "ownership/read-only": "a constant, or an argument that is not donated, is written",
     "ownership/constant": "a constant is in no constant allocation, or shares bytes",
     "ownership/parameter": "an argument is not where the header of an allocation says",
-    "ownership/output": "what is returned does not lie in memory that outlives the program",
+    "ownership/output": "a result does not lie in memory that outlives the program",
     "ownership/thread-local": "a scheduled value is thread-local, or one that is not is shared",
     "totals/total-bytes": "the total is not the sum of the allocations",
     "totals/report": "a usage report does not add up",
@@ -52,7 +52,7 @@ RULES: Mapping[str, str] = {
     "order/data-dependence": "an instruction runs before one it reads",
     "order/control-dependence": "an instruction runs before one it waits for",
     "order/missing": "an instruction of the module is not in the sequence",
-    "order/nesting": "what an instruction runs does not stand directly before it",
+    "order/nesting": "the callees of an instruction do not stand directly before it",
     "interference/overlap": "two values that live at the same time share bytes",
     "interference/touch": "a value begins where another ends, but is not written in place",
     "interference/touch-partial": "a value is written in place at another slice",

@@ -28,7 +28,9 @@ def build_sarif(verdict: Verdict, version: str, path: str) -> dict[str, Any]:
     """One run of the checker over one dump, which is the file `path`."""
     shown = verdict.findings[:MAX_RESULTS]
     rules = sorted({finding.rule for finding in shown})
-    notes = [f"not checked: {each.rules}: {each.reason}" for each in verdict.not_checked]
+    notes = [
+        f"not checked: {omission.rules}: {omission.reason}" for omission in verdict.not_checked
+    ]
     if len(verdict.findings) > len(shown):
         notes.append(f"{len(verdict.findings) - len(shown)} more findings left out")
     driver = {
@@ -52,7 +54,7 @@ def build_sarif(verdict: Verdict, version: str, path: str) -> dict[str, Any]:
 
 def _result(finding: Finding, path: str, rule_index: int) -> dict[str, Any]:
     lines = [finding.message, *map(str, finding.values), *finding.evidence]
-    names = [visible(each.name) for each in finding.values]
+    names = [visible(value.name) for value in finding.values]
     return {
         "ruleId": finding.rule,
         "ruleIndex": rule_index,
@@ -65,9 +67,9 @@ def _result(finding: Finding, path: str, rule_index: int) -> dict[str, Any]:
             }
         ],
         "relatedLocations": [
-            {"message": {"text": visible(each.name)}, "physicalLocation": place}
-            for each in finding.values
-            if (place := _source_line(each)) is not None
+            {"message": {"text": visible(value.name)}, "physicalLocation": place}
+            for value in finding.values
+            if (place := _source_line(value)) is not None
         ],
         "partialFingerprints": {"ruleAndValues/v1": _fingerprint(finding.rule, *names)},
     }

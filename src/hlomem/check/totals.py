@@ -29,7 +29,7 @@ def check_totals(joined: JoinedDump) -> Iterator[Finding]:
     dump = joined.dump
     if dump.assignment is None:
         return
-    total = sum(each.size for each in joined.allocations)
+    total = sum(allocation.size for allocation in joined.allocations)
     if dump.values is not None and dump.values.total_bytes != total:
         said = dump.values.total_bytes
         yield wrong_sum("totals/total-bytes", f"`Total bytes used` says {said}", total)
@@ -44,12 +44,12 @@ def _check_allocation_report(
 ) -> Iterator[Finding]:
     if report.total_bytes != total:
         yield wrong_sum("totals/report", f"the usage report says {report.total_bytes}", total)
-    size_of = {each.index: each.size for each in joined.allocations}
+    size_of = {allocation.index: allocation.size for allocation in joined.allocations}
     cumulative = 0
     for row in report.rows:
         index = row.allocation.index
         if index not in size_of:
-            message = f"the usage report lists allocation {index}, which there is not"
+            message = f"the usage report lists allocation {index}, which does not exist"
             yield Finding(rule="totals/report", message=message, allocations=(index,))
             return
         cumulative += size_of[index]
@@ -71,7 +71,9 @@ def _check_allocation_report(
 
 def _check_space_report(joined: JoinedDump, report: SpaceReport) -> Iterator[Finding]:
     for space in report.spaces:
-        total = sum(each.size for each in joined.allocations if each.color == space.color)
+        total = sum(
+            allocation.size for allocation in joined.allocations if allocation.color == space.color
+        )
         if space.total_bytes != total:
             said = f"the report of color {space.color} says {space.total_bytes}"
             yield wrong_sum("totals/report", said, total)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump
 
 MAX_FINDINGS = 1000
-"""Of one family; a plan that is all wrong is not listed pair by pair."""
+"""Per family of rules; a plan that is all wrong is not listed pair by pair."""
 
 
 def verify(
@@ -133,7 +133,7 @@ def _assumed(guess: MachineGuess) -> tuple[str, ...]:
 def _not_checked(
     joined: JoinedDump, guess: MachineGuess, structure: Structure
 ) -> Iterator[NotChecked]:
-    """What the dump does not hold enough for."""
+    """The rules for which the dump does not hold enough."""
     dump = joined.dump
     if dump.assignment is None:
         yield NotChecked(rules="everything about places", reason="the dump has no allocations")
@@ -152,9 +152,9 @@ def _not_checked(
     if guess.machine.default_alignment is None:
         unknown = sorted(
             {
-                each.color
-                for each in joined.allocations
-                if guess.machine.alignment(each.color) is None
+                allocation.color
+                for allocation in joined.allocations
+                if guess.machine.alignment(allocation.color) is None
             }
         )
         if unknown:

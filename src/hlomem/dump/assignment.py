@@ -159,7 +159,7 @@ def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAt
 
 @cache
 def _attribute_patterns() -> dict[str, re.Pattern[str]]:
-    """Made when first read with: who only writes should not wait for them."""
+    """Compiled on first use: a program that only writes should not wait for them."""
     return {name: re.compile(rf"{pattern}(?=, |:\n)") for name, pattern in _ATTRIBUTES.items()}
 
 

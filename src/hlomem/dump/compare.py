@@ -1,8 +1,8 @@
 """Two dumps → where their texts differ, stage by stage.
 
 In: a dump, and another of the same program. Out: for each stage of which both tell, the first line
-that is not the same. What follows only the order of a hash map, as rows of equal size in a usage
-report did until XLA sorted them, is no difference.
+that is not the same. An order that only reflects a hash map, as that of rows of equal size in
+a usage report did until XLA sorted them, is not a difference.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _stages(dump: Dump, other: Dump) -> Iterator[tuple[str, Kind, Contents, Cont
         yield "assignment", "assignment", Contents(assignment=first), Contents(assignment=second)
     if dump.report and other.report:
         reports = [
-            Contents(report=without_hash_order(each)) for each in (dump.report, other.report)
+            Contents(report=without_hash_order(report)) for report in (dump.report, other.report)
         ]
         yield "report", "report", reports[0], reports[1]
 
@@ -91,7 +91,9 @@ def _sort_table(table: UsageTable) -> UsageTable:
             # Which of the smallest are shown is a matter of their order, too.
             members = [replace(row, offset=0, value_count=0, shapes=()) for row in members]
         for place, row in zip(members, sorted(members, key=lambda row: row.offset), strict=True):
-            shapes = tuple(sorted(row.shapes, key=lambda each: (each.count, each.shape)))
+            shapes = tuple(
+                sorted(row.shapes, key=lambda row_shape: (row_shape.count, row_shape.shape))
+            )
             rows.append(
                 replace(row, cumulative=place.cumulative, percent=place.percent, shapes=shapes)
             )

@@ -41,7 +41,7 @@ _WORDS: Mapping[Kind, str] = {
 }
 _BEGINNINGS: Mapping[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
 _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
-"""What one file holds up to jaxlib 0.9, and three since."""
+"""The parts that one file holds up to jaxlib 0.9, and three files since."""
 
 
 class Note(Record, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class Dump(Struct, frozen=True, eq=False):
     def report(self) -> UsageReport | None:
         """The usage report."""
         found: Iterable[UsageReport | None] = [part.contents.report for part in self.parts]
-        return next((each for each in found if each is not None), None)
+        return next((report for report in found if report is not None), None)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -112,7 +112,7 @@ class Dump(Struct, frozen=True, eq=False):
 
 
 def _first(found: Iterable[T | None]) -> T | None:
-    return next((each for each in found if each is not None), None)
+    return next((item for item in found if item is not None), None)
 
 
 def join_parts(name: str, parts: Sequence[Part]) -> Dump:
@@ -156,9 +156,9 @@ def _kept(parts: Sequence[Part]) -> list[Note]:
             for line in wrapping.foreign_lines
         ]
         notes += [
-            f"{part.name}: allocation {each.index} has an unknown attribute: {unknown.text}"
-            for each in _allocations(part.contents)
-            for unknown in each.unknown
+            f"{part.name}: allocation {allocation.index} has an unknown attribute: {unknown.text}"
+            for allocation in _allocations(part.contents)
+            for unknown in allocation.unknown
         ]
     return [Note(kind="kept", text=text) for text in notes]
 
@@ -196,11 +196,11 @@ def _contradictions(dump: Dump) -> list[Note]:
 
 def _assignment_against_values(assignment: Assignment, values: Values) -> list[str]:
     texts = []
-    total = sum(each.size for each in assignment.allocations)
+    total = sum(allocation.size for allocation in assignment.allocations)
     if total != values.total_bytes:
         said = values.total_bytes
         texts.append(f"allocations hold {total} bytes, `Total bytes used` says {said}")
-    assigned = sorted([v.id for each in assignment.allocations for v in each.values])
+    assigned = sorted([v.id for allocation in assignment.allocations for v in allocation.values])
     used = sorted([value.id for value in values.values])
     if assigned != used:
         more, fewer = Counter(assigned), Counter(used)

@@ -48,7 +48,7 @@ class Features(Record, frozen=True):
     """The shapes the usage report may have."""
 
     def agrees_with(self, other: Features) -> bool:
-        """Whether no feature known to both differs; reports agree when they share a shape."""
+        """Whether no feature known to both differs; reports agree when they share a form."""
         said = asdict(other)
         for name, mine in asdict(self).items():
             theirs = said[name]
@@ -59,7 +59,7 @@ class Features(Record, frozen=True):
         return True
 
     def merged_with(self, other: Features) -> Features:
-        """Both together, the other's word counting where both speak."""
+        """The union of both; where both know a feature, `other` wins."""
         known = {name: said for name, said in asdict(other).items() if said is not None}
         return replace(self, **known)
 
@@ -76,7 +76,7 @@ class Era(Record, frozen=True):
 
     @property
     def style(self) -> Style:
-        """How values are laid out."""
+        """The style in which values are printed."""
         return Style(
             space_before_instruction=self.features.space_before_instruction is not False,
             newline_after_instruction=self.features.newline_after_instruction is not False,

@@ -1,4 +1,4 @@
-"""How the lines of a dump are matched, and how a line that does not match is explained.
+"""The grammar of a dump's lines: matching them, and explaining a line that does not match.
 
 A form is a sequence of pieces, each a regular expression with the words for what it expects.
 Joined, they match a whole line (or block) at once, which is fast; tried one after another, they

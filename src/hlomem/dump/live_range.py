@@ -167,7 +167,7 @@ def _refuse_cut_list(
     later it is sorted by size, and every buffer alive at the peak must be there.
     """
     listed = [buffer.instruction for buffer in buffers]
-    names = [each.instruction for each in live]
+    names = [life.instruction for life in live]
     is_sorted = bool(buffers) and buffers[0].cumulative is not None
     is_cut = not Counter(listed) - Counter(names) if is_sorted else listed == names[: len(listed)]
     if len(listed) < len(names) and is_cut:

@@ -34,7 +34,7 @@ class FileName(NamedTuple):
     suffix: str
     """XLA's own, behind the name of the module."""
     short: str
-    """Where each module has a folder of its own."""
+    """The name where each module has a folder of its own."""
 
 
 _MAIN_FILE = FileName("-buffer-assignment.txt", "buffer-assignment.txt")
@@ -97,7 +97,7 @@ class Contents(NamedTuple):
     report: UsageReport | None = None
 
     def of_file(self, kind: Kind) -> Contents:
-        """Those of them that one of XLA's files holds."""
+        """The parts that one of XLA's files holds."""
         if kind == "combined":
             return self._replace(report=None)
         field = "live_ranges" if kind == "live-range" else kind
@@ -239,7 +239,7 @@ def _parse_combined(source: Source) -> tuple[Contents, Features]:
 
 
 def _features_of_values(source: Source, start: int, end: int, *, newline: bool | None) -> Features:
-    """How the values in [start, end) are laid out; `newline` where that is settled."""
+    """The style of the values in [start, end); `newline` where that is settled."""
     text = source.text
     at = text.find(" from instruction:", start, end)
     if at < 0:
@@ -263,7 +263,7 @@ def _features_of(contents: Contents) -> Features:
     """The features that the records show of the XLA that wrote them."""
     seen = Features()
     if contents.assignment is not None and contents.assignment.allocations:
-        pages = any(each.page is not None for each in contents.assignment.allocations)
+        pages = any(allocation.page is not None for allocation in contents.assignment.allocations)
         seen = seen.merged_with(Features(pages=pages))
     if contents.values is not None:
         seen = seen.merged_with(Features(operand_shapes=_has_operand_shapes(contents.values)))

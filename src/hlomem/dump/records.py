@@ -31,7 +31,7 @@ class Value(Record, frozen=True, kw_only=True):
     name: str
     """The instruction that defines it."""
     index: ShapeIndex | None = None
-    """Where in the instruction's result; None when the result is no tuple."""
+    """Its index in the instruction's result; None when the result is not a tuple."""
     is_phi: bool = False
     """Made where several values meet: a loop's carry, a conditional's result."""
     color: int | None = 0

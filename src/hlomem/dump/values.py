@@ -44,7 +44,7 @@ _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 
 class Style(Record, frozen=True):
-    """How this XLA lays a value out."""
+    """The style in which this XLA prints a value."""
 
     space_before_instruction: bool = True
     """`from instruction: %x`, not `from instruction:%x`."""
@@ -140,11 +140,12 @@ def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of
     parts = [format_total(values.total_bytes)]
     for value in values.values:
         positions = [
-            format_position(each.instruction, format_place(each.index)) for each in value.positions
+            format_position(position.instruction, format_place(position.index))
+            for position in value.positions
         ]
         uses = [
-            format_use(each.instruction, each.operand, format_place(each.index))
-            for each in value.uses or ()
+            format_use(use.instruction, use.operand, format_place(use.index))
+            for use in value.uses or ()
         ]
         used = _NOT_COMPUTED if value.uses is None else layout.format_uses("".join(uses))
         name = format_value(value)

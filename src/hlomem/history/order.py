@@ -40,7 +40,7 @@ def infer_order(call_graph: CallGraph, options: Options) -> ListOrder:
         from hlomem.history.computations.by_content import sorted_by_content  # noqa: PLC0415 - start-up
 
         computations = sorted_by_content(call_graph)
-    listed = _read_anew(computations, call_graph) if options.reads_module_anew else created
+    listed = _read_anew(computations, call_graph) if options.reparses_module else created
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in listed:
@@ -113,7 +113,7 @@ def _tpu_passes(options: Options) -> _Passes:
     from hlomem.history.instructions import tpu as lists  # noqa: PLC0415
 
     by_age = lists.tpu_instructions_by_age
-    if options.reads_module_anew:
+    if options.reparses_module:
         by_age = lists.tpu_instructions_read_anew
     return _Passes(tpu_creation_order, by_age, lists.tpu_reordered_users, _TPU_DELTA)
 

@@ -90,7 +90,7 @@ class ModuleBuilder:
         """The module; raises `EditError` where its shapes do not agree."""
         module = self._module
         if entry not in module.computations:
-            raise EditError(f"the entry `{entry.name}` is no finished computation of this module")
+            raise EditError(f"entry `{entry.name}` is not a finished computation of this module")
         self._is_built = True
         module.entry, entry.is_entry = entry, True
         verified(module)
@@ -114,7 +114,9 @@ class ComputationBuilder:
         attributes: Mapping[str, str] | None = None,
     ) -> HloInstruction:
         """Add a parameter; the next one unless its number is given."""
-        numbers = sum(each.opcode == "parameter" for each in self._instructions.values())
+        numbers = sum(
+            instruction.opcode == "parameter" for instruction in self._instructions.values()
+        )
         payload = str(numbers if number is None else number)
         return self.add(name, shape, "parameter", payload=payload, attributes=attributes)
 
@@ -296,7 +298,7 @@ def link_attributes(
         for key, count in counts.items()
     }
     if control_predecessors:
-        names = [each.name for each in control_predecessors]
+        names = [predecessor.name for predecessor in control_predecessors]
         texts[CONTROL_PREDECESSORS] = _format_names(names, "{}")
     own = {key: text for key, text in attributes.items() if key not in _GENERIC}
     rest = {key: text for key, text in attributes.items() if key not in own}
@@ -345,8 +347,8 @@ def numbered_parameters(
     computation: HloComputation, instructions: Sequence[HloInstruction]
 ) -> list[HloInstruction]:
     """The parameters by number, of which none may be missing or given twice."""
-    parameters = [each for each in instructions if each.opcode == "parameter"]
-    parameters.sort(key=lambda each: each.parameter_number)
+    parameters = [instruction for instruction in instructions if instruction.opcode == "parameter"]
+    parameters.sort(key=lambda parameter: parameter.parameter_number)
     for number, parameter in enumerate(parameters):
         if parameter.parameter_number != number:
             problem = f"the {len(parameters)} parameters of `{computation.name}` are not numbered"

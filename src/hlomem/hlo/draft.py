@@ -29,17 +29,19 @@ class Draft(Struct, eq=False):
     instructions: list[HloInstruction]
     root: HloInstruction
 
-    def place(self, instruction: HloInstruction) -> int:
+    def position(self, instruction: HloInstruction) -> int:
         """The position of an instruction."""
         return self.instructions.index(instruction)
 
     def find(self, name: str) -> HloInstruction | None:
         """The instruction of that name."""
-        return next((each for each in self.instructions if each.name == name), None)
+        return next(
+            (instruction for instruction in self.instructions if instruction.name == name), None
+        )
 
     def users(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Those that use an instruction as an operand."""
-        return [each for each in self.instructions if instruction in each.operands]
+        """The instructions that use one as an operand."""
+        return [user for user in self.instructions if instruction in user.operands]
 
     def check(self) -> None:
         """Raise unless operands stand before their users, and names are unique."""
@@ -111,21 +113,21 @@ class ModuleDraft:
 
     def _copy_body(self, given: HloComputation, copy: HloComputation) -> None:
         copy_of, callee_of = self._instruction_of, self._computation_of
-        for each in given.instructions:
-            copy_of[each] = HloInstruction(
-                each.name,
-                each.shape,
-                each.opcode,
-                tuple([copy_of[operand] for operand in each.operands]),
-                each.payload,
-                each._attributes,  # stays text where it is; nobody changes one in place
+        for instruction in given.instructions:
+            copy_of[instruction] = HloInstruction(
+                instruction.name,
+                instruction.shape,
+                instruction.opcode,
+                tuple([copy_of[operand] for operand in instruction.operands]),
+                instruction.payload,
+                instruction._attributes,  # stays text where it is; nobody changes one in place
                 copy,
-                each.index,
-                tuple([callee_of[callee] for callee in each.called_computations]),
-                tuple([copy_of[needed] for needed in each.control_predecessors]),
+                instruction.index,
+                tuple([callee_of[callee] for callee in instruction.called_computations]),
+                tuple([copy_of[needed] for needed in instruction.control_predecessors]),
             )
-        instructions = [copy_of[each] for each in given.instructions]
-        parameters = [copy_of[each] for each in given.parameters]
+        instructions = [copy_of[instruction] for instruction in given.instructions]
+        parameters = [copy_of[parameter] for parameter in given.parameters]
         copy.fill(instructions, parameters, copy_of[given.root])
 
     def computation(self, computation: HloComputation) -> HloComputation:
@@ -159,9 +161,9 @@ class ModuleDraft:
         return computation.root if draft is None else draft.root
 
     def program_shape(self, computation: HloComputation) -> tuple[list[str], str]:
-        """What a computation takes and returns, without layouts."""
+        """The parameter and result shapes of a computation, without layouts."""
         parameters = numbered_parameters(computation, self.listed(computation))
-        shapes = [each.shape.text_without_layout for each in parameters]
+        shapes = [parameter.shape.text_without_layout for parameter in parameters]
         return shapes, self.root(computation).shape.text_without_layout
 
     def draft(self, computation: HloComputation) -> Draft:
@@ -217,7 +219,7 @@ class ModuleDraft:
             self.module.__dict__.pop(name, None)
 
     def finish(self) -> HloModule:
-        """The module; raises `EditError` where it would be none."""
+        """The module; raises `EditError` where it would not be valid."""
         self._check_open()
         self._is_finished = True
         for draft in self._drafts.values():
@@ -228,13 +230,13 @@ class ModuleDraft:
         return verified(self.module)
 
     def _keep_promise(self) -> None:
-        """Bring the layouts the caller was promised up to date where the entry has others."""
+        """Update the layouts promised to the caller where the entry's differ."""
         given, promised = self._given.entry, self._given.entry_computation_layout
         entry = self.module.entry
         if promised is None or entry not in self._drafts:
             return
-        old = [*(each.shape for each in given.parameters), given.root.shape]
-        new = [*(each.shape for each in entry.parameters), entry.root.shape]
+        old = [*(parameter.shape for parameter in given.parameters), given.root.shape]
+        new = [*(parameter.shape for parameter in entry.parameters), entry.root.shape]
         if old == new:
             return
         shapes = [*promised.parameters, promised.result]

@@ -56,7 +56,7 @@ class BodyCall(NamedTuple):
 
 
 class BodyReader(Protocol):
-    """What a computation needs of the parser: its body, at the moment somebody asks for it."""
+    """The parser as a computation sees it: reads bodies when somebody asks for them."""
 
     source: Source
     """The text the user wrote."""
@@ -77,7 +77,7 @@ class BodyReader(Protocol):
         """The body, if it is laid out as XLA prints it."""
 
     def locate(self, computation: HloComputation, name: str) -> Span:
-        """Where the text of an instruction stands."""
+        """The span of an instruction's text."""
 
     def style(self) -> TextStyle:
         """How the text was written."""
@@ -102,7 +102,7 @@ class HloInstruction(Struct, eq=False):
     """Its text, one that is not known included."""
     operands: tuple[HloInstruction, ...]
     payload: str
-    """What stands between the parentheses where that is not operands: the number of a parameter,
+    """The text between the parentheses where that is not operands: the number of a parameter,
     the literal of a constant."""
     _attributes: str | dict[str, str]
     parent: HloComputation
@@ -126,7 +126,7 @@ class HloInstruction(Struct, eq=False):
         return attributes
 
     def set_attributes(self, attributes: dict[str, str]) -> None:
-        """Called while the instruction is made only: other attributes than the text has."""
+        """Replace the attributes; only while the instruction is being made."""
         self._attributes = attributes
 
     @property
@@ -139,7 +139,7 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def metadata(self) -> attr.Metadata:
-        """Where the instruction comes from; all fields empty where nothing is said."""
+        """The origin of the instruction; all fields empty where it has no metadata."""
         return self._read(attr.parse_metadata, self.attributes.get("metadata", "{}"))
 
     @property
@@ -155,7 +155,7 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def output_to_operand_aliasing(self) -> tuple[attr.OperandAlias, ...]:
-        """Which part of the result a custom call or fusion writes into which operand."""
+        """The parts of a custom call's or fusion's result that are written into operands."""
         text = self.attributes.get("output_to_operand_aliasing")
         return () if text is None else self._read(attr.parse_operand_aliasing, text)
 
@@ -170,7 +170,7 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def tuple_index(self) -> int:
-        """Which element a get-tuple-element takes."""
+        """The number of the element a get-tuple-element takes."""
         attributes = self._attributes
         if isinstance(attributes, str):  # XLA prints it first, so that the rest need not be read
             match = attr.FIRST_INDEX.match(attributes)
@@ -213,7 +213,7 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def async_wrapped_computation(self) -> HloComputation | None:
-        """What an async-start, -update or -done runs; None for other opcodes."""
+        """The computation an async-start, -update or -done runs; None for other opcodes."""
         start = self.async_start
         return start.called_computations[0] if start and start.called_computations else None
 
@@ -229,7 +229,7 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def span(self) -> Span:
-        """Where the instruction stands in `parent.source`."""
+        """The span of the instruction in `parent.source`."""
         return self.parent.locate(self.name)
 
     def error(
@@ -260,7 +260,7 @@ class HloComputation(Struct, eq=False):
     reader: BodyReader | None = None
     """Reads its text; None where it was made without one."""
     text: ComputationText | None = None
-    """Where its text lies, for the reader."""
+    """The place of its text, for the reader."""
     is_fused: bool = False
     """Whether a fusion that has been read calls it; `HloModule.fused_computations` are all."""
     _instructions: list[HloInstruction] | None = None
@@ -276,7 +276,7 @@ class HloComputation(Struct, eq=False):
         parameters: list[HloInstruction],
         root: HloInstruction,
     ) -> None:
-        """Called once, by who makes the computation: what the body holds."""
+        """Set the body; called once, by the maker of the computation."""
         for instruction in instructions:
             for operand in instruction.operands:
                 users = operand.users
@@ -344,9 +344,11 @@ class HloComputation(Struct, eq=False):
         if self._instructions is None and self.reader is not None:
             return self.reader.calls(self)
         return [
-            BodyCall(each.opcode, each.called_computations, each.attribute_text)
-            for each in self.instructions
-            if each.called_computations
+            BodyCall(
+                instruction.opcode, instruction.called_computations, instruction.attribute_text
+            )
+            for instruction in self.instructions
+            if instruction.called_computations
         ]
 
     @property
@@ -362,7 +364,7 @@ class HloComputation(Struct, eq=False):
         return self.module.source if self.reader is None else self.reader.source
 
     def locate(self, name: str) -> Span:
-        """Where an instruction stands in `source`."""
+        """The span of an instruction in `source`."""
         if self.reader is not None:
             return self.reader.locate(self, name)
         from hlomem.hlo.text.parser import parse  # noqa: PLC0415 - it imports this, errors only
@@ -372,7 +374,9 @@ class HloComputation(Struct, eq=False):
 
     def find(self, name: str) -> HloInstruction | None:
         """The instruction of that name, None where there is none."""
-        return next((each for each in self.instructions if each.name == name), None)
+        return next(
+            (instruction for instruction in self.instructions if instruction.name == name), None
+        )
 
 
 class HloModule:
@@ -412,7 +416,7 @@ class HloModule:
 
     @cached_property
     def style(self) -> TextStyle:
-        """How the text was written; what `printer.format_module` prints unless told otherwise."""
+        """The style of the text; `printer.format_module` prints it unless told otherwise."""
         return self._make_style() if self.reader is None else self.reader.style()
 
     @property
@@ -434,13 +438,13 @@ class HloModule:
 
     @cached_property
     def input_output_alias(self) -> tuple[attr.InputOutputAlias, ...]:
-        """Which output lives in the buffer of which parameter."""
+        """The outputs that live in the buffer of a parameter."""
         text = self.attributes.get("input_output_alias", "{}")
         return self._read(attr.parse_input_output_alias, text)
 
     @cached_property
     def buffer_donor(self) -> tuple[attr.BufferDonor, ...]:
-        """Which parameters may be overwritten, without saying by what."""
+        """The parameters any output may overwrite."""
         return self._read(attr.parse_buffer_donor, self.attributes.get("buffer_donor", "{}"))
 
     @cached_property
@@ -456,12 +460,12 @@ class HloModule:
 
     @property
     def replica_count(self) -> int:
-        """How many replicas run the program."""
+        """The number of replicas that run the program."""
         return self._read(attr.parse_integer, self.attributes.get("replica_count", "1"))
 
     @property
     def num_partitions(self) -> int:
-        """How many partitions the program was split into."""
+        """The number of partitions the program was split into."""
         return self._read(attr.parse_integer, self.attributes.get("num_partitions", "1"))
 
     @cached_property
@@ -471,19 +475,23 @@ class HloModule:
 
     @cached_property
     def outer_computations(self) -> list[HloComputation]:
-        """Those reached from the entry without entering a fusion, in the order of the module.
+        """The computations reached from the entry outside fusions, in the order of the module.
 
-        All that has a place in the schedule, and what is applied there: reducers, comparators.
+        Every scheduled computation, and those applied in one: reducers, comparators.
         """
         reached = {self.entry}
         pending = [self.entry]
         while pending:
             for instruction in pending.pop().instructions:
                 if instruction.called_computations and instruction.opcode != "fusion":
-                    new = [each for each in instruction.called_computations if each not in reached]
+                    new = [
+                        callee
+                        for callee in instruction.called_computations
+                        if callee not in reached
+                    ]
                     reached.update(new)
                     pending += new
-        return [each for each in self.computations if each in reached]
+        return [computation for computation in self.computations if computation in reached]
 
     @cached_property
     def fused_computations(self) -> frozenset[HloComputation]:

@@ -283,24 +283,24 @@ TRAITS: Mapping[Opcode, Traits] = {
 
 
 def opcodes_where(is_wanted: Callable[[Traits], object]) -> frozenset[Opcode]:
-    """The known opcodes whose traits answer a question with yes."""
+    """The known opcodes whose traits satisfy a predicate."""
     return frozenset([opcode for opcode, traits in TRAITS.items() if is_wanted(traits)])
 
 
 def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
-    """The known opcodes that values of others come to by some rules."""
+    """The known opcodes with one of some forwarding rules."""
     return opcodes_where(lambda traits: traits.forwards in rules)
 
 
 def opcodes_elementwise(*conditions: Elementwise) -> frozenset[Opcode]:
-    """The known opcodes that are elementwise on some conditions."""
+    """The known opcodes that are elementwise on one of some conditions."""
     return opcodes_where(lambda traits: traits.elementwise in conditions)
 
 
 def rules_by_opcode(
     trait: Callable[[Traits], Kind | None], rules: Mapping[Kind, Rule]
 ) -> dict[Opcode, Rule]:
-    """What is written down by the words of a trait, by opcode: looked up at once."""
+    """Rules by opcode, given the rules for the words of a trait."""
     words = {opcode: trait(traits) for opcode, traits in TRAITS.items()}
     return {opcode: rules[word] for opcode, word in words.items() if word and word in rules}
 
@@ -308,25 +308,25 @@ def rules_by_opcode(
 KNOWN_OPCODES = frozenset(TRAITS)
 
 PAYLOAD_OPCODES = opcodes_where(lambda traits: traits.has_payload)
-"""What stands between the parentheses of these is not operands."""
+"""Opcodes with something other than operands between their parentheses."""
 
 ASYNC_OPCODES = opcodes_where(lambda traits: traits.is_async)
 """The three that wrap any computation."""
 
 COLLECTIVES = opcodes_where(lambda traits: traits.is_collective)
-"""What devices do together, where it is not asynchronous."""
+"""Opcodes that devices run together, other than the stages of asynchronous ones."""
 
 RUN_IN_PLACE = opcodes_where(lambda traits: traits.runs_in_flow)
-"""What runs what it calls in the flow of the program, in its own place in the schedule."""
+"""Opcodes that run their callees in the flow of the program, in their place in the schedule."""
 
 CALLING = opcodes_where(lambda traits: traits.calls)
-"""What may call computations."""
+"""Opcodes that may call computations."""
 
 ELEMENTWISE = opcodes_elementwise("yes", "by width")
 """`HloInstruction::IsOpElementwise`."""
 
 MERGING = opcodes_forwarding("argument", "loop", "branch results")
-"""Where values of different instructions may meet."""
+"""Opcodes at which values of different instructions may meet."""
 
 DEFINE_NOTHING = opcodes_forwarding(
     "whole operand", "element", "callee result", "branch results", "loop", "copy done"
@@ -334,18 +334,18 @@ DEFINE_NOTHING = opcodes_forwarding(
 """Opcodes whose whole result comes from elsewhere."""
 
 HANDING_ON = opcodes_where(lambda traits: traits.forwards not in (None, "argument", "below top"))
-"""Opcodes whose result is, or holds, what others have made, in the layouts they made it in."""
+"""Opcodes whose result is, or holds, other instructions' arrays, in the layouts they have."""
 
 IN_EARLIER_MEMORY = opcodes_forwarding(
     "whole operand", "element", "elements", "loop", "branch results"
 ) | opcodes_where(lambda traits: traits.stage == "update" or traits.stage == "done")
-"""What makes no array of its own: views, and the ends of what was started before."""
+"""Opcodes that make no array of their own: views, and the ends of started operations."""
 
 COPYING = opcodes_where(lambda traits: traits.keeps == "copied" or traits.keeps == "reordered")
-"""What only moves elements."""
+"""Opcodes that only move elements."""
 
 SAME_DATA = opcodes_where(lambda traits: traits.keeps)
-"""What makes nothing of its operand that it is not, but for layout and type."""
+"""Opcodes that return their operand's data, in another layout or type at most."""
 
 CALL_ATTRIBUTE_NAMES = (
     "calls",
@@ -377,12 +377,12 @@ _STAGES = re.compile(r"-(?:start|update|done)$")
 
 
 def traits_of(opcode: Opcode) -> Traits:
-    """What is known of an opcode; of an unknown one, what its text may mean."""
+    """The traits of an opcode; an unknown one may call computations by any attribute."""
     return TRAITS.get(opcode, _UNKNOWN_TRAITS)
 
 
 def call_role(opcode: Opcode, position: int) -> CallRole:
-    """What the computation at a position of `called_computations` is called for."""
+    """The role of the computation at a position of `called_computations`."""
     roles = traits_of(opcode).calls
     if not roles:
         return CallRole.UNKNOWN

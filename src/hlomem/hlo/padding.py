@@ -1,7 +1,7 @@
-"""What a shape weighs by its text alone: bytes without padding, bytes in tiles, what is lost.
+"""The size of a shape by its text alone: bytes without padding, bytes in tiles, bytes lost.
 
 Mirrors `ByteSizeOf`, `ByteSizeOfElements` and `ArraySize` of `xla/shape_util.cc` and
-`LayoutUtil::MaxSplitSize`. What differs from backend to backend (tuple tables, untiled arrays
+`LayoutUtil::MaxSplitSize`. All that differs from backend to backend (tuple tables, untiled arrays
 on TPU) is in `hlomem.machines.machine`, which builds on this.
 
     f32[513,128]{1,0:T(8,128)}     513 rows lie in tiles of 8: 513 → 520, 3584 bytes lost
@@ -30,7 +30,7 @@ class PaddedDimension(NamedTuple):
     """One dimension of an array and the size it has in memory."""
 
     dimension: int | None
-    """Its number in the shape; None for one the tile has and the shape has not."""
+    """Its number in the shape; None for a dimension that only the tile has."""
     size: int
     padded_size: int
 
@@ -79,9 +79,9 @@ def padded_dimensions(array: Shape) -> tuple[PaddedDimension, ...]:
     layout = array.layout or default_layout(array.rank)
     tile = layout.tiles[0][::-1] if layout.tiles else ()
     padded = list(array.dimensions)
-    for place, dimension in enumerate(layout.minor_to_major):
-        size = _largest_piece(layout, array.rank - 1 - place, array.dimensions[dimension])
-        padded[dimension] = _pad(size, tile[place]) if place < len(tile) else size
+    for rank, dimension in enumerate(layout.minor_to_major):
+        size = _largest_piece(layout, array.rank - 1 - rank, array.dimensions[dimension])
+        padded[dimension] = _pad(size, tile[rank]) if rank < len(tile) else size
     known = (
         PaddedDimension(dimension, size, padded[dimension])
         for dimension, size in enumerate(array.dimensions)

@@ -1,10 +1,10 @@
-"""A dimension of another size, everywhere: what else changes with it, and what forbids it.
+"""Resizing a dimension everywhere: the sizes that follow, and the instructions that forbid it.
 
 In: the instructions of a module, and the two sizes. Out: the size of every dimension, by its old
 one. Sizes that an instruction makes of others follow: where a bitcast or reshape merges `[8,128]`
-into `[1024]` and 8 becomes 16, 1024 becomes 2048; likewise where collectives gather parts. Refused
-is what would not be the same program: a slice that cuts the dimension, a loop that walks over it, a
-window over it, a concatenation along it.
+into `[1024]` and 8 becomes 16, 1024 becomes 2048; likewise where collectives gather parts. Edits
+that would change the program are refused: a slice that cuts the dimension, a loop that walks over
+it, a window over it, a concatenation along it.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Resize:
 
     def sizes_text(self, text: str) -> str:
         """A list of sizes."""
-        numbers = [int(each) for each in text.strip("{}").split(",") if each.strip()]
+        numbers = [int(number) for number in text.strip("{}").split(",") if number.strip()]
         return f"{{{','.join(map(str, self._resized(numbers)))}}}"
 
 
@@ -148,7 +148,7 @@ def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], lis
     if instruction.opcode in _RESHAPES and instruction.shape.is_array:
         shapes = instruction.operands[0].shape, instruction.shape
         physical = instruction.opcode == "bitcast"
-        yield from _groups(*(_major_to_minor(each, physical=physical) for each in shapes))
+        yield from _groups(*(_major_to_minor(shape, physical=physical) for shape in shapes))
     elif instruction.opcode in _GATHERS and instruction.shape.is_array:
         operand = instruction.operands[0].shape
         for one, other in zip(operand.dimensions, instruction.shape.dimensions, strict=False):
@@ -163,7 +163,7 @@ def _major_to_minor(shape: Shape, *, physical: bool) -> list[int]:
     if not physical or shape.layout is None:
         return [size for size in shape.dimensions if size != 1]
     order = reversed(shape.layout.minor_to_major)
-    return [shape.dimensions[each] for each in order if shape.dimensions[each] != 1]
+    return [shape.dimensions[dimension] for dimension in order if shape.dimensions[dimension] != 1]
 
 
 def _groups(one: list[int], other: list[int]) -> Iterator[tuple[list[int], list[int]]]:

@@ -1,4 +1,4 @@
-"""Edits: a module in, another out in which some things are different. The given one never changes.
+"""Edits: a module in, a changed copy out. The given one never changes.
 
     rewriter = Rewriter(module)
     rewriter.donate(parameter_number=0)
@@ -7,7 +7,7 @@
 
 Edits name instructions and computations of the given module, or those that edits before returned.
 One that cannot be made raises `EditError`, which says why, and so does `finish` where all of them
-together leave no module. What is finished prints and parses to itself and plans as its text does.
+together leave no valid module. The result prints and parses to itself and plans as its text does.
 An edited module is printed explicitly, whatever the text of the given one left out.
 """
 
@@ -80,14 +80,18 @@ class Rewriter:
         alias = InputOutputAlias(output, parameter_number, index, must_alias)
         self._set_header(_ALIASES, format_input_output_alias((*aliases, alias)))
         donors = module.buffer_donor
-        left = [each for each in donors if each != (parameter_number, index)]
+        left = [donor for donor in donors if donor != (parameter_number, index)]
         if len(left) != len(donors):
             self._set_header(_DONORS, format_buffer_donor(left) if left else None)
 
     def _check_donation(self, number: int, index: ShapeIndex, output: ShapeIndex) -> None:
         entry = self._draft.module.entry
         listed = self._draft.listed(entry)
-        parameters = {each.parameter_number: each for each in listed if each.opcode == "parameter"}
+        parameters = {
+            instruction.parameter_number: instruction
+            for instruction in listed
+            if instruction.opcode == "parameter"
+        }
         if number not in parameters:
             raise EditError(f"there is no parameter {number}: the entry has {len(parameters)}")
         given = parameters[number].shape.optional_subshape(index)
@@ -100,7 +104,7 @@ class Rewriter:
             raise EditError(f"parameter {number} {index} is {shapes}: it needs one array of both")
 
     def set_header(self, name: str, text: str | None) -> None:
-        """Give the header an attribute, or another value; None takes it away."""
+        """Set an attribute of the header; None removes it."""
         if text is not None:
             check_attribute_texts({name: text}, "the header")
         self._set_header(name, text)
@@ -125,12 +129,14 @@ class Rewriter:
         """Let the instructions of a computation run in another order, operands before users."""
         draft_of = self._draft
         computation = draft_of.computation(computation)
-        copies = [draft_of.instruction(each) for each in order]
+        copies = [draft_of.instruction(instruction) for instruction in order]
         current = draft_of.listed(computation)
         if len(copies) != len(current) or set(copies) != set(current):
-            odd = [each.name for each in current if each not in set(copies)]
-            problem = f"it lacks `{odd[0]}`" if odd else "it has one twice or of another"
-            raise EditError(f"the order of `{computation.name}` is not one of all: {problem}")
+            odd = [instruction.name for instruction in current if instruction not in set(copies)]
+            problem = f"`{odd[0]}` is missing" if odd else "it repeats one or adds a foreign one"
+            raise EditError(
+                f"`{computation.name}`: the order must list every instruction once: {problem}"
+            )
         if copies == current:
             return
         draft = draft_of.draft(computation)
@@ -161,7 +167,7 @@ class Rewriter:
         """Add an instruction before another, with what `ComputationBuilder.add` takes."""
         before = self._draft.instruction(before)
         draft = self._draft.draft(before.parent)
-        place = draft.place(before)
+        position = draft.position(before)
         if draft.find(name) is not None:
             raise EditError(f"`{name}` is defined twice in computation `{before.parent.name}`")
         instruction = make_instruction(
@@ -169,24 +175,26 @@ class Rewriter:
             name,
             shape,
             as_opcode(opcode),
-            [self._draft.instruction(each) for each in operands],
+            [self._draft.instruction(operand) for operand in operands],
             attributes=attributes or {},
-            called=[self._callee(each, before.parent) for each in called],
-            control_predecessors=[self._draft.instruction(each) for each in control_predecessors],
+            called=[self._callee(callee, before.parent) for callee in called],
+            control_predecessors=[
+                self._draft.instruction(predecessor) for predecessor in control_predecessors
+            ],
             payload=payload,
-            known={each.name: each for each in draft.instructions[:place]},
+            known={earlier.name: earlier for earlier in draft.instructions[:position]},
         )
-        draft.instructions.insert(place, instruction)
+        draft.instructions.insert(position, instruction)
         return instruction
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Take an instruction out that nobody uses."""
+        """Remove an instruction that nobody uses."""
         instruction = self._draft.instruction(instruction)
         draft = self._draft.draft(instruction.parent)
         users = [
-            each
-            for each in draft.instructions
-            if instruction in each.operands or instruction in each.control_predecessors
+            other
+            for other in draft.instructions
+            if instruction in other.operands or instruction in other.control_predecessors
         ]
         if users or instruction is draft.root:
             who = f"`{users[0].name}` uses it" if users else "it is the root"
@@ -203,13 +211,13 @@ class Rewriter:
         draft = self._draft.draft(instruction.parent)
         if name:
             check_name(name, "an instruction")
-        taken = {each.name for each in draft.instructions}
+        taken = {other.name for other in draft.instructions}
         copy = copy_instruction(
             instruction, name or unused_name(f"{instruction.name}.{CLONE}", taken)
         )
         if copy.name in taken:
             raise EditError(f"`{copy.name}` is defined twice in computation `{copy.parent.name}`")
-        draft.instructions.insert(draft.place(instruction) + 1, copy)
+        draft.instructions.insert(draft.position(instruction) + 1, copy)
         return copy
 
     def set_operand(
@@ -226,37 +234,39 @@ class Rewriter:
         instruction.operands = tuple(operands)
 
     def replace_uses(self, old: HloInstruction, new: HloInstruction) -> None:
-        """Let whoever reads one instruction read another; it may be the root then, too."""
+        """Let the users of one instruction read another, which also replaces it as the root."""
         old, new = map(self._draft.instruction, (old, new))
         _check_agree(old, new)
         self._replace_uses(old, new)
 
     def _replace_uses(self, old: HloInstruction, new: HloInstruction) -> None:
         draft = self._draft.draft(old.parent)
-        for each in draft.instructions:
-            if old in each.operands and each is not new:
-                each.operands = tuple(
-                    [new if operand is old else operand for operand in each.operands]
+        for instruction in draft.instructions:
+            if old in instruction.operands and instruction is not new:
+                instruction.operands = tuple(
+                    [new if operand is old else operand for operand in instruction.operands]
                 )
-            if old in each.control_predecessors and each is not new:
-                kept = [new if needed is old else needed for needed in each.control_predecessors]
-                each.control_predecessors = tuple(dict.fromkeys(kept))
-                relink(each)
+            if old in instruction.control_predecessors and instruction is not new:
+                kept = [
+                    new if needed is old else needed for needed in instruction.control_predecessors
+                ]
+                instruction.control_predecessors = tuple(dict.fromkeys(kept))
+                relink(instruction)
         if draft.root is old:
             draft.root = new
 
     def drop_copy(self, copy: HloInstruction, *, takes_layout_of_copy: bool = False) -> None:
-        """Let whoever reads a copy read what it copies, in its own layout or in that of the copy.
+        """Let the users of a copy read its operand, in its own layout or in that of the copy.
 
         An instruction that takes another layout computes it so; what it calls is not changed.
         """
         copy = self._draft.instruction(copy)
         if copy.opcode != "copy":
-            raise EditError(f"`{copy.name}` is no copy: its opcode is `{copy.opcode}`")
+            raise EditError(f"`{copy.name}` is not a copy: its opcode is `{copy.opcode}`")
         [source] = copy.operands
         draft = self._draft.draft(copy.parent)
         if takes_layout_of_copy and source.shape != copy.shape:
-            others = [each for each in draft.users(source) if each is not copy]
+            others = [user for user in draft.users(source) if user is not copy]
             is_argument = source.opcode == "parameter" and not source.parent.is_entry
             if source.opcode in HANDING_ON or is_argument or others or draft.root is source:
                 why = f"`{others[0].name}` reads it, too" if others else "others determine it"
@@ -266,13 +276,13 @@ class Rewriter:
         self._draft.remove(copy)
 
     def set_shape(self, instruction: HloInstruction, shape: Shape | str) -> None:
-        """Give an instruction another result; whoever reads or calls it must fit to it."""
+        """Give an instruction another result shape; its users and callers must agree with it."""
         instruction = self._draft.instruction(instruction)
         self._draft.draft(instruction.parent)
         instruction.shape = as_shape(shape, instruction.name)
 
     def set_attribute(self, instruction: HloInstruction, name: str, text: str | None) -> None:
-        """Give an instruction an attribute, or another value; None takes it away."""
+        """Set an attribute of an instruction; None removes it."""
         instruction = self._draft.instruction(instruction)
         attributes = {**instruction.attributes, name: text or ""}
         if text is None:
@@ -288,14 +298,14 @@ class Rewriter:
         instruction.set_attributes(linked)
 
     def rename(self, instruction: HloInstruction, name: str) -> None:
-        """Call an instruction otherwise; no other of its computation may be called so."""
+        """Rename an instruction; the name must be free in its computation."""
         check_name(name, "an instruction")
         instruction = self._draft.instruction(instruction)
         draft = self._draft.draft(instruction.parent)
         instruction.name = name
-        for each in draft.instructions:
-            if instruction in each.control_predecessors:
-                relink(each)
+        for other in draft.instructions:
+            if instruction in other.control_predecessors:
+                relink(other)
 
     # Computations.
 
@@ -320,10 +330,10 @@ class Rewriter:
             computation = pending[-1]
             callees = [
                 callee
-                for each in self._draft.listed(computation)
-                for callee in each.called_computations
+                for instruction in self._draft.listed(computation)
+                for callee in instruction.called_computations
             ]
-            missing = [each for each in callees if each not in clone_of]
+            missing = [callee for callee in callees if callee not in clone_of]
             if computation in clone_of or not missing:
                 pending.pop()
                 if computation not in clone_of:
@@ -348,18 +358,18 @@ class Rewriter:
             is_fused=original.is_fused,
         )
         listed = self._draft.listed(original)
-        taken = {each.name for each in listed}
+        taken = {instruction.name for instruction in listed}
         copy_of: dict[HloInstruction, HloInstruction] = {}
-        for each in listed:
-            copy = copy_of[each] = copy_instruction(
-                each, unused_name(f"{each.name}.{suffix}", taken)
+        for instruction in listed:
+            copy = copy_of[instruction] = copy_instruction(
+                instruction, unused_name(f"{instruction.name}.{suffix}", taken)
             )
             taken.add(copy.name)
             copy.parent = clone
-            copy.operands = tuple([copy_of[operand] for operand in each.operands])
-            needed = [copy_of[needed] for needed in each.control_predecessors]
+            copy.operands = tuple([copy_of[operand] for operand in instruction.operands])
+            needed = [copy_of[needed] for needed in instruction.control_predecessors]
             copy.control_predecessors = tuple(needed)
-            called = [clone_of[callee] for callee in each.called_computations]
+            called = [clone_of[callee] for callee in instruction.called_computations]
             copy.called_computations = tuple(called)
             if called or needed:
                 relink(copy)
@@ -377,7 +387,9 @@ class Rewriter:
         if not 0 <= number < len(called):
             raise EditError(f"`{instruction.name}` does not call {number + 1} computations")
         callee = self._callee(computation, instruction.parent)
-        old, new = (self._draft.program_shape(each) for each in (called[number], callee))
+        old, new = (
+            self._draft.program_shape(computation) for computation in (called[number], callee)
+        )
         if old != new:
             raise EditError(
                 f"`{callee.name}` does not take and return what `{called[number].name}` does"
@@ -397,12 +409,16 @@ class Rewriter:
     # Everywhere.
 
     def change_element_type(self, old: str, new: str) -> None:
-        """Let every array of one element type have another.
+        """Change every array of one element type to another.
 
         The bytes change, and nothing else: a `bitcast-convert` between types of equal width is
         left as one between others.
         """
-        known = {name: each for name, each in ELEMENT_TYPE_BY_TEXT.items() if each.is_array}
+        known = {
+            name: element_type
+            for name, element_type in ELEMENT_TYPE_BY_TEXT.items()
+            if element_type.is_array
+        }
         for name in (old, new):
             if name not in known:
                 raise EditError(f"there are no arrays of `{name}`: known are {', '.join(known)}")
@@ -416,7 +432,7 @@ class Rewriter:
             raise EditError(f"module `{self._draft.module.name}` has no array of `{old}`")
 
     def resize(self, old: int, new: int) -> dict[int, int]:
-        """Let every dimension of one size have another, and those merged of it with others.
+        """Resize every dimension of one size, and those it is merged into.
 
         Returns all sizes that changed. Dimensions are told apart by their sizes alone: `old` is
         the batch's only if nothing else has as many elements. Raises where an instruction would
@@ -426,7 +442,7 @@ class Rewriter:
             raise EditError(f"a dimension cannot be resized from {old} to {new}")
         drafts = list(self._draft.drafts())
         resize = Resize(old, new)
-        resize.find_sizes([each for draft in drafts for each in draft.instructions])
+        resize.find_sizes([instruction for draft in drafts for instruction in draft.instructions])
         if not self.map_arrays(resize.shape):
             raise EditError(f"module `{self._draft.module.name}` has no dimension of size {old}")
         for draft in drafts:
@@ -435,18 +451,18 @@ class Rewriter:
         return resize.sizes
 
     def map_arrays(self, change: Callable[[Shape], Shape]) -> bool:
-        """Give every array of every instruction the shape a function says; whether any changed."""
+        """Map the shape of every array of every instruction; whether any changed."""
         changed: dict[Shape, Shape] = {}
         is_any = False
         for draft in self._draft.drafts():
-            for each in draft.instructions:
-                shape = each.shape
+            for instruction in draft.instructions:
+                shape = instruction.shape
                 if shape not in changed:
                     changed[shape] = map_leaves(shape, change)
                 is_any |= changed[shape] is not shape
-                each.shape = changed[shape]
-                if _CONSTRAINTS in each.attribute_text:
-                    self._map_constraints(each, change)
+                instruction.shape = changed[shape]
+                if _CONSTRAINTS in instruction.attribute_text:
+                    self._map_constraints(instruction, change)
         return is_any
 
     def _map_constraints(

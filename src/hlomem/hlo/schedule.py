@@ -44,13 +44,13 @@ def schedule_from_names(module: HloModule, orders: Mapping[str, Iterable[str]]) 
         by_name = {instruction.name: instruction for instruction in computation.instructions}
         sequence = [by_name[name] for name in names]
         if len(set(sequence)) != len(by_name) or len(sequence) != len(by_name):
-            raise ValueError(f"the order of `{computation_name}` is not one of all instructions")
+            raise ValueError(f"`{computation_name}`: the order must list every instruction once")
         sequences[computation] = sequence
     return Schedule(sequences)
 
 
 class SequenceProblem(Exception):  # noqa: N818 - not an error of the user until it has a place
-    """Why some names are no flattened schedule of a module."""
+    """The reason why names are not a flattened schedule of a module."""
 
     def __init__(self, step: int, problem: str) -> None:
         super().__init__(problem)
@@ -74,8 +74,10 @@ def check_sequence(module: HloModule, names: Sequence[str]) -> None:
         if instruction is None:
             raise SequenceProblem(step, f"the module runs no instruction `{name}`")
         if name in seen:
-            raise SequenceProblem(step, f"`{name}` stands twice in the sequence")
-        early = next((each for each in instruction.operands if each.name not in seen), None)
+            raise SequenceProblem(step, f"`{name}` appears twice in the sequence")
+        early = next(
+            (operand for operand in instruction.operands if operand.name not in seen), None
+        )
         if early is not None:
             raise SequenceProblem(step, f"`{name}` comes before its operand `{early.name}`")
         seen.add(name)

@@ -31,7 +31,7 @@ _INDEX_COMMENT_EVERY = 5  # `kAnnotationPrintInterval` of shape_util.cc
 
 
 class ElementType(Enum):
-    """What one element is, and its width (`primitive_util::BitWidth`).
+    """The type of one element, and its width (`primitive_util::BitWidth`).
 
     `BUFFER` is the type of `b(...)`, an array handled by reference; `TUPLE` of `(...)`.
     """
@@ -125,7 +125,7 @@ class SplitConfig(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How the elements of an array lie in memory (`xla::Layout`)."""
+    """The order of an array's elements in memory (`xla::Layout`)."""
 
     minor_to_major: tuple[int, ...]
     dim_level_types: tuple[str, ...] = ()
@@ -219,7 +219,7 @@ class Shape:
         self.dimensions = dimensions
         """Sizes, upper bounds where dynamic, `UNBOUNDED` where printed `?`."""
         self.dynamic = dynamic
-        """Which dimensions are dynamic; empty when none is."""
+        """Flags of the dynamic dimensions; empty when none is."""
         self.layout = layout
         self.elements = elements
         """The elements of a tuple; the one array of a buffer."""
@@ -303,7 +303,7 @@ class Shape:
 
     @property
     def rank(self) -> int:
-        """How many dimensions it has."""
+        """The number of its dimensions."""
         return len(self.dimensions)
 
     @property
@@ -362,7 +362,7 @@ def buffer_shape(array: Shape) -> Shape:
 
 
 def _same_node(one: Shape, two: Shape) -> bool:
-    """Whether two shapes agree in everything but their elements, of which they have as many."""
+    """Whether two shapes agree in everything but their elements, and have as many of them."""
     return (
         one.element_type is two.element_type
         and one.dimensions == two.dimensions
@@ -393,7 +393,7 @@ def _format_shape(shape: Shape, *, with_layout: bool) -> str:
 
 
 def _separator(number: int) -> str:
-    """What stands before an element of a tuple (`PrintTupleShapes` of shape_util.cc)."""
+    """The text before an element of a tuple (`PrintTupleShapes` of shape_util.cc)."""
     if number == 0:
         return ""
     return f", /*index={number}*/" if number % _INDEX_COMMENT_EVERY == 0 else ", "

@@ -20,12 +20,12 @@ def map_leaves(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
     pending = [shape]
     while pending:
         part = pending[-1]
-        missing = [each for each in part.elements if each not in new]
+        missing = [element for element in part.elements if element not in new]
         if missing:
             pending += missing
             continue
         pending.pop()
-        elements = tuple([new[each] for each in part.elements])
+        elements = tuple([new[element] for element in part.elements])
         if part.is_array:
             new[part] = change(part)
         elif elements == part.elements:

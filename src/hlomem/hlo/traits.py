@@ -1,4 +1,4 @@
-"""What can be known of an opcode: the words in which `hlomem.hlo.opcodes` describes each.
+"""The traits of an opcode: the words in which `hlomem.hlo.opcodes` describes each.
 
 Every type answers one question about an opcode, and its words name rules. The rules are in the
 modules that apply them: forwarding in `hlomem.analysis.defined_parts` and `forwarding`, writing in
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class CallRole(Enum):
-    """What an instruction calls a computation for."""
+    """The purpose for which an instruction calls a computation."""
 
     FUSION = "fusion"
     CALL = "call"
@@ -33,10 +33,10 @@ Calls = tuple[tuple[str, CallRole], ...]
 """Attribute and role, in the order XLA keeps called computations."""
 
 Needs = Literal["any", "all", "nothing"]
-"""Which of the attributes that name computations an opcode must have."""
+"""The attributes naming computations that an opcode must have."""
 
 Stage = Literal["start", "update", "done"]
-"""Which part of an operation that takes a while."""
+"""The stage of an operation that is split over several instructions."""
 
 Elementwise = Literal[
     "no",
@@ -47,10 +47,10 @@ Elementwise = Literal[
     "first operand",  # in no other
     "no array read",  # always: there is none
 ]
-"""When element i of the result needs only element i of every operand."""
+"""The condition under which element i of the result needs only element i of every operand."""
 
 Reads = Literal["everything", "top", "nothing"]
-"""Which parts of a tuple an opcode reads, rather than hands on (`MayUseOperandValue`)."""
+"""The parts of a tuple an opcode reads, rather than hands on (`MayUseOperandValue`)."""
 
 Forwarding = Literal[
     "whole operand",
@@ -71,7 +71,7 @@ Forwarding = Literal[
     "async operands",
     "async done",
 ]
-"""How values of others come to be a part of the result; all the rest of it is new.
+"""The way other instructions' values become part of the result; all the rest of it is new.
 
 `InitializeInstructionValueSets` and `UpdateInstructionValueSet` of hlo_dataflow_analysis.cc.
 """
@@ -87,7 +87,7 @@ InPlace = Literal[
     "async done",
     "by body",
 ]
-"""Which operand the result must be written into (`AliasInfo::GetInPlaceInputOutputPairs`)."""
+"""The operand the result must be written into (`AliasInfo::GetInPlaceInputOutputPairs`)."""
 
 Sharing = Literal[
     "any operand",
@@ -96,8 +96,8 @@ Sharing = Literal[
     "only declared",  # none but what `InPlace` says
     "same number",  # the operand with the number of the output, if nothing else reads it
 ]
-"""Which operand of its shape the result may be written over, besides what `InPlace` and
-`Elementwise` say (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
+"""The operands of its shape the result may be written over, besides those `InPlace` and
+`Elementwise` name (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
 
 Elements = Literal[
     "places",
@@ -105,25 +105,25 @@ Elements = Literal[
     "copied",
     "values",  # the numbers alone, in another type
 ]
-"""What the result keeps of its operand's elements, where it is the same data again."""
+"""The properties of its operand's elements that the result keeps, where it is the same data."""
 
 
 class Traits(Struct, frozen=True):
-    """What is known of an opcode."""
+    """The facts about an opcode."""
 
     arity: int | None
-    """How many operands it takes; None where the number is not fixed."""
+    """The number of its operands; None where it is not fixed."""
     calls: Calls = ()
     """The attributes that name the computations it calls."""
     needs: Needs = "any"
     has_payload: bool = False
-    """Whether what stands between its parentheses is not operands."""
+    """Whether it has something other than operands between its parentheses."""
     runs_in_flow: bool = False
-    """Whether it runs what it calls in the flow of the program, in its own place."""
+    """Whether it runs its callees in the flow of the program, in its own place."""
     is_async: bool = False
     """Whether it is a stage of any computation that runs asynchronously."""
     is_collective: bool = False
-    """Whether it is what devices do together, and not a stage of it."""
+    """Whether devices run it together; false for the stages of such an operation."""
     stage: Stage | None = None
     elementwise: Elementwise = "no"
     reads: Reads = "everything"

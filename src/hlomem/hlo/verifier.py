@@ -1,4 +1,4 @@
-"""What a module must be beyond its grammar for a plan to mean anything: shapes that agree.
+"""Checks beyond the grammar that a plan relies on: shapes that agree.
 
 In: a module. Out: nothing, or the `ParseError` that points at the first instruction whose operands,
 callees or result do not fit together. Mirrors the part of `service/hlo_verifier.cc` that passing
@@ -29,7 +29,7 @@ _SHOWN = 60
 
 
 class _Disagreement(Exception):  # noqa: N818 - not an error of the user until it has a place
-    """What does not fit about an instruction."""
+    """A disagreement between an instruction and its operands, callees or result."""
 
 
 def verify_module(module: HloModule) -> None:
@@ -69,7 +69,7 @@ def _refuse_shape(instruction: HloInstruction) -> None:
         if any(UNBOUNDED in shape.dimensions for shape in level if shape.dynamic):
             problem = "a shape with an unbounded dimension has no size"
             break
-        level = [each for shape in level for each in shape.elements]
+        level = [element for shape in level for element in shape.elements]
         if not level:
             return
     problem = problem or f"a shape nested deeper than {MAX_TUPLE_DEPTH} levels is not planned"
@@ -98,7 +98,11 @@ def _verify_contexts(module: HloModule) -> None:
                 raise instruction.error(problem)
             if callee not in seen and callee in outside:
                 seen.add(callee)
-                embedding += [each for each in callee.instructions if each.called_computations]
+                embedding += [
+                    instruction
+                    for instruction in callee.instructions
+                    if instruction.called_computations
+                ]
 
 
 def _verify_aliases(module: HloModule) -> None:
@@ -149,7 +153,7 @@ def _has_tree_of(instruction: HloInstruction, shape: Shape, name: str) -> None:
         if one.is_tuple != other.is_tuple or (
             one.is_tuple and len(one.elements) != len(other.elements)
         ):
-            raise _Disagreement(f"the result has not the tuples that {name} has")
+            raise _Disagreement(f"the result does not have the tuples of {name}")
         if one.is_tuple:
             pairs += zip(one.elements, other.elements, strict=True)
 
@@ -272,5 +276,5 @@ _CHECK_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], None]] = {
     "whole operand": _verify_forwarded,
 }
 _CHECKS = rules_by_opcode(lambda traits: traits.forwards, _CHECK_OF_FORWARDING)
-"""What passes values on must have the shape for it; asynchronous operations are checked where they
-are taken apart, parameters where they are called."""
+"""Instructions that pass values on must have the shape for it; asynchronous operations are checked
+where they are taken apart, parameters where they are called."""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class AliasRules(Struct, frozen=True):
-    """Two releases with equal rules have equal objects: plans are compared by them."""
+    """A machine's own rules for sharing; equal for two releases that share alike."""
 
     may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
-    """Whether a user may overwrite an operand with a part of its result; None where the rules of
-    all machines decide (`AliasInfo::MayAlias`)."""
+    """A predicate of an operand, a user and a part of its result: whether that may overwrite the
+    operand (`AliasInfo::MayAlias`). It returns None where the rules of all machines decide."""
     opcodes: frozenset[Opcode] = frozenset()
     """Opcodes that may share with it and never without."""
 

@@ -1,4 +1,4 @@
-"""How much memory a device has: a size, or the name of a chip.
+"""The memory of a device, given as a size or the name of a chip.
 
     16GiB  15.75G  v5e  h100
 

@@ -52,5 +52,5 @@ CPU = Machine(
 )
 
 MACHINES = (CPU,)
-"""What there is of this platform; none has a chip of its own."""
+"""The machines of this platform; none has a chip of its own."""
 OTHER_CHIPS = ()

@@ -53,7 +53,7 @@ def _custom_call_may_alias(
     """A matrix multiplication may add to its bias in place."""
     if user.string("custom_call_target") != _MATMUL_WITH_BIAS or tuple(user_index) != (0,):
         return False
-    if [i for i, each in enumerate(user.operands) if each is operand] != [_BIAS]:
+    if [i for i, other in enumerate(user.operands) if other is operand] != [_BIAS]:
         return False
     config = user.backend_config
     gemm = config.get("gemm_backend_config") if isinstance(config, dict) else None

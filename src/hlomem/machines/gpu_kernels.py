@@ -1,4 +1,4 @@
-"""How GPU code is emitted for a fusion, as far as the sharing of buffers asks.
+"""The kernels emitted for GPU fusions, as far as the sharing of buffers depends on them.
 
 In: a fusion. Out: the roots of its body, the hero of each (the reduction or transpose that the
 root's kernel is built around) and the reduction that the kernel computes first, if it is a kernel
@@ -33,14 +33,14 @@ class FusionAnalysis(NamedTuple):
     heroes: Sequence[HloInstruction]
     """One for each root; the root itself, if nothing in the fusion is special."""
     reduction: HloInstruction | None
-    """What a kernel for reductions computes before it writes anything else."""
+    """The reduction that a kernel for reductions computes before it writes anything else."""
 
 
 def analyze_fusion(fusion: HloInstruction) -> FusionAnalysis:
     """Find the heroes of a fusion (`HloFusionAnalysis::Create`)."""
     root = fusion.called_computations[0].root
     roots = root.operands if root.opcode == "tuple" else (root,)
-    heroes = [_find_hero(each) for each in roots]
+    heroes = [_find_hero(root) for root in roots]
     if _has_emitter_of_its_own(fusion):
         return FusionAnalysis(roots, heroes, None)
     reduction = _first_reduction(roots, heroes)
@@ -83,15 +83,15 @@ def _only_one(
 ) -> HloInstruction | None:
     """The one hero above a root with nothing but elementwise operations below it (`FindHero`)."""
     found: HloInstruction | None = None
-    for instruction in _reach([root], lambda each: each.operands, is_hero):
+    for instruction in _reach([root], lambda instruction: instruction.operands, is_hero):
         if is_hero(instruction):
             if found is not None:
                 return None
             found = instruction
     if found is None:
         return None
-    below = _reach(found.users, lambda each: each.users, lambda _: False)
-    return None if any(_is_nontrivial(each) for each in below) else found
+    below = _reach(found.users, lambda instruction: instruction.users, lambda _: False)
+    return None if any(_is_nontrivial(instruction) for instruction in below) else found
 
 
 def _reach(
@@ -99,17 +99,17 @@ def _reach(
     neighbours: Callable[[HloInstruction], Iterable[HloInstruction]],
     stops_at: Callable[[HloInstruction], bool],
 ) -> list[HloInstruction]:
-    """All that can be reached through intermediate operations, and where that ends."""
+    """The instructions reached through intermediate operations, and those where that ends."""
     reached = dict.fromkeys(start)
     pending = list(reached)
     while pending:
         instruction = pending.pop()
         if stops_at(instruction) or not _is_intermediate(instruction, 3):
             continue
-        for each in neighbours(instruction):
-            if each not in reached:
-                reached[each] = None
-                pending.append(each)
+        for neighbour in neighbours(instruction):
+            if neighbour not in reached:
+                reached[neighbour] = None
+                pending.append(neighbour)
     return list(reached)
 
 
@@ -240,7 +240,7 @@ def _transposes_agree(roots: Sequence[HloInstruction], heroes: Sequence[HloInstr
     if not transposes:
         return False
     first = transposes[0]
-    if any(_transpose(each) != _transpose(first) for each in transposes):
+    if any(_transpose(transpose) != _transpose(first) for transpose in transposes):
         return False
     source = first.operands[0].shape
     return all(

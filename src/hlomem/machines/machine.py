@@ -67,7 +67,7 @@ class Mark(Struct, frozen=True, dict=True):
     needle: str
     """A text that is there whenever the mark is, which is quick to look for."""
     says: str
-    """What it is, as the reason of a guess: `its layouts are tiled`."""
+    """The mark in words, as the reason of a guess: `its layouts are tiled`."""
     pattern: str = ""
     """The mark itself, where the needle alone might be in a name or a path."""
 
@@ -81,7 +81,7 @@ class Mark(Struct, frozen=True, dict=True):
 
 
 class Marks(Struct, frozen=True):
-    """How to recognise what was compiled for a platform."""
+    """The marks by which programs compiled for a platform are recognised."""
 
     texts: tuple[Mark, ...] = ()
     """Found in modules and in the instructions and shapes of dumps, the surest first."""
@@ -110,7 +110,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     pads_tiles: bool = False
     """Whether arrays fill whole tiles; else tiles change the order of elements, not the size."""
     untiled_granule: int = 1
-    """Where they do, one without tiles fills a multiple of this many elements."""
+    """On such machines, an array without tiles fills a multiple of this many elements."""
     packed_spaces: frozenset[int] = frozenset()
     """Memory spaces without any padding, tiles or not."""
     dynamic_size_bytes: int = 0
@@ -127,23 +127,23 @@ class Machine(Struct, frozen=True, kw_only=True):
     """The memory in which a pass before buffer assignment has placed the values."""
 
     package: str = JAXLIB
-    """What its XLA comes in, by whose versions its releases are counted."""
+    """The package its XLA comes in, whose versions are its releases."""
     known_releases: tuple[tuple[int, ...], ...] = ()
-    """Versions of that package whose dumps its rules were held against, the oldest first. Between
-    two of them, rules begin where XLA's history says."""
+    """Versions of that package whose dumps its rules were checked against, the oldest first.
+    Between two of them, rules begin where XLA's history says."""
     make_options: Callable[[Machine, Release], Options]
     """The options of a release of its own package; `options_for` takes any."""
     alias_rules: Callable[[Options], AliasRules] = _default_rules
-    """What it may write over its operands, by release."""
+    """The rules for writing results over operands, by release."""
 
     marks: Marks = Marks()
-    """How its platform is recognised."""
+    """The marks of its platform."""
     not_marks: tuple[Mark, ...] = ()
     """Marks that this chip's modules never have, though others of its platform do."""
     scheduler_flag: str = ""
-    """How to ask XLA for an order of instructions made for memory."""
+    """The flag that asks XLA for a schedule that saves memory."""
     allocations_flag: str = ""
-    """How to ask the runtime for a report of all allocations when memory runs out."""
+    """The flag that asks the runtime to report all allocations when memory runs out."""
 
     @property
     def name(self) -> str:

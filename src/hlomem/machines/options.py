@@ -25,7 +25,7 @@ def _default_machine() -> Machine:
 
 
 class Options(Struct, frozen=True):
-    """How to plan; the defaults are those of the newest XLA for CPU."""
+    """The rules to plan by; the defaults are those of the newest XLA for CPU."""
 
     machine: Machine = field(default_factory=_default_machine)
     """Sizes, alignments, memory spaces and alias rules."""
@@ -39,7 +39,7 @@ class Options(Struct, frozen=True):
     sorts_computations_by_content: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
-    reads_module_anew: bool = False
+    reparses_module: bool = False
     """Whether the module was written out and read again before its last passes (libtpu 0.0.51), so
     that its computations stand callees first. Decides the order of positions."""
     rewrites_reductions_last: bool = False
@@ -51,27 +51,27 @@ class Options(Struct, frozen=True):
     sorts_thread_local_buffers: bool = False
     """Whether thread-local buffers are assigned large ones first, like all others (until jaxlib
     0.11), or by id."""
-    calls_use_operands: bool = False
+    calls_extend_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
     it calls does (`HloLiveRange::GetLastUsageTime`)."""
     async_results_begin_late: bool = False
     """Whether the result of what an async-start runs begins to live with the start (libtpu 0.0.51),
     or where it is computed, before."""
-    merges_fast: bool = False
+    fast_merge: bool = False
     """Whether buffers are assigned in the order in which they begin to live (`FAST_MERGE`; TPU
     since libtpu 0.0.51), or large ones first."""
-    packs_by_time: frozenset[int] = frozenset()
-    """The colors whose heaps are packed in that order, too."""
+    fast_merge_colors: frozenset[int] = frozenset()
+    """The colors whose heaps are packed in that order as well."""
 
     def plans_like(self, other: Options) -> bool:
-        """Whether every plan by one is the other's, whatever release each is of."""
+        """Whether both plan alike, whatever release each is of."""
         return replace(self, release=None) == replace(
             other, release=None
         ) and self.machine.alias_rules(self) == other.machine.alias_rules(other)
 
 
 def jaxlib_options(machine: Machine, release: Release) -> Options:
-    """How the XLA in a jaxlib plans, on every machine it plans for."""
+    """The options of the XLA in a jaxlib, on every machine it plans for."""
     jaxlib = release.version
     return Options(
         machine=machine,
@@ -80,12 +80,12 @@ def jaxlib_options(machine: Machine, release: Release) -> Options:
         rewrites_reductions_last=jaxlib < (0, 9, 1),
         shares_at_any_position=jaxlib >= (0, 11, 1),
         sorts_thread_local_buffers=jaxlib < (0, 12),
-        calls_use_operands=jaxlib < (0, 4, 24),
+        calls_extend_operands=jaxlib < (0, 4, 24),
     )
 
 
 def options_for(machine: Machine, release: Release) -> Options:
-    """How a release plans on a machine; a TPU's is the libtpu of a jaxlib's time."""
+    """The options of a release on a machine; for a TPU, of the libtpu of a jaxlib's time."""
     return machine.make_options(machine, own_release(machine, release))
 
 

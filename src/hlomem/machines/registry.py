@@ -27,7 +27,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
 """Every machine by its name: `cpu`, `gpu`, `gpu-h200`, `tpu-v5e`, …"""
 
 PLATFORMS = tuple(dict.fromkeys(machine.platform for machine in MACHINES.values()))
-"""What `--backend` takes: `cpu`, `gpu`, `tpu`."""
+"""The values of `--backend`: `cpu`, `gpu`, `tpu`."""
 
 CHIPS: Mapping[str, Chip] = MappingProxyType(
     {
@@ -77,14 +77,14 @@ def machines_of(platform: str) -> tuple[Machine, ...]:
 
 def platform_machine(platform: str) -> Machine | None:
     """Any machine of a platform, for what all of them share; None where it is none's name."""
-    return next((each for each in MACHINES.values() if each.platform == platform), None)
+    return next((machine for machine in MACHINES.values() if machine.platform == platform), None)
 
 
 def _unknown_chip(platform: str, chip: str) -> str:
     """Why a chip is refused, and what might be meant."""
     shown, name = visible(chip), chip.lower()
     if name in CHIPS:
-        mine = [each for each in MACHINES.values() if each.chip_name == name]
+        mine = [machine for machine in MACHINES.values() if machine.chip_name == name]
         if not mine:
             return f"no rules for chip `{shown}`: only its memory is known"
         return f"`{shown}` is a chip of --backend {mine[0].platform}, not {platform}"

@@ -35,7 +35,7 @@ class EraReleases(NamedTuple):
     jaxlib: tuple[str, str]
     """First and last."""
     libtpu: tuple[str, ...] = ()
-    """Those seen."""
+    """The releases seen."""
 
 
 ERA_RELEASES = (
@@ -80,9 +80,9 @@ def find_release(name: str, package: str = JAXLIB) -> Release:
 def releases_of_era(era: EraReleases, package: str) -> list[Release]:
     """Releases of an era, the newest first: all seen, or the last and the first of jaxlib."""
     if package == LIBTPU and era.libtpu:
-        return [Release(package, parse_version(each)) for each in reversed(era.libtpu)]
+        return [Release(package, parse_version(version)) for version in reversed(era.libtpu)]
     first, last = era.jaxlib
-    return [Release(JAXLIB, parse_version(each)) for each in dict.fromkeys((last, first))]
+    return [Release(JAXLIB, parse_version(version)) for version in dict.fromkeys((last, first))]
 
 
 def era_number(release: Release) -> int:

@@ -22,18 +22,18 @@ _SIZED_SPACES = frozenset({0, 6})
 
 def _options(machine: Machine, release: Release) -> Options:
     libtpu = release.version
-    merges_fast = libtpu >= (0, 0, 51)
+    fast_merge = libtpu >= (0, 0, 51)
     return Options(
         machine=machine,
         release=release,
         sorts_computations_incrementally=libtpu >= (0, 0, 9),
         sorts_computations_by_content=libtpu < (0, 0, 9),
-        reads_module_anew=libtpu >= (0, 0, 51),
+        reparses_module=libtpu >= (0, 0, 51),
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
         async_results_begin_late=libtpu >= (0, 0, 51),
-        merges_fast=merges_fast,
-        packs_by_time=_SIZED_SPACES if merges_fast else frozenset(),
+        fast_merge=fast_merge,
+        fast_merge_colors=_SIZED_SPACES if fast_merge else frozenset(),
     )
 
 

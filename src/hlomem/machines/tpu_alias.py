@@ -57,12 +57,12 @@ def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex)
     for group in _GROUP.findall(hints[1]):
         numbers = set(map(int, _NUMBER.findall(group)))
         if result in numbers:
-            return any(user.operands[each] is operand for each in numbers if each < count)
+            return any(user.operands[number] is operand for number in numbers if number < count)
     return False
 
 
 def _copies_argument(instruction: HloInstruction) -> bool:
-    """Whether it copies what the program was called with."""
+    """Whether an instruction copies an argument of the program."""
     if instruction.opcode != "copy" or not instruction.parent.is_entry:
         return False
     return instruction.operands[0].opcode == "parameter"

@@ -36,7 +36,7 @@ class Buffer(Struct, frozen=True):
 
     @property
     def lives(self) -> list[tuple[int, int]]:
-        """All times at which the bytes are in use, in order; those that touch made one."""
+        """The times at which the bytes are in use, in order; those that touch are merged."""
         joined: list[tuple[int, int]] = []
         for lower, upper in sorted(((self.lower, self.upper), *self.more_lives)):
             if joined and lower <= joined[-1][1]:
@@ -60,7 +60,7 @@ class Packing(Struct, frozen=True):
     """Bytes that no packing can do without, as far as is known."""
     offset_of: Mapping[int | str, int]
     method: str
-    """What found it."""
+    """The method that found it."""
     steps: int
     """Decisions of the exact search, of which `effort` is the most."""
 

@@ -1,4 +1,4 @@
-"""Is a packing right? Knows nothing of how it was made.
+"""A check of packings that knows nothing of how they were made.
 
 In: buffers and their offsets. Out: every problem in words, none if the packing is right. Walks
 through the times at which a buffer begins, and at each compares neighbours among all that are alive
@@ -35,7 +35,7 @@ def _problem_of(buffer: Buffer, offset_of: Mapping[int | str, int], height: int)
     if offset < 0:
         return f"{buffer.id} lies at {offset}, below 0"
     if offset % buffer.alignment:
-        return f"{buffer.id} lies at {offset}, no multiple of {buffer.alignment}"
+        return f"{buffer.id} lies at {offset}, not a multiple of {buffer.alignment}"
     if offset + buffer.size > height:
         return f"{buffer.id} ends at {offset + buffer.size}, above {height}"
     return ""

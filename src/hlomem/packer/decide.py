@@ -1,4 +1,4 @@
-"""Does it fit? Exact search in many orders.
+"""Decides whether buffers fit: exact search in many orders.
 
 In: an instance, a capacity, a number of steps. Out: whether the buffers fit, with offsets, or that
 no packing is that small, or neither. Every search is exhaustive, so that the first one that ends

@@ -42,7 +42,7 @@ class Instance:
             [(bisect_left(moments, begin), bisect_left(moments, end)) for begin, end in b.lives]
             for b in buffers
         ]
-        """Of each buffer: its sections, as ranges."""
+        """The sections of each buffer, as ranges."""
 
     @cached_property
     def lower_bound(self) -> int:
@@ -66,7 +66,7 @@ class Instance:
 
     @cached_property
     def meetings(self) -> int:
-        """How often a life begins during another: about how many pairs of buffers meet."""
+        """The number of lives that begin during another: about the number of pairs that meet."""
         ends: list[int] = []
         met = 0
         for first, end in sorted(life for ranges in self.ranges for life in ranges):

@@ -30,7 +30,7 @@ _STEP_WORK = 1 << 14
 
 
 def decision_steps(unplaced: int, sections: int) -> int:
-    """How many steps a decision counts as."""
+    """The number of steps a decision counts as."""
     return 1 + unplaced * sections // _STEP_WORK
 
 
@@ -42,7 +42,7 @@ class _State(NamedTuple):
     earliest: list[int]
     """Offset below which a buffer does not lie, by number."""
     support: list[int]
-    """Where a buffer would come to lie on what is placed, by number."""
+    """The offset at which a buffer would rest on those placed, by number."""
     delayed: dict[int, int]
     """Buffers that do not lie on their support: something must begin below this height."""
     ordered: list[int]
@@ -53,7 +53,7 @@ _Key = tuple[object, ...]
 
 
 def _key_of(state: _State) -> _Key:
-    """All that the search below a state depends on, but for trades with what is placed."""
+    """A key of all the search below a state depends on, but for trades with placed buffers."""
     unplaced, earliest, support, delayed, _ = state
     return (
         tuple(unplaced),
@@ -78,10 +78,10 @@ class _Choice(NamedTuple):
     state: _State
     buffer: int
     placed: int
-    """How many were placed before."""
+    """The number of buffers placed before."""
     goals: _Goals | None
     key: _Key
-    """Of what was left after it."""
+    """The key of what was left after it."""
     group: tuple[_Key, int]
     """The group the buffer is in: its key, and how many choices there were before it."""
 
@@ -270,7 +270,7 @@ class Search:
         return groups
 
     def _pick(self, state: _State) -> int:
-        """The buffer to decide on: what can lie lowest, all over or where the focus is."""
+        """The buffer to decide on: the one that can lie lowest, overall or where the focus is."""
         if not self._follows_conflicts or self._focus < 0:
             return state.ordered[0]
         members = set(state.unplaced)
@@ -316,7 +316,7 @@ class Search:
         return None
 
     def _raise_neighbours(self, state: _State, b: int) -> bool:
-        """Lifts what lives with a buffer above it; whether all of that ends below the capacity."""
+        """Lifts the buffers alive with one above it; whether all of them end below the capacity."""
         _, earliest, support, delayed, _ = state
         offsets, last, alignment = self.offsets, self._last, self._instance.alignment
         offset = offsets[b]

@@ -1,4 +1,4 @@
-"""OR-tools' CP-SAT on the same question, for who wants a proof by somebody else.
+"""OR-tools' CP-SAT on the same question, as an independent proof.
 
 In: an instance and what is known. Out: offsets if it finds better ones, and a lower bound if it
 proves a better one. Needs `pip install hlomem[solver]`. Its work is limited by its own

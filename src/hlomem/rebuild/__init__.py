@@ -1,1 +1,1 @@
-"""Dump → the program it is of, as far as it tells; `module.py` has the whole in one screen."""
+"""Dump → its program, as far as it tells; `module.py` shows all steps on one screen."""

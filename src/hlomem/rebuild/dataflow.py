@@ -71,14 +71,14 @@ def _merged(
     """All users in an order that agrees with every list: each after the one before it there."""
     merged: list[HloInstruction] = []
     rank = {user: number for number, user in enumerate(users)}
-    for each in sorted(lists, key=lambda each: (-len(each), [rank[user] for user in each])):
-        place = 0
-        for user in each:
+    for listed in sorted(lists, key=lambda listed: (-len(listed), [rank[user] for user in listed])):
+        position = 0
+        for user in listed:
             if user in merged:
-                place = merged.index(user) + 1
+                position = merged.index(user) + 1
             else:
-                merged.insert(place, user)
-                place += 1
+                merged.insert(position, user)
+                position += 1
     return merged + [user for user in users if user not in merged]
 
 

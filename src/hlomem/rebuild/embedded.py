@@ -27,8 +27,12 @@ def name_embedded(
 ) -> list[Computation]:
     """Name the computations; returns those that only bodies of fusions can call."""
     unclaimed = list(embedded)
-    for callee, caller in sorted(_references(drafts, known), key=lambda each: natural_key(each[0])):
-        computation = next((each for each in unclaimed if _fits(each, caller, joined)), None)
+    for callee, caller in sorted(
+        _references(drafts, known), key=lambda reference: natural_key(reference[0])
+    ):
+        computation = next(
+            (candidate for candidate in unclaimed if _fits(candidate, caller, joined)), None
+        )
         if computation is not None:
             computation.name = callee
             unclaimed.remove(computation)
@@ -61,7 +65,7 @@ def _fits(computation: Computation, caller: Draft, joined: JoinedDump) -> bool:
     wanted = [shape.element_type for _, shape in caller.line.shape.leaves()]
     if communicates(caller.opcode):  # it adds whatever number of operands
         return taken == wanted[:1] * 2
-    return taken in (wanted * 2, [each for each in wanted for _ in range(2)])
+    return taken in (wanted * 2, [element_type for element_type in wanted for _ in range(2)])
 
 
 def embedded_computations(joined: JoinedDump, nest: CallNest) -> list[Computation]:

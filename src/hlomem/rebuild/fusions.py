@@ -1,4 +1,4 @@
-"""Bodies for fusions, which a dump does not show: as much as planning asks of them.
+"""Bodies for fusions, which a dump does not show: as much of them as planning needs.
 
 Planning asks which operand a fusion may, or must, write its result over. A dump that shows a result
 in the place of an operand it is the last to read tells that it may; where it shows no such thing,
@@ -34,7 +34,7 @@ def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
     """The results a fusion wrote over its operands."""
     if fusion not in joined.time_of:
         return []
-    own = [joined.used_by_id[each] for ids in joined.held[fusion].values() for each in ids]
+    own = [joined.used_by_id[value_id] for ids in joined.held[fusion].values() for value_id in ids]
     return [
         Sharing(value.index or (), read.operand, read.shape_index or ())
         for value in own
@@ -61,7 +61,7 @@ def write_body(
     """The text of a body; `called` are computations it calls somewhere."""
     body = _Body(name, operand_shapes, is_in_place=bool(_IN_PLACE.search(fusion_text)))
     if called:
-        names = ", ".join(f"%{each}" for each in called)
+        names = ", ".join(f"%{callee}" for callee in called)
         body.add("pred[]", f"custom-call(), {_OPAQUE}, called_computations={{{names}}}")
     body.add_result(shape, (), sharing)
     return body.text()
@@ -91,12 +91,12 @@ class _Body:
                 for number, element in enumerate(shape.elements)
             ]
             return self.add(shape.text, f"tuple({', '.join(elements)})")
-        shared = {(each.operand, each.operand_index) for each in sharing}
+        shared = {(part.operand, part.operand_index) for part in sharing}
         opaque = [p for k, p in enumerate(self._parameters) if (k, ()) not in shared]
         result = self.add(shape.text, f"custom-call({', '.join(opaque)}), {_OPAQUE}")
-        for each in sharing:
-            if each.output_index == index:
-                operand = self._take(each)
+        for shared_part in sharing:
+            if shared_part.output_index == index:
+                operand = self._take(shared_part)
                 operation = f"maximum({operand}, {result})"
                 if self._is_in_place:
                     operation = f"dynamic-update-slice({operand}, {result})"

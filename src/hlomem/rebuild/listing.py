@@ -1,4 +1,4 @@
-"""In which order XLA lists computations: what decides between equal buffers, and no text shows.
+"""The order in which XLA lists computations, which decides between equal buffers; no text shows it.
 
 Up to jaxlib 0.5.0 that is the order of ids. Since then it is the order in which the instructions
 were made that call them. Of those in the schedule the names tell; of those in bodies of fusions
@@ -32,7 +32,7 @@ def lists_by_id(options: Options) -> bool:
 def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
     """The age of a caller: the program's own loops, then rewritten ones, then calls.
 
-    Passes number what they make (`analysis/instruction_order.py` has their order).
+    Passes number their instructions (`history/instructions` has their order).
     """
     is_rewritten = any(CLONE in callee for callee in caller.callees)
     return caller.opcode == "call", is_rewritten, natural_key(caller.name)
@@ -45,7 +45,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 
 def list_embedded(embedded: list[Computation], joined: JoinedDump) -> list[Computation]:
     """Computations inside operations in XLA's order, as their allocations tell; callees first."""
-    home_of = {name: each for each in embedded for name in each.instructions}
+    home_of = {name: computation for computation in embedded for name in computation.instructions}
     sorter: TopologicalSorter[Computation] = TopologicalSorter(dict.fromkeys(embedded, ()))
     for values in _by_size(_as_made(joined, home_of)).values():
         order = list(dict.fromkeys([home_of[value.name] for value in values]))
@@ -61,11 +61,15 @@ def _as_made(joined: JoinedDump, home_of: Mapping[str, Computation]) -> list[Ass
     """The values inside operations in the order in which they got their allocations.
 
     These are made last, until temporaries change places with the last of all (`std::partition`).
-    How many did is not said; but large values came first, and of one size those of a computation
+    How many did is unknown; but large values came first, and of one size those of a computation
     were together, by id.
     """
-    kept = [each for each in joined.allocations if not each.is_preallocated_temp]
-    values = [each.values[0] for each in kept if each.values and each.values[0].name in home_of]
+    kept = [allocation for allocation in joined.allocations if not allocation.is_preallocated_temp]
+    values = [
+        allocation.values[0]
+        for allocation in kept
+        if allocation.values and allocation.values[0].name in home_of
+    ]
     for moved in range(len(values)):
         order = [*values[moved:], *reversed(values[:moved])]
         if _is_possible(order, home_of):

@@ -1,4 +1,4 @@
-"""A dump → the module it is of: values → operands → instructions → computations → HLO text.
+"""A dump → its module: values → operands → instructions → computations → HLO text.
 
 In: a joined dump. Out: a module that the planner takes, with a body for every fusion, and
 notes about what the dump does not tell.
@@ -30,11 +30,11 @@ class Rebuilt(NamedTuple):
 
     module: HloModule
     notes: tuple[str, ...]
-    """What the dump does not tell, and what was assumed."""
+    """Facts missing from the dump, and the assumptions made instead."""
 
 
 def require_parts(joined: JoinedDump) -> None:
-    """Raises `InputError` where a dump lacks a part, or a line of it is no instruction's."""
+    """Raises `InputError` where a dump lacks a part, or has a line that is not an instruction."""
     dump = joined.dump
     if dump.assignment is None or dump.values is None or dump.live_ranges is None:
         problem = "needs allocations, values and live ranges to plan again"
@@ -57,7 +57,7 @@ def _require_rebuildable(nest: CallNest) -> None:
 
 
 def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
-    """The program a dump is of, as far as it tells; `options` are those of its release."""
+    """The program of a dump, as far as it tells; `options` are those of its release."""
     nest = find_computations(joined, _entry_name(joined))
     _require_rebuildable(nest)
     take_printed_shapes(joined, nest.drafts)

@@ -45,7 +45,7 @@ def expand(module: HloModule, dump: Dump) -> HloModule:
     for computation in module.outer_computations:
         order = sorted(
             computation.instructions,
-            key=lambda each: time_of.get(name_of.get(each, each.name), -1),
+            key=lambda instruction: time_of.get(name_of.get(instruction, instruction.name), -1),
         )
         rewriter.reorder(computation, order)
     return rewriter.finish()
@@ -63,7 +63,11 @@ def _name_elements(
         for position in value.positions
     }
     implied = set(elements)
-    taken = {each.name for each in module.iter_outer_instructions() if each not in implied}
+    taken = {
+        instruction.name
+        for instruction in module.iter_outer_instructions()
+        if instruction not in implied
+    }
     for element in elements:  # in the order of the text: an operand has its name before
         [whole] = element.operands
         of = name_of.get(whole, whole.name)

@@ -1,6 +1,6 @@
 """Matching the parameters of called computations with their callers' operands.
 
-It holds no value of its own but those of the operand, so no text shows it; the values tell.
+A parameter holds no value of its own, only the operand's, so no text shows it; the values tell.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def number_parameters(
     """Give the parameters that are not printed their numbers and shapes."""
     for computation in computations:
         members = [drafts[name] for name in computation.instructions]
-        unknown = [each for each in members if each.opcode == "parameter" and each.line is None]
+        unknown = [draft for draft in members if draft.opcode == "parameter" and draft.line is None]
         if not unknown or not computation.caller:
             continue
         arguments = dict(enumerate(_arguments(drafts[computation.caller], computation.name)))

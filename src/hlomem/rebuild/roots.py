@@ -1,7 +1,8 @@
 """The result of each computation, which a dump does not mark.
 
 The caller tells the shape, and a call the values, too. Handing a value on is a use only where the
-tuple is the root, so a tuple that uses its operands is one. Else the root is what nobody reads.
+tuple is the root, so a tuple that uses its operands is one. Otherwise the root is the instruction
+nobody reads.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Roots:
         self._read = {operand for draft in drafts.values() for operand in draft.operands}
 
     def of_entry(self, entry: Computation) -> str:
-        """The root of the program: what has the shape of its output, and lies in its place."""
+        """The root of the program: it has the shape of the output, and lies in its place."""
         output = next((a for a in self._joined.allocations if a.output_shape), None)
         if output is None or output.output_shape is None:
             return self._choose(entry.instructions, None)
@@ -40,7 +41,7 @@ class Roots:
         return root
 
     def of_called(self, computation: Computation) -> str:
-        """The root of what an instruction calls."""
+        """The root of an instruction's callee."""
         caller = self._drafts[computation.caller]
         held = self._joined.held
         if caller.opcode == "call":
@@ -57,7 +58,7 @@ class Roots:
         return self._choose(computation.instructions, wanted)
 
     def of_embedded(self, computation: Computation) -> str:
-        """The root of what runs inside one operation."""
+        """The root of a computation inside one operation."""
         return self._choose(computation.instructions, None)
 
     def _choose(self, names: list[str], wanted: str | None) -> str:

@@ -87,7 +87,7 @@ _KEEPING_SHAPE = ELEMENTWISE | opcodes_where(
 
 
 def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:
-    """Whether two arrays hold as many elements of one type."""
+    """Whether two arrays hold equally many elements of one type."""
     return (
         one is not None
         and one.is_array

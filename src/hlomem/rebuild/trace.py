@@ -1,4 +1,4 @@
-"""Names that only the stack trace of the peak shows: what calls are called, and what they call.
+"""Names that only the stack trace of the peak shows: those of calls and of their callees.
 
 A path of the trace leads from the entry computation through callers and callees, by turns, to an
 instruction. One that agrees with all names known on the way to a value tells those that are not.
@@ -23,11 +23,11 @@ def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str,
     if peak is None or peak.stack_trace is None:
         return
     paths = _paths(peak.stack_trace)
-    home_of = {name: each for each in in_flow for name in each.instructions}
-    taken = {each.name for each in in_flow}
+    home_of = {name: computation for computation in in_flow for name in computation.instructions}
+    taken = {computation.name for computation in in_flow}
     for buffer in peak.buffers:
         chain = _chain(home_of[buffer.instruction], home_of)
-        if not any(_is_nameless(drafts[each.caller]) for each in chain):
+        if not any(_is_nameless(drafts[computation.caller]) for computation in chain):
             continue
         index = "{" + ",".join(map(str, buffer.index)) + "}" if buffer.index else ""
         known = _known_names(chain, drafts, in_flow[0])
@@ -78,7 +78,7 @@ def _known_names(
 
 
 def _is_nameless(caller: Draft) -> bool:
-    """Whether the name of what it calls was made up."""
+    """Whether the name of its callee was made up."""
     return caller.callees == [f"{caller.name}.callee"]
 
 

@@ -42,11 +42,11 @@ class ModuleWriter:
         self._entry = in_flow[0]
         self._shapes = Shapes(joined, drafts)
         self._roots = Roots(joined, drafts, self._shapes)
-        self._by_name = {each.name: each for each in in_flow}
+        self._by_name = {computation.name: computation for computation in in_flow}
         self._unseen: list[str] = []  # computations without values
         self._sharing: dict[str, list[Sharing]] = {}
         self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), joined)
-        self._by_name.update({each.name: each for each in embedded})
+        self._by_name.update({computation.name: computation for computation in embedded})
         # Whichever fusions call those, in the last one they are called late enough.
         fusions = [name for name in joined.time_of if drafts[name].opcode == "fusion"]
         self._last_fusion = max(fusions, key=joined.own_id.__getitem__, default="")
@@ -58,7 +58,9 @@ class ModuleWriter:
         """The module; its computations as this XLA lists them."""
         listed = [*self._embedded, self._entry]
         if lists_by_id(options):
-            listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
+            listed = sorted(
+                self._by_name.values(), key=lambda computation: self._rank(computation.name)
+            )
         elif options.sorts_thread_local_buffers:
             listed = [*list_embedded(self._embedded, self._joined), self._entry]
         for computation in listed:
@@ -67,12 +69,12 @@ class ModuleWriter:
         return "\n\n".join([header, *self._texts.values()]) + "\n"
 
     def _rank(self, name: str) -> int:
-        """The first id in a computation, or in what it calls."""
+        """The first id in a computation, or in its callees."""
         computation = self._by_name.get(name)
         if computation is None:
             return -1
         own_id = self._joined.own_id
-        ids = [own_id[each] for each in computation.instructions if each in own_id]
+        ids = [own_id[name] for name in computation.instructions if name in own_id]
         if ids:
             return min(ids)
         callees = [callee for _, callee in self._calls(computation)]
@@ -90,8 +92,8 @@ class ModuleWriter:
             for index, ids in self._joined.held[root].items():
                 if not here.isdisjoint(ids):
                     output = ", ".join(map(str, index))
-                    place = ", ".join(map(str, parameter.index))
-                    pairs.append(f"{{{output}}}: ({parameter.number}, {{{place}}}, may-alias)")
+                    part = ", ".join(map(str, parameter.index))
+                    pairs.append(f"{{{output}}}: ({parameter.number}, {{{part}}}, may-alias)")
                     break
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
 
@@ -111,7 +113,7 @@ class ModuleWriter:
     # Computations.
 
     def _write(self, computation: Computation) -> None:
-        """Write a computation after what it calls, in the order in which the calls were made."""
+        """Write a computation after its callees, in the order in which the calls were made."""
         if computation.name in self._texts:
             return
         calls = self._calls(computation)
@@ -129,7 +131,7 @@ class ModuleWriter:
         self._texts[computation.name] = "\n".join([head, *lines, "}"])
 
     def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
-        """The instructions that call, and what, in XLA's order."""
+        """The calling instructions and their callees, in XLA's order."""
         calls = []
         for name in computation.instructions:
             draft = self._drafts[name]

@@ -1,1 +1,1 @@
-"""A dump, joined: every value with its place, its life and its instruction, judged by nobody."""
+"""A dump, joined: every value with its place, its life and its instruction; nothing is judged."""

@@ -1,9 +1,9 @@
-"""Which instructions make up one computation, and who calls it.
+"""The computations of a dump: their instructions and their callers.
 
 XLA prints the schedule flattened: a callee's instructions stand before the caller's own line. Read
-backwards, it is a nest: after a caller come its callees, the last one first, each whole. What
-belongs together is known from operands, and from ids: XLA numbers the values of one computation in
-one stretch.
+backwards, it is a nest: after a caller come its callees, the last one first, each whole. The
+instructions of one computation are recognised by operands, and by ids: XLA numbers the values of
+one computation in one stretch.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ class Computation:
     name: str
     instructions: list[str] = field(default_factory=list)
     caller: str = ""
-    """Empty for the entry, and for what no visible instruction calls."""
+    """Empty for the entry, and for computations that no visible instruction calls."""
 
 
 class CallNest(NamedTuple):
     """A dump's program, taken apart again."""
 
     computations: list[Computation]
-    """Those in the schedule, the entry first."""
+    """The computations in the schedule, the entry first."""
     drafts: dict[str, Draft]
     """Every instruction, by name."""
     families: DisjointSets[str]
     """Instructions that are known to be of one computation."""
     problems: tuple[str, ...]
-    """Where the dump contradicts itself."""
+    """Contradictions of the dump with itself."""
 
     def is_parameter(self, name: str) -> bool:
-        """Whether an instruction is a parameter; one of which no value is known is none."""
+        """Whether an instruction is a parameter; one without a draft is not."""
         draft = self.drafts.get(name)
         return draft is not None and draft.opcode == "parameter"
 
 
 def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
-    """Which instructions make up one computation, and who calls it."""
+    """Group the instructions of a dump into computations, and find their callers."""
     families = DisjointSets[str]()
     problems: list[str] = []
     operands = find_operands(joined, families, problems)
@@ -65,7 +65,7 @@ def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
 
 
 def _unite_stretches(joined: JoinedDump, families: DisjointSets[str]) -> None:
-    """Unite what lies within one stretch of ids."""
+    """Unite the instructions within one stretch of ids."""
     ordered = sorted(joined.own_id.items(), key=lambda item: item[1])
     last_of = {families.find(name): number for number, (name, _) in enumerate(ordered)}
     open_until = -1
@@ -126,7 +126,7 @@ def _unflatten(
                 frame.family = families.find(name)
         frame.computation.instructions.append(name)
         frame.has_parameter = frame.has_parameter or name in parameters
-        frame.waiting = [each for each in callees.get(name, ()) if each not in done]
+        frame.waiting = [callee for callee in callees.get(name, ()) if callee not in done]
     for computation in done.values():
         computation.instructions.reverse()
     return list(done.values())
@@ -142,6 +142,6 @@ def _is_over(frames: list[_Frame], family: str) -> bool:
     *outer, frame = frames
     if family == frame.family or frame.waiting:
         return False
-    if any(each.family == family for each in outer):
+    if any(other.family == family for other in outer):
         return True
     return bool(outer[-1].waiting) and frame.has_parameter

@@ -52,7 +52,7 @@ class Conditional:
     branches: tuple[Branch, ...]
 
     def branch_at(self, moment: int) -> int | None:
-        """Which branch runs at a moment."""
+        """The number of the branch that runs at a moment."""
         for number, branch in enumerate(self.branches):
             if branch.start <= moment < branch.end:
                 return number

@@ -1,8 +1,8 @@
 """Every instruction of a dump's program: opcode and callees, also where no line shows them.
 
-In: a joined dump and the operands of its instructions. Out: a `Draft` each. What an unprinted
-instruction is follows from the values it holds: those of its operand are passed on by a bitcast,
-those of one element by a get-tuple-element, others come out of a call.
+In: a joined dump and the operands of its instructions. Out: a `Draft` each. The opcode of an
+unprinted instruction follows from the values it holds: those of its operand are passed on by a
+bitcast, those of one element by a get-tuple-element, others come out of a call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Draft:
 def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> dict[str, Draft]:
     """Opcodes and callees of all instructions."""
     drafts: dict[str, Draft] = {}
-    for name in sorted(operands, key=lambda each: joined.time_of.get(each, -1)):
+    for name in sorted(operands, key=lambda operand: joined.time_of.get(operand, -1)):
         line = joined.printed.get(name)
         if line is None:
             draft = _draft_unprinted(name, operands[name], joined, drafts)
@@ -56,12 +56,12 @@ def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> di
 
 
 def _wraps_another(name: str, line: PrintedInstruction, joined: JoinedDump) -> bool:
-    """Whether `slice-start` is short for an async-start: then a slice defines its result."""
+    """Whether e.g. `slice-start` is short for an async-start: then a slice defines its result."""
     if not line.opcode.endswith("-start") or line.opcode == "copy-start":
         return False
     results = [ids for index, ids in joined.held.get(name, {}).items() if index[:1] == (1,)]
-    definers = {joined.used_by_id[each].name for ids in results for each in ids} - {name}
-    wrapped = {joined.printed[each].opcode for each in definers if each in joined.printed}
+    definers = {joined.used_by_id[value_id].name for ids in results for value_id in ids} - {name}
+    wrapped = {joined.printed[definer].opcode for definer in definers if definer in joined.printed}
     return line.opcode.removesuffix("-start") in wrapped
 
 
@@ -104,7 +104,7 @@ def _draft_unprinted(
 
 
 def _element_held(held: Parts, operand_held: Parts) -> int | None:
-    """Which element of its operand an instruction holds."""
+    """The number of the operand's element that an instruction holds."""
     elements = sorted({index[0] for index in operand_held if index})
     for number in elements:
         if all(operand_held.get((number, *index)) == values for index, values in held.items()):
@@ -113,7 +113,7 @@ def _element_held(held: Parts, operand_held: Parts) -> int | None:
 
 
 def _reads_only(element: int, reads: list[Read]) -> bool:
-    """Whether nothing below the top is read but one element, which only a result is."""
+    """Whether nothing below the top is read but one element."""
     return all(
         read.shape_index is not None and read.shape_index[:1] in ((), (element,)) for read in reads
     )

@@ -1,8 +1,8 @@
-"""Which values of a dump must share one place: what XLA calls an HloBuffer.
+"""Families of values that must share one place: XLA's HloBuffers, found in a dump.
 
-In: a joined dump and its control flow. Out: `AliasClasses`. What a loop carries is one value in
-many versions (`HloAliasAnalysis: ComputeWhileAliasedBuffers`): what goes in, what condition and
-body get, what the body returns, what comes out. The results of a conditional's branches are its
+In: a joined dump and its control flow. Out: `AliasClasses`. A loop carries one value in many
+versions (`HloAliasAnalysis: ComputeWhileAliasedBuffers`): its operand, the parameters of condition
+and body, the body's result and its own. The results of a conditional's branches are its
 result; an output that is declared to alias an operand is that operand.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 UPDATES = frozenset[Opcode]({"dynamic-update-slice", "scatter"})
-"""What XLA plans in place, always (`AliasInfo::GetInPlaceInputOutputPairs`)."""
+"""Opcodes that XLA always plans in place (`AliasInfo::GetInPlaceInputOutputPairs`)."""
 
 
 class AliasClasses:
@@ -47,7 +47,7 @@ class AliasClasses:
         return self._sets.are_together(one, two)
 
     def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:
-        """The values of each family, those of one value left out."""
+        """The values of each family of more than one."""
         found = self._sets.groups(placed for placed in values if placed in self.reason)
         return {head: family for head, family in found.items() if len(family) > 1}
 
@@ -83,7 +83,7 @@ def _join_loop(joined: JoinedDump, loop: Loop, families: AliasClasses) -> None:
 
 
 def _join_in_place(joined: JoinedDump, name: str, families: AliasClasses) -> None:
-    """What an instruction always writes over: an operand it declares, the array it updates."""
+    """Join a result with the operand it always overwrites: one it declares, or updates."""
     printed = joined.printed[name]
     for output, operand, inside in printed.operand_pairs:
         read = joined.read_by.get((name, operand), ())

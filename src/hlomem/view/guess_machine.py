@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 _POINTER_SIZE = 8
-_FEW = 0.2
+_MAX_WRONG_SHARE = 0.2
 """The share of values whose sizes may be wrong before it is the machine that is."""
 _PRINTED_BY_XLA = "entry_computation_layout="
-"""In the first line of every module that XLA prints; who writes one by hand leaves it out."""
+"""In the first line of every module that XLA prints; hand-written ones leave it out."""
 
 
 class MachineGuess(NamedTuple):
@@ -50,7 +50,7 @@ class MachineCandidates(NamedTuple):
     """The machines a program may be for, and how they are known."""
 
     machines: tuple[Machine, ...]
-    """All that nothing speaks against."""
+    """Every machine that nothing speaks against."""
     reason: str
     """Empty where the platform cannot be told."""
 
@@ -85,7 +85,7 @@ def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
     if machine != best:
         reason += ", its format is old"
     wrong = (1 - _share_explained(joined, machine)) * len(joined.placed)
-    return MachineGuess(machine, reason, wrong <= max(2, _FEW * len(joined.placed)))
+    return MachineGuess(machine, reason, wrong <= max(2, _MAX_WRONG_SHARE * len(joined.placed)))
 
 
 def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
@@ -95,7 +95,9 @@ def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
     if len(machines) == 1:
         return MachineCandidates(machines, reason)
     scores = [_chip_score(joined, machine) for machine in machines]
-    best = [each for each, score in zip(machines, scores, strict=True) if score == max(scores)]
+    best = [
+        machine for machine, score in zip(machines, scores, strict=True) if score == max(scores)
+    ]
     return MachineCandidates(tuple(best), reason)
 
 
@@ -119,8 +121,8 @@ def _find_mark(platforms: Iterable[str], texts: Collection[str]) -> tuple[str, s
 
 def _marking_platforms() -> tuple[list[str], list[str]]:
     """The platforms whose compilers always leave a mark, and the others."""
-    may_be_bare = [each for each in PLATFORMS if _marks_of(each).absent_says]
-    return [each for each in PLATFORMS if each not in may_be_bare], may_be_bare
+    may_be_bare = [platform for platform in PLATFORMS if _marks_of(platform).absent_says]
+    return [platform for platform in PLATFORMS if platform not in may_be_bare], may_be_bare
 
 
 def _marks_of(platform: str) -> Marks:
@@ -131,7 +133,9 @@ def _marks_of(platform: str) -> Marks:
 
 def _unmarked() -> tuple[str, str]:
     """The platform whose compiler need not leave a mark."""
-    return next((each, says) for each in PLATFORMS if (says := _marks_of(each).absent_says))
+    return next(
+        (platform, says) for platform in PLATFORMS if (says := _marks_of(platform).absent_says)
+    )
 
 
 def _at_its_time(machine: Machine, joined: JoinedDump) -> Machine:
@@ -143,8 +147,8 @@ def _at_its_time(machine: Machine, joined: JoinedDump) -> Machine:
 
 
 def _chip_score(joined: JoinedDump, chip: Machine) -> tuple[float, int]:
-    """How many sizes fit, then how many allocations, be they empty, lie in its fast memory."""
-    in_fast = sum(each.color == chip.preset_color for each in joined.allocations)
+    """The number of fitting sizes, then of allocations, even empty ones, in its fast memory."""
+    in_fast = sum(allocation.color == chip.preset_color for allocation in joined.allocations)
     return (_share_explained(joined, chip), in_fast)
 
 
@@ -153,7 +157,7 @@ def _share_explained(joined: JoinedDump, machine: Machine) -> float:
     for placed in joined.placed:
         if placed.value.shape not in size_of:
             size_of[placed.value.shape] = size_on(machine, placed)
-    fitting = sum(size_of[each.value.shape] == each.value.size for each in joined.placed)
+    fitting = sum(size_of[placed.value.shape] == placed.value.size for placed in joined.placed)
     return fitting / max(1, len(joined.placed))
 
 
@@ -173,7 +177,9 @@ def guess_for_module(
         platform, reason, named = _platform_of_module(module, PurePath(file_name).name)
         chip = chip or named
     if not platform:
-        return MachineCandidates(tuple(m for each in PLATFORMS for m in machines_of(each)), "")
+        return MachineCandidates(
+            tuple(m for platform in PLATFORMS for m in machines_of(platform)), ""
+        )
     if chip:
         return MachineCandidates((find_machine(platform, chip),), reason)
     return _chips_of_module(module, file_name, machines_of(platform), reason)
@@ -215,7 +221,9 @@ def _chips_of_module(
     if len(named) == 1:
         says = f"its file is called {PurePath(file_name).name}"
         return MachineCandidates((named[0],), f"{reason}, {says}" if reason else says)
-    marks = {mark: mark.is_in(module.source.text) for each in machines for mark in each.not_marks}
-    left = [each for each in machines if not any(marks[mark] for mark in each.not_marks)]
+    marks = {
+        mark: mark.is_in(module.source.text) for machine in machines for mark in machine.not_marks
+    }
+    left = [machine for machine in machines if not any(marks[mark] for mark in machine.not_marks)]
     said = [mark.says for mark, is_there in marks.items() if is_there]
     return MachineCandidates(tuple(left or machines), ", ".join(filter(None, (reason, *said))))

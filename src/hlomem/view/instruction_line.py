@@ -47,7 +47,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
     """Empty where the line does not say."""
     opcode: Opcode
     start: int
-    """Where its operands begin."""
+    """The position of its operands."""
 
     @cached_property
     def shape(self) -> Shape:
@@ -56,26 +56,26 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The names of what it reads."""
+        """The names of its operands."""
         if self.opcode in PAYLOAD_OPCODES:
             return ()
         return tuple(_OPERAND.findall(self.text, self.start, self._end))
 
     @property
     def operand_shapes(self) -> tuple[str, ...]:
-        """What the line says of them; empty for those of which it says nothing."""
+        """The operands' shapes as the line prints them; empty for those it prints without."""
         if self.opcode in PAYLOAD_OPCODES:
             return ()
         return tuple(_SHAPED_OPERAND.findall(INDEX_COMMENT.sub("", self.inner)))
 
     @property
     def inner(self) -> str:
-        """All that stands between the parentheses."""
+        """The text between the parentheses."""
         return self.text[self.start : self._end]
 
     @property
     def number(self) -> int | None:
-        """Which parameter it is."""
+        """The number of a parameter; None for other instructions."""
         found = _NUMBER.fullmatch(self.inner) if self.opcode == "parameter" else None
         return int(found[0]) if found else None
 
@@ -90,7 +90,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def metadata(self) -> Metadata:
-        """Where it comes from."""
+        """Its origin in the program."""
         return read_metadata(self.tail)
 
     @property
@@ -115,7 +115,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def slice_starts(self) -> tuple[int, ...]:
-        """Where a slice begins in each dimension; empty for other instructions."""
+        """The start of a slice in each dimension; empty for other instructions."""
         _, found, rest = self.tail.partition("slice={")
         return tuple(map(int, _SLICE.findall(rest.partition("}")[0]))) if found else ()
 
@@ -152,7 +152,7 @@ def _index(text: str) -> ShapeIndex:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the parenthesis closes that was opened before `start`."""
+    """The position of the parenthesis that closes the one opened before `start`."""
     end = text.find(")", start)
     if end >= 0 and text.find("(", start, end) < 0:
         return end

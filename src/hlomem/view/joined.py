@@ -2,7 +2,7 @@
 
 In: a `Dump`, whole or in parts. Out: a `JoinedDump`, which only joins what the files say about the
 same value or the same instruction; it judges nothing. A value's live range is found by its
-instruction and index, its uses by its id. What a missing file would say is empty.
+instruction and index, its uses by its id. Whatever a missing file would hold is empty.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PlacedValue(Struct, eq=False, gc=False):
 
     @property
     def index(self) -> ShapeIndex:
-        """Where in its instruction's result it stands."""
+        """Its index in its instruction's result."""
         return self.value.index or ()
 
     @property
@@ -75,7 +75,7 @@ class PlacedValue(Struct, eq=False, gc=False):
         return (self.allocation.index, self.value.offset, self.value.size)
 
     def shares_bytes_with(self, other: PlacedValue) -> bool:
-        """Whether a byte belongs to both (of one allocation)."""
+        """Whether two values of one allocation have a byte in common."""
         return self.start < other.end and other.start < self.end
 
     @property
@@ -84,7 +84,7 @@ class PlacedValue(Struct, eq=False, gc=False):
         return {use.instruction for use in (self.used.uses if self.used else None) or ()}
 
     def operand_numbers(self, user: str) -> list[int]:
-        """As which operands an instruction reads it."""
+        """The operand numbers by which an instruction reads it."""
         uses = self.used.uses if self.used else None
         return [use.operand for use in uses or () if use.instruction == user]
 
@@ -108,11 +108,11 @@ class JoinedDump:
     dump: Dump
     placed: list[PlacedValue]
     life_of: dict[tuple[str, ShapeIndex] | str, LiveRange]
-    """When values are alive; see `find_life`."""
+    """The live ranges of values; see `find_life`."""
 
     @property
     def allocations(self) -> Sequence[Allocation]:
-        """What XLA reserves."""
+        """The allocations of the dump."""
         return self.dump.assignment.allocations if self.dump.assignment else ()
 
     @property
@@ -127,16 +127,16 @@ class JoinedDump:
 
     @property
     def peak(self) -> Peak | None:
-        """When most is alive, by XLA's account."""
+        """The moment with most bytes alive, by XLA's account."""
         return self.dump.live_ranges.peak if self.dump.live_ranges else None
 
     @cached_property
     def time_of(self) -> dict[str, int]:
-        """Where an instruction stands in the sequence."""
+        """The position of each instruction in the sequence."""
         return {name: moment for moment, name in enumerate(self.sequence)}
 
     def find_life(self, name: str, index: ShapeIndex | None) -> LiveRange | None:
-        """When the value defined by a part of an instruction's result is alive."""
+        """The live range of the value defined by a part of an instruction's result."""
         # Most values are all of an instruction's result: its name is key enough.
         return self.life_of.get((name, index) if index else name)
 
@@ -144,7 +144,7 @@ class JoinedDump:
 
     @cached_property
     def used_by_id(self) -> dict[int, UsedValue]:
-        """What is said about positions and uses, by XLA's number of the value."""
+        """Positions and uses of values, by XLA's id."""
         return {value.id: value for value in self.used}
 
     @cached_property
@@ -178,7 +178,7 @@ class JoinedDump:
 
     @cached_property
     def printed(self) -> dict[str, PrintedInstruction]:
-        """What those lines say; those that are no instruction's are left out."""
+        """Those lines, parsed; lines that are not instructions are left out."""
         parsed = ((name, parse_instruction_line(text)) for name, text in self.text_of.items())
         return {name: printed for name, printed in parsed if printed is not None}
 
@@ -194,7 +194,7 @@ class JoinedDump:
 
     @cached_property
     def reads(self) -> dict[str, list[Read]]:
-        """What the operands of an instruction hold."""
+        """The values read by each instruction, operand by operand."""
         found: dict[str, list[Read]] = {}
         for value in self.used:
             for use in value.uses or ():
@@ -249,7 +249,7 @@ class JoinedDump:
 
 
 def join_dump(dump: Dump) -> JoinedDump:
-    """What a dump says, joined by value."""
+    """Join the files of a dump by value."""
     life_of: dict[tuple[str, ShapeIndex] | str, LiveRange] = {
         (life.instruction, life.index) if life.index else life.instruction: life
         for life in (dump.live_ranges.ranges if dump.live_ranges else ())

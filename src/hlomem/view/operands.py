@@ -1,4 +1,4 @@
-"""Which instruction each operand is, also of instructions whose text the dump does not show.
+"""The operands of instructions, even of those whose text the dump does not show.
 
 A get-tuple-element, a bitcast, a call define no value, so no `from instruction:` shows them. But
 the values they read are known, and where those appear: an operand is an instruction that holds all
@@ -19,7 +19,7 @@ def find_operands(
 ) -> dict[str, list[str]]:
     """The operands of every instruction; unites those of one computation.
 
-    What a dump that contradicts itself does not tell is left out, and said in `problems`.
+    Operands that a contradictory dump does not reveal are left out, and named in `problems`.
     """
     operands = {name: list(line.operands) for name, line in joined.printed.items()}
     for name, names in operands.items():
@@ -61,11 +61,11 @@ class _Finder:
         return operands
 
     def _choose(self, name: str, reads: list[Read]) -> str | None:
-        """What holds all that an operand holds: of the same computation, then the latest."""
+        """The instruction that holds all that is read: of the same computation, then the latest."""
         candidates = self._holders(name, reads[0])
         for read in reads[1:]:
             others = set(self._holders(name, read))
-            candidates = [each for each in candidates if each in others]
+            candidates = [candidate for candidate in candidates if candidate in others]
         if not candidates:
             problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
             self._problems.append(f"{problem}; the dump contradicts itself")
@@ -73,20 +73,20 @@ class _Finder:
         if len(candidates) > 1:
             candidates = self._in_order(name, reads[0], candidates) or candidates
         find = self._families.find
-        over = {find(each) for each in self._returned}
+        over = {find(returned) for returned in self._returned}
         return max(
             candidates,
-            key=lambda each: (
-                find(each) == find(name),
-                find(each) not in over,
+            key=lambda candidate: (
+                find(candidate) == find(name),
+                find(candidate) not in over,
                 # XLA makes one bitcast of two.
-                reads[0].shape_index is not None or each not in self._bitcasts,
-                self.time(each),
+                reads[0].shape_index is not None or candidate not in self._bitcasts,
+                self.time(candidate),
             ),
         )
 
     def _holders(self, reader: str, read: Read) -> list[str]:
-        """What holds a value in the part that is read, and runs before it is."""
+        """Instructions that hold a value in the part that is read, and run before the reader."""
         return [
             position.instruction
             for position in read.value.positions
@@ -94,7 +94,7 @@ class _Finder:
         ]
 
     def _in_order(self, reader: str, read: Read, candidates: list[str]) -> list[str]:
-        """Those that agree with the order of uses, which is that of positions."""
+        """The candidates that agree with the order of uses, which is that of positions."""
         rank = {(p.instruction, p.index): number for number, p in enumerate(read.value.positions)}
         lowest, highest = 0, len(rank)
         is_passed = False
@@ -108,21 +108,27 @@ class _Finder:
                     highest = known
                     break
                 lowest = known
-        return [each for each in candidates if lowest <= rank[each, read.shape_index] <= highest]
+        return [
+            candidate
+            for candidate in candidates
+            if lowest <= rank[candidate, read.shape_index] <= highest
+        ]
 
     def _is_before(self, name: str, other: str) -> bool:
         return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)
 
     def _callee_result(self, name: str) -> list[str]:
-        """Where a call takes its result from: what holds a value the call has not read."""
+        """The source of a call's result: an instruction with a value the call has not read."""
         reads = self._joined.reads.get(name, ())
-        if all(each.shape_index == () for each in reads):
+        if all(read.shape_index == () for read in reads):
             return []  # a get-tuple-element reads the tuple and holds an element
-        read = {each.value.id for each in reads}
+        read = {read.value.id for read in reads}
         for ids in self._joined.held[name].values():
-            for value in [self._joined.used_by_id[each] for each in ids if each not in read]:
-                holders = [each.instruction for each in value.positions]
-                before = [each for each in holders if self._is_before(each, name)]
+            for value in [
+                self._joined.used_by_id[value_id] for value_id in ids if value_id not in read
+            ]:
+                holders = [position.instruction for position in value.positions]
+                before = [holder for holder in holders if self._is_before(holder, name)]
                 if before:
                     return [max(before, key=self.time)]
         return []

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Residency(NamedTuple, Generic[T]):
-    """What is in [start, end) of an allocation from one moment to another, both included."""
+    """A stay in bytes [start, end) of an allocation, from one moment to another, inclusive."""
 
     first: int
     last: int
@@ -34,7 +34,7 @@ class Residency(NamedTuple, Generic[T]):
 
 
 class _Present(Generic[T]):
-    """What is there at a moment, by size and first byte; the counts make entries unique."""
+    """The stays at a moment, by size and first byte; the counts make entries unique."""
 
     def __init__(self) -> None:
         self._groups: dict[int, list[tuple[int, int, Residency[T]]]] = {}
@@ -42,14 +42,14 @@ class _Present(Generic[T]):
         self._count = 0
 
     def add(self, stay: Residency[T]) -> None:
-        """`stay` is there until its last moment."""
+        """Add a stay, which is present until its last moment."""
         self._count += 1
         group = (stay.end - stay.start).bit_length()
         insort(self._groups.setdefault(group, []), (stay.start, self._count, stay))
         heappush(self._ends, (stay.last, group, stay.start, self._count))
 
     def forget_before(self, moment: int) -> None:
-        """Drops what is no longer there at a moment."""
+        """Drop the stays that are over at a moment."""
         while self._ends and self._ends[0][0] < moment:
             _, group, start, count = heappop(self._ends)
             entries = self._groups[group]
@@ -58,7 +58,7 @@ class _Present(Generic[T]):
                 del self._groups[group]
 
     def sharing_with(self, stay: Residency[T]) -> list[Residency[T]]:
-        """Whoever holds a byte of it."""
+        """The present stays that have a byte in common with one."""
         _, _, _, start, end, _ = stay
         found = []
         for group, entries in self._groups.items():

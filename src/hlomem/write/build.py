@@ -81,8 +81,10 @@ def build_assignment(stages: Stages) -> Assignment:
     return Assignment(
         allocations=tuple(
             [
-                build_allocation(stages, each, tuple(_build_assigned_values(each, stages.colors)))
-                for each in stages.assignment.allocations
+                build_allocation(
+                    stages, allocation, tuple(_build_assigned_values(allocation, stages.colors))
+                )
+                for allocation in stages.assignment.allocations
             ]
         )
     )
@@ -152,7 +154,7 @@ def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
 
 
 def build_values(stages: Stages, features: Features) -> Values:
-    """The values that have a place, where they appear and who reads them."""
+    """The values that have a place, with their positions and uses."""
     texts = instruction_texts(stages.module, features)
     finder, color_of = stages.dataflow.use_finder, stages.colors
     return Values(
@@ -178,7 +180,7 @@ def instruction_texts(module: HloModule, features: Features) -> InstructionTexts
 
 def placed_values(assignment: BufferAssignment) -> list[HloValue]:
     """The values that have a place, in the order of the dump."""
-    values = [value for each in assignment.allocations for value in each.slices]
+    values = [value for allocation in assignment.allocations for value in allocation.slices]
     return sorted(values, key=_by_id)
 
 
@@ -300,7 +302,7 @@ def _build_report_by_space(allocations: list[BufferAllocation]) -> SpaceReport:
                 name=xla_space_name(color),
                 color=color,
                 total_bytes=sum(sizes),
-                tables=tuple([_build_table(each) for each in members[:shown]]),
+                tables=tuple([_build_table(allocation) for allocation in members[:shown]]),
             )
         )
     return SpaceReport(spaces=tuple(spaces))
@@ -311,7 +313,7 @@ def _build_report_by_allocation(stages: Stages) -> AllocationReport:
     sizes = [allocation.size for allocation in ordered]
     shown, is_cut = count_shown(sizes)
     total = sum(sizes)
-    reported = [_report_allocation(build_allocation(stages, each)) for each in ordered]
+    reported = [_report_allocation(build_allocation(stages, allocation)) for allocation in ordered]
     rows = []
     cumulative = 0
     for size, allocation in zip(sizes[:shown], reported, strict=False):
@@ -326,9 +328,10 @@ def _build_report_by_allocation(stages: Stages) -> AllocationReport:
         )
     details = [
         AllocationDetail(
-            allocation=record, table=None if len(each.slices) == 1 else _build_table(each)
+            allocation=record,
+            table=None if len(allocation.slices) == 1 else _build_table(allocation),
         )
-        for record, each in zip(reported, ordered, strict=True)
+        for record, allocation in zip(reported, ordered, strict=True)
     ]
     return AllocationReport(
         total_bytes=total,

@@ -1,4 +1,4 @@
-"""Numbers about a plan: when most bytes are alive.
+"""The peak of a plan: the moment at which most bytes are alive.
 
 Mirrors `HloLiveRange::ComputePeakMemoryMoment`, which counts by its own rules: a value weighs what
 the whole result of its instruction weighs, a tuple its table; and a value that ends at a moment

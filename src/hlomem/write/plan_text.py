@@ -1,9 +1,9 @@
 """A plan → the text of XLA's files, without the records between.
 
 In: the stages of a plan and the era to write as. Out: the text of a file, in pieces. To make a
-record of every value, position and use of a large plan takes as long as to print them all, so who
-only wants the text gets it from here. It is the one that the records of `hlomem.write.build` have:
-what a line looks like is said once, beside its reader.
+record of every value, position and use of a large plan takes as long as to print them all, so
+this writes the text directly. It equals that of the records of `hlomem.write.build`: the form of a
+line is defined once, beside its reader.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ class PlanText:
 
     def _format_live_ranges(self) -> Iterator[str]:
         live, features = self._stages.live_ranges, self._era.features
-        yield live_range.format_sequence(live.end, [each.name for each in live.sequence])
+        yield live_range.format_sequence(
+            live.end, [instruction.name for instruction in live.sequence]
+        )
         format_range = live_range.format_range
         for value, (start, end) in live.range_of.items():
             yield format_range(value.instruction.name, value.index, start, end)

@@ -56,7 +56,7 @@ def allocations_by_size(allocations: Sequence[BufferAllocation]) -> list[BufferA
 
 
 def count_shown(sizes: Sequence[int]) -> tuple[int, bool]:
-    """How many of a list are shown, and whether the rest is left out as too small to matter."""
+    """The number of entries shown, and whether the rest is left out as too small to matter."""
     total = sum(sizes)
     negligible = _in_single_precision(_in_single_precision(total) * _NEGLIGIBLE)
     cumulative = 0

@@ -30,7 +30,7 @@ def is_sugared(opcode: str) -> bool:
 
 
 def desugar(instruction: HloInstruction) -> HloInstruction | None:
-    """Make an async operation of a sugared instruction; returns what a start wraps."""
+    """Make an async operation of a sugared instruction; returns the computation a start wraps."""
     stage = next(stage for stage in _STAGES if instruction.opcode.endswith(stage))
     wrapped_opcode = as_opcode(instruction.opcode.removesuffix(stage))
     instruction.opcode = as_opcode(f"async{stage}")

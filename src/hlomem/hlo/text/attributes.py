@@ -7,8 +7,8 @@ functions it calls in `hlo/parser/hlo_parser.cc`.
     attributes ::= ("," name "=" value)*
     value      ::= anything up to the next comma outside brackets and strings
 
-Functions raise `TextProblem` with offsets into the text they were given; who knows where that text
-stands makes a `ParseError` of it.
+Functions raise `TextProblem` with offsets into the text they were given; a caller that knows where
+the text stands makes a `ParseError` of it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MARK = re.compile(rf"{_STRING}|[{{}}()\[\]\"',]", re.DOTALL)
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
 FIRST_INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
-"""What a get-tuple-element takes, where it is the first attribute."""
+"""The index of a get-tuple-element, where it is the first attribute."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INTEGERS = re.compile(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
 _MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({_STRING}|{_SHALLOW})\s*+,?"
@@ -69,7 +69,7 @@ _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\
 
 
 compiled = cache(re.compile)
-"""The compiled form of a pattern that not every text needs; the others are compiled below."""
+"""Compiles a pattern on first use: few texts need these."""
 
 
 class TextProblem(Exception):  # noqa: N818 - not an error of the user until it has a place
@@ -125,7 +125,7 @@ class ProgramShape(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """Where an instruction comes from (`OpMetadata`); 0 or empty where nothing is said."""
+    """The origin of an instruction (`OpMetadata`); fields are 0 or empty where not given."""
 
     op_name: str = ""
     op_type: str = ""
@@ -141,7 +141,7 @@ class Metadata(NamedTuple):
 
 _METADATA_DEFAULTS = Metadata()._asdict()
 METADATA = "metadata={"
-"""What stands before the metadata in a printed line."""
+"""The text before the metadata in a printed line."""
 
 
 def split_attributes(text: str) -> dict[str, str]:
@@ -182,7 +182,7 @@ def iter_attributes(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_value(text: str, start: int) -> int:
-    """Where the value at `start` ends: at a comma outside brackets, or with the text."""
+    """The end of the value at `start`: a comma outside brackets, or the end of the text."""
     open_brackets: list[int] = []
     for match in _MARK.finditer(text, start):
         mark, place = match[0], match.start()
@@ -285,9 +285,9 @@ def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
 
 
 def read_metadata(line: str) -> Metadata:
-    """The metadata in a printed line, up to the first thing in it that is none.
+    """The metadata in a printed line, up to the first item that is not metadata.
 
-    Dumps and messages print lines that may be cut off; what stands before the cut is still true.
+    Dumps and messages print lines that may be cut off; the items before the cut still count.
     """
     position = line.find(METADATA)
     fields: dict[str, str | int] = {}
@@ -332,16 +332,16 @@ def parse_input_output_alias(text: str) -> tuple[InputOutputAlias, ...]:
 def format_input_output_alias(aliases: Iterable[InputOutputAlias]) -> str:
     """As `HloInputOutputAliasConfig::ToShortString` writes them."""
     items = [
-        f"{each.output_index}: ({each.parameter_number}, {each.parameter_index}, "
-        f"{'must' if each.must_alias else 'may'}-alias)"
-        for each in aliases
+        f"{alias.output_index}: ({alias.parameter_number}, {alias.parameter_index}, "
+        f"{'must' if alias.must_alias else 'may'}-alias)"
+        for alias in aliases
     ]
     return f"{{ {', '.join(items)} }}"
 
 
 def format_buffer_donor(donors: Iterable[BufferDonor]) -> str:
     """As `HloBufferDonorConfig::ToShortString` writes them."""
-    items = [f"({each.parameter_number}, {each.parameter_index})" for each in donors]
+    items = [f"({donor.parameter_number}, {donor.parameter_index})" for donor in donors]
     return f"{{ {', '.join(items)} }}"
 
 
@@ -436,4 +436,4 @@ CONTENT_PARSERS: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys(INTEGER_LISTS, parse_integers),
     **dict.fromkeys(INTEGERS, parse_integer),
 }
-"""How to read the value of an attribute whose form does not depend on the opcode."""
+"""Readers of attributes whose form does not depend on the opcode."""

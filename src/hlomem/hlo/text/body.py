@@ -70,8 +70,8 @@ class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
 
 _Finish = Callable[["_Body", HloInstruction, str], None]
 _Fact = tuple["Opcode", int | None, bool, _Finish | None]
-"""What the loop needs to know about an opcode: its text (one object for all instructions), how
-many operands it takes, whether it has a payload instead, what else is to be done."""
+"""All the loop must know of an opcode: its text (one object for all instructions), its number of
+operands, whether it has a payload instead, and the step that finishes it."""
 
 
 class _Facts(dict[str, _Fact]):
@@ -87,7 +87,7 @@ class _Facts(dict[str, _Fact]):
 
 
 class _Body(Struct, eq=False):
-    """What is known of a computation while its rows are read."""
+    """The state of a computation while its rows are read."""
 
     scope: OperandScope
     callees: dict[str, HloComputation]
@@ -186,7 +186,9 @@ def _wrong_count(opcode: Opcode, arity: int, count: int) -> RowProblem:
 
 def _numbered_parameters(body: _Body, rows: list[InstructionRow]) -> list[HloInstruction]:
     """The parameters by number, of which none may be missing or given twice."""
-    parameters = [each for each in body.scope.instructions if each.opcode == "parameter"]
+    parameters = [
+        instruction for instruction in body.scope.instructions if instruction.opcode == "parameter"
+    ]
     by_text = {parameter.payload: parameter for parameter in parameters}
     try:
         return [by_text[str(number)] for number in range(len(parameters))]
@@ -328,7 +330,7 @@ def _split_names(text: str) -> list[str]:
 
 
 def _find_finish(opcode: Opcode) -> _Finish | None:
-    """What is to be done for an opcode beyond linking its operands."""
+    """The step an opcode needs beyond linking its operands; None for most."""
     if opcode == "fusion":
         return _finish_fusion
     if opcode == "get-tuple-element":

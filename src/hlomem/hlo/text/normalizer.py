@@ -38,7 +38,7 @@ _CLOSER = {"{": "}", "(": ")", "[": "]"}
 
 
 class OffsetMap:
-    """Where each piece of a rewritten text stood in the original."""
+    """A map from positions in a rewritten text to those in the original."""
 
     def __init__(self) -> None:
         self._new = array("q", [0])
@@ -121,7 +121,7 @@ class _Normalizer:
                 raise self._error(position - 1, problem, "put one instruction on each line")
 
     def result(self) -> tuple[str, OffsetMap]:
-        """What has been written, and where it was."""
+        """The text written so far, and its map to the original."""
         return "".join(self.pieces), self.offsets
 
     def never_closed(self, hint: str = "") -> ParseError:

@@ -95,7 +95,7 @@ def _parse_normalized(source: Source, *, has_header: bool = True) -> HloModule:
 
 
 def _no_module(source: Source) -> ParseError:
-    """What is wrong with a text in which not even one computation was found."""
+    """The error for a text in which no computation was found."""
     match = _BEGIN.match(source.text)
     if match is None:
         start = len(source.text) - len(source.text.lstrip())

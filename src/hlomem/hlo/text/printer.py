@@ -51,7 +51,7 @@ def format_module(module: HloModule, style: TextStyle | None = None) -> str:
 
 
 def _sugared_computations(module: HloModule) -> frozenset[HloComputation]:
-    """What `async_sugar` writes inside the async operation instead of as a computation."""
+    """The computations `async_sugar` writes inside the async operation."""
     return frozenset(
         instruction.called_computations[0]
         for instruction in module.iter_instructions()
@@ -150,7 +150,7 @@ def _attribute_texts(instruction: HloInstruction, style: TextStyle) -> dict[str,
 
 
 def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
-    """The one instruction an async operation runs, None where it runs more or is none.
+    """The one instruction an async operation runs; None for others, and where it runs more.
 
     `HloComputation::CanExpandIntoSingleInstruction`.
     """
@@ -160,14 +160,17 @@ def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
     if computation is None:
         return None
     root = computation.root
-    alone = all(each is root or each.opcode == "parameter" for each in computation.instructions)
+    alone = all(
+        instruction is root or instruction.opcode == "parameter"
+        for instruction in computation.instructions
+    )
     return root if alone else None
 
 
 def _sugared_attribute_texts(
     instruction: HloInstruction, wrapped: HloInstruction, style: TextStyle
 ) -> dict[str, str]:
-    """Those of the async operation with those of what it wraps in place of `calls`.
+    """The attributes of an async operation, with the wrapped instruction's in place of `calls`.
 
     `HloAsyncStartInstruction::PrintExtraAttributesImpl`.
     """
@@ -195,9 +198,9 @@ def _name_attributes(instruction: HloInstruction, style: TextStyle) -> Iterator[
             continue
         is_list = text.startswith("{")
         count = text.count(",") + 1 if text.strip("{} ") else 0
-        names = ", ".join(_format_name(each.name, style) for each in islice(callees, count))
+        names = ", ".join(_format_name(callee.name, style) for callee in islice(callees, count))
         yield attribute, f"{{{names}}}" if is_list else names
     if CONTROL_PREDECESSORS in attributes:
         predecessors = instruction.control_predecessors
-        names = ", ".join(_format_name(each.name, style) for each in predecessors)
+        names = ", ".join(_format_name(predecessor.name, style) for predecessor in predecessors)
         yield CONTROL_PREDECESSORS, f"{{{names}}}"

@@ -93,7 +93,9 @@ class ModuleReader:
         # `%fusion#1` stands for an instruction that has no row.
         has_implied = self._text.find("#", *body) >= 0
         if has_implied or len(rows) != scanner.count_lines(self._text, *body):
-            return [(each.shape, each.opcode) for each in computation.instructions]
+            return [
+                (instruction.shape, instruction.opcode) for instruction in computation.instructions
+            ]
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
         except ParseError:
@@ -148,7 +150,7 @@ class ModuleReader:
         return self._text[start:end]
 
     def locate(self, computation: HloComputation, name: str) -> Span:
-        """Where an instruction stands; the head of its computation if it has no line."""
+        """The span of an instruction; the head of its computation if it has no line."""
         body = self._body(computation)
         for row, parts in enumerate(body.rows):
             if parts[1] == name:
@@ -156,7 +158,7 @@ class ModuleReader:
         return self._head(computation)
 
     def style(self) -> TextStyle:
-        """How the text is written."""
+        """The style of the text."""
         text, first = self._text, self._spans.computations[0]
         head = text[first.head_start : first.body.start]
         rows = [
@@ -170,7 +172,9 @@ class ModuleReader:
             operand_shapes=any(_SHAPED_OPERAND.match(inner) for _, inner in rows[:1]),
             program_shape="(" in head,
             compact_gte=any("#" in inner for _, inner in rows),
-            name_after_brace=any(each.has_name_after_brace for each in self._spans.computations),
+            name_after_brace=any(
+                computation.has_name_after_brace for computation in self._spans.computations
+            ),
             async_sugar=any(is_sugared(opcode) for opcode in {opcode for opcode, _ in rows}),
         )
 
@@ -241,7 +245,7 @@ class ModuleReader:
         return module
 
     def _open(self, computation: HloComputation) -> list[HloComputation]:
-        """Read a computation; returns what it calls other than through fusions."""
+        """Read a computation; returns its callees other than fused bodies."""
         body = self._body(computation)
         if not body.rows:
             problem = f"computation `{computation.name}` has no instructions"
@@ -302,7 +306,7 @@ class ModuleReader:
         return ParseError(self.source, span, problem.problem, problem.hint)
 
     def _place(self, body: _Body, row: int, problem: RowProblem | None) -> Span:
-        """Where a row, or the part of it a problem is in, stands in the source."""
+        """The span in the source of a row, or of the part of it that has a problem."""
         part = problem.part if problem else None
         span = scanner.row_part(body.text, body.start, body.end, row, part)
         if problem is not None and problem.offsets is not None:

@@ -64,7 +64,7 @@ class RowPart(IntEnum):
 
 
 class ComputationText(Struct, frozen=True, eq=False):
-    """Where a computation lies, and what its first and last line say."""
+    """The place of a computation in the text, and the contents of its first and last line."""
 
     name: str
     is_entry: bool
@@ -76,7 +76,7 @@ class ComputationText(Struct, frozen=True, eq=False):
 
 
 class ModuleText(NamedTuple):
-    """Where the parts of a module lie."""
+    """The places of a module's parts in the text."""
 
     name: str
     header: Span  # the attributes behind the name
@@ -127,7 +127,7 @@ def _end_of_text(text: str) -> int:
 
 
 def count_lines(text: str, start: int, end: int) -> int:
-    """How many lines a body has, each of which is an instruction."""
+    """The number of lines of a body, each of which is an instruction."""
     return text.count("\n", start, end)
 
 
@@ -154,7 +154,7 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
 
 
 def opcode_and_attributes(text: str, start: int, end: int) -> tuple[Opcode, str] | None:
-    """Those of the instruction of one line; None where it does not plainly hold one."""
+    """Opcode and attributes on one line; None where it does not plainly hold an instruction."""
     match = _INSTRUCTION.match(text, start, end)
     if match is None or has_comment(text, start, end):
         return None
@@ -178,7 +178,7 @@ def outline_rows(text: str, start: int, end: int) -> list[tuple[str, Opcode]]:
 
 
 def row_part(text: str, start: int, end: int, row: int, part: RowPart | None) -> Span:
-    """Where a row or a part of it stands, found by cutting the body again.
+    """The span of a row or a part of it, found by cutting the body again.
 
     An empty part is the place behind the opcode.
     """

@@ -182,7 +182,7 @@ class _Cursor:
         return self.position
 
     def eat(self, mark: str) -> bool:
-        """Whether `mark` comes next; it is taken if so."""
+        """Take `mark` if it comes next; whether it did."""
         if not self.text.startswith(mark, self.skip_blanks()):
             return False
         self.position += len(mark)
@@ -193,7 +193,7 @@ class _Cursor:
             self.fail(self.position, f"expected `{mark}` {where}")
 
     def eat_match(self, pattern: re.Pattern[str]) -> str:
-        """What a pattern matches here, taken; empty if it does not."""
+        """Take the text a pattern matches here; empty if it does not match."""
         match = pattern.match(self.text, self.skip_blanks())
         if match is None:
             return ""
@@ -341,7 +341,7 @@ def _check_order(cursor: _Cursor, start: int, order: tuple[int, ...], rank: int)
 def _parse_properties(
     cursor: _Cursor, order: tuple[int, ...], dimensions: tuple[int, ...], *, in_physical_shape: bool
 ) -> Layout:
-    """What follows the colon of a layout, in the order `Layout::Print` writes it."""
+    """The properties behind the colon of a layout, in the order `Layout::Print` writes them."""
     dim_level_types = _parse_dim_level_types(cursor) if _eat_letter(cursor, "D") else ()
     tiles = _parse_groups(cursor, _parse_tile) if _eat_letter(cursor, "T") else ()
     tail_padding_alignment = _parse_tail_padding(cursor) if _eat_letter(cursor, "L") else 1
@@ -374,7 +374,7 @@ def _parse_properties(
 
 
 def _eat_letter(cursor: _Cursor, letter: str) -> bool:
-    """Whether the property `letter` comes next; `S` is not the beginning of `SC`."""
+    """Take the property `letter` if it comes next (`S` is not `SC`); whether it did."""
     match = _WORD.match(cursor.text, cursor.skip_blanks())
     if match is None or match.group() != letter:
         return False

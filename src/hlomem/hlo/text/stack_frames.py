@@ -118,7 +118,7 @@ class StackFrameTables:
 
 
 NO_TABLES = StackFrameTables(Source("", ""), Span(0, 0))
-"""Those of a module that says nothing of the program it comes from."""
+"""The tables of a module that says nothing of the program it comes from."""
 
 
 def _format_row(item: tuple[int, Row]) -> str:

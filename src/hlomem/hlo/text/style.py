@@ -1,4 +1,4 @@
-"""How a text of HLO is written: the settings of the printer, recognised from a text or chosen.
+"""The style of a text of HLO: the settings of the printer, recognised from a text or chosen.
 
 Mirrors the part of `hlo/ir/hlo_print_options.h` that differs between the texts XLA writes.
 """

@@ -86,7 +86,7 @@ def _any_name() -> re.Pattern[str]:
 
 
 def unproven_attributes(texts: Iterable[str]) -> set[str]:
-    """Those attribute texts that may be wrong; few, if any, where XLA wrote them."""
+    """The attribute texts that may be wrong; few, if any, where XLA wrote them."""
     texts = list(texts)
     unproven = {text for text in _attribute_lines().findall("\n".join(texts)) if text}
     unproven.update(text for text in _texts_to_search(texts) if _may_repeat(text))
@@ -94,7 +94,7 @@ def unproven_attributes(texts: Iterable[str]) -> set[str]:
 
 
 def _texts_to_search(texts: list[str]) -> Iterable[str]:
-    """What has to be searched for repeated names: what stands before metadata is often the same.
+    """The texts to search for repeated names; many are equal up to their metadata.
 
     A text is given whole unless its metadata comes last.
     """
@@ -169,7 +169,7 @@ def check_head(source: Source, start: int) -> tuple[Shape, Span] | None:
 
 
 def _expect(source: Source, position: int, pattern: str, what: str) -> int:
-    """Where the text behind a pattern begins."""
+    """The position behind a pattern that must come next."""
     match = re.compile(pattern).match(source.text, position)
     if match is None:
         hint = "a computation reads `%name (p: f32[]) -> f32[] {`"
