@@ -39,5 +39,6 @@ def test_copies_that_keep_a_value_name_who_would_overwrite_it() -> None:
     assert why["copy"] == "copy.2 is written over a.1 at step 3"
     rotated = _memory(ROTATE)
     why = {row.name: row.why for row in build_copies(rotated, find_space(rotated)).rows}
-    assert why["copy.12"] == "a is not donated, so it may not be written to"
+    not_donated = "a is not donated, so it may not be written to"
+    assert why["copy.12"] == f"{not_donated}; the loop carries its copy"
     assert why["copy.10"] == "copy.7 must come to lie where the loop has it"

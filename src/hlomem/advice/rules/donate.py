@@ -30,8 +30,11 @@ LINK = "https://docs.jax.dev/en/latest/buffer_donation.html"
 _MAX_NAMES = 4
 _WHOLE = 0.5
 """The share of an argument's bytes results must take for all of it to be donated."""
+_SURE = 0.9
 _MOVED = {"cpu": Spread(0.9, 1.02), "tpu": Spread(0.7, 1.3), "gpu": Spread(0.9, 1.05)}
 """Where temporaries lie in results' memory they must find another place, in another schedule."""
+_BEYOND = 1.05
+"""Of the donated bytes, what is saved at most: packing may be better, too."""
 _IN_PLACE = re.compile(
     r"fusion|while|conditional|call|dynamic-update-slice|scatter|copy|copy-done|add|subtract"
     r"|multiply|divide|select|negate|maximum|minimum|tuple|get-tuple-element|bitcast|all-reduce"
@@ -54,7 +57,8 @@ def advise_donate(subject: Subject) -> Iterator[Advice]:
     others = sum(
         row.size for row in donation.rows if row.state == "read later" and _name(row) in names
     )
-    yield replace(advice, most=advice.most + others)
+    whole = round(_BEYOND * (sum(row.size for row in chosen) + others))
+    yield replace(advice, most=max(advice.least, min(advice.most + others, whole)))
 
 
 def _name(row: Argument) -> str:
@@ -109,7 +113,10 @@ def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
         how=_how(names, module),
         link=LINK,
     )
-    return Trial(rewriter.finish(), advice, _spread(subject, rows))
+    spread = _spread(subject, rows)
+    is_sure = spread.least >= _SURE
+    advice = replace(advice, confidence="high" if is_sure else "medium")
+    return Trial(rewriter.finish(), advice, spread)
 
 
 def _spread(subject: Subject, rows: list[Argument]) -> Spread:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.report.data.hints import Hint
 
@@ -272,7 +273,8 @@ def _fate(
         if copy is None:
             return "used", taker, None, "its memory is the result's", 0
         why = f"its memory is the result's, but it is read after that is written: {copy.name}"
-        return "used", taker, None, f"{why} copies it first", copy.size
+        why = f"{why} copies it first, {format_bytes(copy.size)}"
+        return "used", taker, None, why, copy.size
     state, partner, why = matcher.match(argument)
     is_donated = (allocation.parameter.number, allocation.parameter.index) in declared
     result, index = (partner.buffer, partner.index) if partner else (None, None)

@@ -69,6 +69,6 @@ def _draw_row(row: Argument, width: int) -> list[Line]:
     room = cells - len(name) - 2
     shape = f"  {shorten(visible(row.shape), room)}" if room > _SHAPE else ""
     first: Line = [(head, ""), (name, "bold"), (shape, "cyan")]
-    if row.state == "used":
+    if row.state == "used" and not row.copied_size:
         return [first]
-    return [first, *([(each, "dim")] for each in wrap(row.why, width, " " * len(head)))]
+    return [first, *([(each, "dim")] for each in wrap(visible(row.why), width, " " * len(head)))]
