@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.sizes import format_bytes
 
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -103,7 +102,8 @@ def is_about(truth: dict[str, Any], advice: dict[str, Any]) -> bool:
         policy = _POLICY.search(truth["change"])
         # Names in the program are not in what XLA is given: what has one is recomputed.
         is_by_name = policy is None or policy[1] == "save_only_these_names"
-        return advice["argument"] == ("" if is_by_name else policy[1] if policy else "")
+        wanted = "" if policy is None or is_by_name else policy[1]
+        return bool(advice["argument"] == wanted)
     return True
 
 
@@ -177,11 +177,11 @@ def summed_up(promises: list[Promise]) -> list[str]:
     made = count["kept"] + count["broken"]
     widths = [promise.width for promise in promises if promise.width]
     wide = sum(widths) / max(1, len(widths))
+    kept = f"{count['kept']} of {made} promises were kept."
+    silent = count["missed"] + count["silent"]
     return [
-        f"{count['kept']} of {made} promises were kept. On average the most that is promised is"
-        f" {wide:.2f} times the least.",
-        f"Nothing was promised for {count['missed'] + count['silent']} more pairs, of which XLA"
-        f" saved something in {count['missed']}.",
+        f"{kept} On average the most that is promised is {wide:.2f} times the least.",
+        f"Nothing was promised for {silent} more pairs; XLA saved something in {count['missed']}.",
     ]
 
 

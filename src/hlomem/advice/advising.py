@@ -1,8 +1,8 @@
 """`hlomem.advise`: what would make a program need less memory, and by how much.
 
-In: a program, or a dump of one. Out: advice, what saves most and is surest first. Where a change can
-be made in the module (a donation, another layout), it is made and the edited module is planned: the
-saving is the difference between two plans. What cannot be tried is counted: the temporaries are
+In: a program, or a dump of one. Out: advice, what saves most and is surest first. Where a change
+can be made in the module (a donation, another layout), it is made and the edited module is planned:
+the saving is the difference between two plans. What cannot be tried is counted: the temporaries are
 replayed without what would go. Either way bytes are a range; `hlomem.advice.rules` say what is
 behind it. A rule that fails is left out, and a note says so.
 """

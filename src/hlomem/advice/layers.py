@@ -64,7 +64,7 @@ class Kept(NamedTuple):
 class Layers(NamedTuple):
     """Equal layers, and what they keep."""
 
-    count: int
+    number: int
     turn: int
     """The step at which the forward pass ends."""
     kept: tuple[Kept, ...]
@@ -88,7 +88,7 @@ class Layers(NamedTuple):
 class _Unrolled(NamedTuple):
     """Values of layers that are written out one after the other."""
 
-    count: int
+    number: int
     members: list[tuple[Buffer, int]]
     """Each with its layer."""
 
@@ -125,8 +125,8 @@ class _Finder:
         unrolled = self._unrolled([each for each in kept if each.id not in loops])
         stacked_size = sum(each.size for each in loops.values())
         is_loop = stacked_size >= sum(each.size for each, _ in unrolled.members)
-        count = self._loop_count(loops.values()) if is_loop else unrolled.count
-        if count < 2:  # noqa: PLR2004 - layers are at least two
+        count = self._loop_count(loops.values()) if is_loop else unrolled.number
+        if count < 2:  # one layer is none that comes again
             return None
         members = tuple(
             [self._kept(each, 0) for each in loops.values()]
@@ -139,7 +139,7 @@ class _Finder:
             if _last_word(each.buffer) != _UPDATE  # of the loop, not of the layer in it
         )
         return Layers(
-            count=count,
+            number=count,
             turn=self._turn,
             kept=members,
             is_loop=is_loop,
@@ -254,7 +254,8 @@ class _Finder:
         made = {
             (_key(each), each.name.partition("{")[0]): each.size
             for each in self._everywhere
-            if is_plain_product(each.op_name) and each.opcode not in _MOVES
+            if is_plain_product(each.op_name)
+            and each.opcode not in _MOVES
             and each.role != roles.STACKED
         }
         if is_loop:
@@ -299,7 +300,9 @@ def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[st
         for end in range(1, len(names) + 1):
             sizes[names[:end]] += size
     total = sum(size for _, size in paths)
-    common = max((names for names in sizes if sizes[names] >= _MOST_BYTES * total), key=len, default=())
+    common = max(
+        (names for names in sizes if sizes[names] >= _MOST_BYTES * total), key=len, default=()
+    )
     if not common:
         return "", ""
     sample = next(path for path, _ in paths if _starts_with(path, common))

@@ -37,9 +37,7 @@ class Replay:
     @cached_property
     def buffers(self) -> list[Buffer]:
         """All temporaries of the space."""
-        return [
-            buffer for index in self._allocations for buffer in self._memory.buffers_in(index)
-        ]
+        return [buffer for index in self._allocations for buffer in self._memory.buffers_in(index)]
 
     @cached_property
     def most(self) -> int:

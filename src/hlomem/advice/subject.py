@@ -110,7 +110,7 @@ def subject_of_program(
 def subject_of_dump(
     dump: Dump, module: HloModule | None, machine: Machine | None, space: str | None
 ) -> Subject:
-    """The program of a dump; it is rebuilt where its module is not at hand, once a rule needs it."""
+    """The program of a dump; where its module is not at hand it is rebuilt when a rule needs it."""
     memory = build_memory(dump, module, machine)
     machine = memory.machine
     era = NEWEST_LETTER if dump.era.letter == "?" else dump.era.letter

@@ -140,8 +140,6 @@ class Machine(Struct, frozen=True, kw_only=True):
     """How its platform is recognised."""
     not_marks: tuple[Mark, ...] = ()
     """Marks that this chip's modules never have, though others of its platform do."""
-    scheduler_flag: str = ""
-    """How to ask XLA for an order of instructions made for memory."""
     allocations_flag: str = ""
     """How to ask the runtime for a report of all allocations when memory runs out."""
 

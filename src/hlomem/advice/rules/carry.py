@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html"
-_HOW = """def layer(carry, inputs):  # instead of the cache as xs and ys
-    x, cache = carry
-    cache = jax.lax.dynamic_update_slice(cache, new[None], (i, 0, position, ...))
+_HOW = """def layer(carry, inputs):  # the cache is neither xs nor ys
+    (x, cache), (w, i) = carry, inputs
+    start = (i, 0, position) + (0,) * (cache.ndim - 3)
+    cache = jax.lax.dynamic_update_slice(cache, new[None], start)
     return (x, cache), None
-(x, cache), _ = jax.lax.scan(layer, (x, cache), (weights, jnp.arange(layers)))"""
+inputs = (weights, jnp.arange(layers))
+(x, cache), _ = jax.lax.scan(layer, (x, cache), inputs)"""
 
 
 def advise_carry(subject: Subject) -> Iterator[Advice]:

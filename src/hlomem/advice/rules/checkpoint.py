@@ -36,9 +36,10 @@ def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
     if layers is None:
         return
     replay = subject.replay
-    gone = {number: () for number in _ids(subject, [each.buffer for each in layers.kept])}
+    ids = _ids(subject, [each.buffer for each in layers.kept])
+    gone: dict[int, tuple[Buffer, ...]] = dict.fromkeys(ids, ())
     saved = replay.saved(gone)
-    least = saved - layers.boundary - layers.size // layers.count
+    least = saved - layers.boundary - layers.size // layers.number
     most = max(saved, replay.saved(gone | _repeated(subject))) + replay.holes
     if least < _LEAST_SHARE * saved:
         return  # it would be a guess
@@ -73,7 +74,7 @@ def _likeness(buffer: Buffer) -> tuple[str, str]:
 def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:
     size = format_bytes(layers.size)
     unit = "iterations of the loop" if layers.is_loop else "layers"
-    what = f"recompute the {layers.count} {unit} in the backward pass"
+    what = f"recompute the {layers.number} {unit} in the backward pass"
     saved = ", but for matrix products" if policy else ""
     time = "time: about one more forward pass" if not policy else "time: less than without a policy"
     return Advice(
@@ -91,9 +92,10 @@ def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:
 
 
 def _how(layers: Layers, policy: str) -> str:
-    option = f", policy=jax.checkpoint_policies.{policy}" if policy else ""
     scope, _, method = (layers.function or "layer").rpartition(".")
     is_module = bool(scope) and method == "__call__"
-    code = f"nn.remat({scope}{option})" if is_module else f"jax.checkpoint({method}{option})"
+    option = ", policy=policy" if policy else ""
+    lines = [f"policy = jax.checkpoint_policies.{policy}"] if policy else []
+    lines += [f"nn.remat({scope}{option})" if is_module else f"jax.checkpoint({method}{option})"]
     where = f"  # called at {layers.place}" if layers.place else ""
-    return code + where
+    return "\n".join(lines) + where

@@ -86,11 +86,15 @@ def _may_overwrite(subject: Subject, row: Argument) -> bool:
     """Whether the instruction that writes the result may write over the argument it reads."""
     name = (row.result or "").partition("{")[0]
     text = subject.memory.joined.printed.get(name)
-    return text is None or _IN_PLACE.fullmatch(text.opcode) is not None or not any(
-        placed.allocation.parameter is not None
-        and placed.allocation.parameter.number == row.number
-        for number in range(len(text.operands))
-        for _, placed in subject.memory.joined.read_by.get((name, number), ())
+    return (
+        text is None
+        or _IN_PLACE.fullmatch(text.opcode) is not None
+        or not any(
+            placed.allocation.parameter is not None
+            and placed.allocation.parameter.number == row.number
+            for number in range(len(text.operands))
+            for _, placed in subject.memory.joined.read_by.get((name, number), ())
+        )
     )
 
 

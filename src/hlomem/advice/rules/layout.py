@@ -129,6 +129,6 @@ def _advice(title: str, argument: str, option: str, shape: Shape) -> Advice:
         method="re-planned",
         confidence="medium",
         cost="whoever else uses it must use that layout, or copies",
-        how=f"jax.jit(f, {option}={code})  # of jax.experimental.layout",
+        how=f"from jax.experimental.layout import Format, Layout\njax.jit(f, {option}={code})",
         link=LINK,
     )

@@ -1,8 +1,8 @@
 """`logits`: compute the cross-entropy chunk by chunk.
 
 In: a program that is differentiated. Out: advice where values of the loss have the vocabulary as a
-dimension: one that an argument has too, with every position of the batch as the others. The
-temporaries are replayed with one chunk of each. At least: the weights of the head are held twice
+dimension: one that an argument has too, with every position of the batch as the others. One product
+makes them, outside of loops; layers make several of their width. The temporaries are replayed with one chunk of each. At least: the weights of the head are held twice
 more, as the loop over chunks carries them and their gradient.
 """
 
@@ -77,15 +77,17 @@ def advise_logits(subject: Subject) -> Iterator[Advice]:
 
 _HOW = """def chunk(total, part):  # hidden and labels of one chunk
     return total + jax.checkpoint(cross_entropy)(*part), None
-split = lambda x: jnp.moveaxis(x.reshape(x.shape[0], {chunks}, -1, *x.shape[2:]), 1, 0)
-loss, _ = jax.lax.scan(chunk, 0.0, (split(hidden), split(labels)))"""
+def split(x):
+    parts = x.reshape(x.shape[0], {chunks}, -1, *x.shape[2:])
+    return jnp.moveaxis(parts, 1, 0)
+total, _ = jax.lax.scan(chunk, 0.0, (split(hidden), split(labels)))"""
 
 
 def _heads(subject: Subject) -> Iterator[_Head]:
     """Arguments that are matrices with many rows or columns."""
     for each in subject.memory.buffers:
         shape = parse_shape_or_none(each.shape)
-        is_matrix = shape is not None and len(shape.dimensions) == 2  # noqa: PLR2004
+        is_matrix = shape is not None and len(shape.dimensions) == 2
         if each.opcode == "parameter" and each.parameter and shape is not None and is_matrix:
             vocabulary = max(shape.dimensions)
             if vocabulary > max(_FEW, min(shape.dimensions)):
@@ -100,6 +102,7 @@ def _logits(subject: Subject, head: _Head) -> list[Buffer]:
         if shape is None or not shape.is_array or head.vocabulary not in shape.dimensions:
             continue
         is_of_loss = is_forward(each.op_name) or is_backward(each.op_name)
+        is_of_loss = is_of_loss and "/while/" not in (each.op_name or "")
         is_weight = sorted(shape.dimensions)[-2:] == sorted(head.dimensions) and not _is_wide(
             shape.dimensions, head
         )
@@ -111,7 +114,19 @@ def _logits(subject: Subject, head: _Head) -> list[Buffer]:
     if not positions:
         return []
     most = max(positions, key=lambda number: positions[number])
-    return [each for number, each in found if number == most and most > 1]
+    logits = [each for number, each in found if number == most and most > 1]
+    return [] if _is_of_layers(logits) else logits
+
+
+def _is_of_layers(values: list[Buffer]) -> bool:
+    """Whether several products make the like: then it is the width of layers, no vocabulary."""
+    made = Counter(
+        each.shape.partition("{")[0]
+        for each in values
+        if is_forward(each.op_name) and (each.op_name or "").endswith("/dot_general")
+        if each.opcode not in {"copy", "copy-start", "copy-done"}
+    )
+    return any(number > 1 for number in made.values())
 
 
 def _is_wide(dimensions: tuple[int, ...], head: _Head) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.subject import Subject
+    from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
 _NARROWER = {"f64": ("f32", "float32"), "f32": ("bf16", "bfloat16")}
@@ -42,11 +43,11 @@ def advise_narrow(subject: Subject) -> Iterator[Advice]:
         method="counted",
         confidence="low",
         cost="precision; sums and the loss should stay in the wider type",
-        how=f"weights = jax.tree.map(lambda w: w.astype(jnp.{numpy}), params)"
-        f"  # flax: dtype=jnp.{numpy}",
+        how=f"weights = jax.tree.map(lambda w: w.astype(jnp.{numpy}), params)\n"
+        f"Block(dtype=jnp.{numpy})  # flax",
         link=LINK,
     )
 
 
-def _size(buffers: list, old: str) -> int:
+def _size(buffers: list[Buffer], old: str) -> int:
     return sum(each.size for each in buffers if each.shape.startswith(f"{old}["))

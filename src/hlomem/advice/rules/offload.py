@@ -43,7 +43,7 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
     where = f"  # called at {layers.place}" if layers.place else ""
     yield Advice(
         rule="offload",
-        title=f"offload what {layers.count} layers keep for the backward pass to the host:"
+        title=f"offload what {layers.number} layers keep for the backward pass to the host:"
         f" {format_bytes(layers.size)}",
         least=round(saved * _LEAST),
         most=saved + subject.replay.holes,

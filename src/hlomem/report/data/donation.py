@@ -64,7 +64,7 @@ class Donation(Record, frozen=True, kw_only=True):
 class _Partner(NamedTuple):
     """A part of the program's result."""
 
-    index: tuple[int, ...]
+    output_index: tuple[int, ...]
     buffer: Buffer
 
 
@@ -277,7 +277,7 @@ def _fate(
         return "used", taker, None, why, copy.size
     state, partner, why = matcher.match(argument)
     is_donated = (allocation.parameter.number, allocation.parameter.index) in declared
-    result, index = (partner.buffer, partner.index) if partner else (None, None)
+    result, index = (partner.buffer, partner.output_index) if partner else (None, None)
     if state == "no match":
         result, index = None, None
     return "lost" if is_donated else state, result, index, why, 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, percent, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, bar, percent, shorten_front, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.advice import Advice, AdviceReport
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 TOP = 6
 _BAR = 10
 _MARGIN = 14
+_CODE = 6
 
 
 def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
@@ -44,7 +45,9 @@ def _draw(advice: Advice, size: int, width: int) -> list[Line]:
     lines += [[(each, "bold")] for each in title[1:]]
     lines += [[(each, "green")] for each in wrap(_promise(advice, size), width, margin)]
     lines += [[(each, "")] for each in wrap(f"costs: {advice.cost}", width, margin)]
-    lines += [[(f"    {visible(each)}", "cyan")] for each in advice.how.splitlines()]
+    for code in advice.how.splitlines():
+        indent = " " * (_CODE + len(code) - len(code.lstrip()))
+        lines += [[(each, "cyan")] for each in wrap(visible(code.strip()), width, indent)]
     return lines
 
 
