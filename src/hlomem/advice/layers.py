@@ -21,7 +21,7 @@ from hlomem.report.data.uses import Usage
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
@@ -51,23 +51,14 @@ def is_backward(operation: str | None) -> bool:
     return bool(operation) and "transpose(jvp(" in (operation or "")
 
 
-class Kept(NamedTuple):
-    """A value of the forward pass that the backward pass reads."""
-
-    buffer: Buffer
-    layer: int
-    """Which of the layers it is of, from 0; 0 for what all layers stack."""
-    first_backward: int
-    """The step of its first use after the turn."""
-
-
 class Layers(NamedTuple):
     """Equal layers, and what they keep."""
 
     number: int
     turn: int
     """The step at which the forward pass ends."""
-    kept: tuple[Kept, ...]
+    kept: tuple[Buffer, ...]
+    """Values of the forward pass that the backward pass reads, one of each storage."""
     is_loop: bool
     """The layers are iterations of a loop, which stacks what they keep."""
     boundary: int
@@ -82,15 +73,7 @@ class Layers(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes that are kept, of all layers."""
-        return sum(each.buffer.size for each in self.kept)
-
-
-class _Unrolled(NamedTuple):
-    """Values of layers that are written out one after the other."""
-
-    number: int
-    members: list[tuple[Buffer, int]]
-    """Each with its layer."""
+        return sum(each.size for each in self.kept)
 
 
 def find_layers(memory: MemoryView, color: int) -> Layers | None:
@@ -115,36 +98,34 @@ class _Finder:
             _key(each) for each in self._everywhere if each.opcode not in _MOVES
         )
         """How often the like is computed, in whatever memory space."""
+        self._names_of: dict[tuple[str, ...], set[str]] = {}
+        for each in self._everywhere:
+            self._names_of.setdefault(_key(each), set()).add(each.op_name or "")
 
     def find(self) -> Layers | None:
         """The layers, or None."""
         if not self._forward:
             return None
         kept = [each for each in self._forward if self._is_kept(each)]
-        loops = self._stacked(kept)
-        unrolled = self._unrolled([each for each in kept if each.id not in loops])
-        stacked_size = sum(each.size for each in loops.values())
-        is_loop = stacked_size >= sum(each.size for each, _ in unrolled.members)
-        count = self._loop_count(loops.values()) if is_loop else unrolled.number
-        if count < 2:  # one layer is none that comes again
+        stacked = self._stacked(kept)
+        repeated = self._repeated(kept, {each.id for each in stacked})
+        is_loop = sum(each.size for each in stacked) >= sum(each.size for each in repeated)
+        members = stacked if is_loop else repeated
+        number = self._loop_count(members) if is_loop else self._most_common_count(members)
+        if number < 2:  # one layer is none that comes again
             return None
-        members = tuple(
-            [self._kept(each, 0) for each in loops.values()]
-            if is_loop
-            else [self._kept(each, layer) for each, layer in unrolled.members]
-        )
         function, place = common_function(
-            (self._memory.frames(each.buffer), each.buffer.size)
+            (self._memory.frames(each), each.size)
             for each in members
-            if _last_word(each.buffer) != _UPDATE  # of the loop, not of the layer in it
+            if _last_word(each) != _UPDATE  # of the loop, not of the layer in it
         )
         return Layers(
-            number=count,
+            number=number,
             turn=self._turn,
-            kept=members,
+            kept=tuple(members),
             is_loop=is_loop,
-            boundary=self._boundary(members, count, is_loop=is_loop),
-            products=self._products(count, is_loop=is_loop),
+            boundary=self._boundary(members, number, is_loop=is_loop),
+            products=self._products(number, is_loop=is_loop),
             function=function,
             place=place,
         )
@@ -158,19 +139,12 @@ class _Finder:
         sizes = bytes_over_time(uses, self._memory.steps + 2)
         return sizes.index(max(sizes))
 
-    def _times(self, buffer: Buffer) -> list[int]:
-        """When a value is written and read."""
-        used = self._memory.joined.placed_by_id[buffer.id].used
-        times = self._memory.joined.time_of
-        read = [times.get(use.instruction, 0) for use in (used.uses if used else None) or ()]
-        return [buffer.start or 0, *read]
-
     def _is_kept(self, buffer: Buffer) -> bool:
         if not buffer.is_live_at(self._turn):
             return False
         return (buffer.end or 0) > self._turn
 
-    def _stacked(self, kept: Iterable[Buffer]) -> dict[int, Buffer]:
+    def _stacked(self, kept: Iterable[Buffer]) -> list[Buffer]:
         """What loops stack, one of each storage."""
         found: dict[tuple[int, int], Buffer] = {}
         for each in kept:
@@ -178,7 +152,7 @@ class _Finder:
                 self._memory.is_carried(each) and "/while/" in (each.op_name or "")
             ):
                 found.setdefault((each.allocation, each.offset), each)
-        return {each.id: each for each in found.values()}
+        return list(found.values())
 
     @staticmethod
     def _loop_count(stacked: Iterable[Buffer]) -> int:
@@ -190,45 +164,31 @@ class _Finder:
                 sizes[shape.dimensions[0]] += each.size
         return max(sizes, key=lambda count: sizes[count], default=0)
 
-    def _unrolled(self, kept: list[Buffer]) -> _Unrolled:
-        """Groups of equal values that come several times, each value with its layer."""
-        groups: dict[tuple[str, ...], list[Buffer]] = {}
-        for each in kept:
-            groups.setdefault(_key(each), []).append(each)
-        repeated = [
-            sorted(members, key=lambda each: (each.start or 0, each.id))
-            for key, members in groups.items()
-            if self._count(key, members) > 1
-        ]
+    def _repeated(self, kept: list[Buffer], stacked: set[int]) -> list[Buffer]:
+        """What comes several times, once a layer or more often."""
+        others = [each for each in kept if each.id not in stacked]
+        here = Counter(_key(each) for each in others)
+        return [each for each in others if max(here[_key(each)], self._count(each)) > 1]
+
+    def _most_common_count(self, repeated: list[Buffer]) -> int:
+        """How often most of it comes."""
         sizes: Counter[int] = Counter()
-        for members in repeated:
-            number = self._count(_key(members[0]), members)
-            sizes[number] += sum(each.size for each in members)
-        count = max(sizes, key=lambda number: sizes[number], default=0)
-        return _Unrolled(
-            count,
-            [
-                (each, place * count // len(members))
-                for members in repeated
-                for place, each in enumerate(members)
-            ],
-        )
+        for each in repeated:
+            sizes[self._count(each)] += each.size
+        return max(sizes, key=lambda count: sizes[count], default=0)
 
-    def _count(self, key: tuple[str, ...], members: list[Buffer]) -> int:
-        """How many layers make the like of some values."""
-        return self._times_made[key] or len(members)
+    def _count(self, buffer: Buffer) -> int:
+        """How many layers make the like of a value: by the numbers in their names, or by all."""
+        key = _key(buffer)
+        names = self._names_of[key]
+        return len(names) if len(names) > 1 else self._times_made[key]
 
-    def _kept(self, buffer: Buffer, layer: int) -> Kept:
-        times = self._times(buffer)
-        after = [step for step in times if step > self._turn]
-        return Kept(buffer, layer, min(after, default=buffer.end or 0))
-
-    def _boundary(self, kept: Sequence[Kept], count: int, *, is_loop: bool) -> int:
+    def _boundary(self, kept: list[Buffer], count: int, *, is_loop: bool) -> int:
         """Bytes that all layers hand on: the smallest large value of a layer, once a layer.
 
         What is handed on is rarely larger than what is computed of it. A loop may hand on several.
         """
-        sizes = sorted((each.buffer.size, each.buffer.id) for each in kept)
+        sizes = sorted((each.size, each.id) for each in kept)
         whole = sum(size for size, _ in sizes) // (1 if is_loop else count)
         large = [(size, number) for size, number in sizes if size >= _BOUNDARY_SHARE * whole]
         if not large:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.advice.layers import is_backward
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.advice import Advice
@@ -34,6 +35,8 @@ inputs = (weights, jnp.arange(layers))
 
 def advise_carry(subject: Subject) -> Iterator[Advice]:
     """One advice for all caches."""
+    if any(is_backward(each.op_name) for each in subject.memory.buffers):
+        return  # gradients are stacked, too, and have the shapes of arguments
     stacked = _stacked_like_arguments(subject)
     if not stacked:
         return
@@ -76,8 +79,7 @@ def _stacked_like_arguments(subject: Subject) -> list[tuple[Buffer, list[str]]]:
     found: dict[tuple[int, int], tuple[Buffer, list[str]]] = {}
     for each in subject.replay.buffers:
         names = arguments.get(_elements(each))
-        is_kept = "jvp(" in (each.op_name or "")
-        if each.role == roles.STACKED and names and not is_kept:
+        if each.role == roles.STACKED and names and each.op_name:
             found.setdefault((each.allocation, each.offset), (each, names))
     return list(found.values())
 

@@ -36,7 +36,7 @@ def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
     if layers is None:
         return
     replay = subject.replay
-    ids = _ids(subject, [each.buffer for each in layers.kept])
+    ids = _ids(subject, layers.kept)
     gone: dict[int, tuple[Buffer, ...]] = dict.fromkeys(ids, ())
     saved = replay.saved(gone)
     least = saved - layers.boundary - layers.size // layers.number

@@ -2,8 +2,9 @@
 
 In: a program that is differentiated. Out: advice where values of the loss have the vocabulary as a
 dimension: one that an argument has too, with every position of the batch as the others. One product
-makes them, outside of loops; layers make several of their width. The temporaries are replayed with one chunk of each. At least: the weights of the head are held twice
-more, as the loop over chunks carries them and their gradient.
+makes them, outside of loops; layers make several of their width. The temporaries are replayed with
+one chunk of each. At least: the weights of the head are held twice more, as the loop over chunks
+carries them and their gradient.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
         return
     gone: dict[int, tuple[Buffer, ...]] = {}
     for each in layers.kept:
-        family = memory.family(memory.joined.placed_by_id[each.buffer.id])
+        family = memory.family(memory.joined.placed_by_id[each.id])
         gone |= dict.fromkeys([placed.id for placed in family], ())
     saved = subject.replay.saved(gone)
     function = layers.function.rpartition(".")[2] or "layer"
