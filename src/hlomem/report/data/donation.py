@@ -24,6 +24,7 @@ State: TypeAlias = Literal["used", "lost", "possible", "read later", "no match"]
 
 
 _TOP_LEVEL = re.compile(r"([A-Za-z_]\w*)")
+_LAYOUTS = re.compile(r"\{[^{}]*\}")
 _ORDER: tuple[State, ...] = ("lost", "possible", "read later", "used", "no match")
 
 
@@ -156,15 +157,22 @@ class _Matcher:
 
 def _results(memory: MemoryView) -> Iterator[_Partner]:
     """The arrays of the program's result, in their order."""
-    output = memory.joined.output
-    if output is None:
-        return
-    root = output.value.name
+    root = _root_name(memory)
     for index in sorted(memory.joined.indices_at.get(root, ())):
         for placed in memory.joined.values_at[root, index][:1]:
             buffer = memory.buffer_by_id[placed.id]
             if not buffer.shape.startswith("("):
                 yield _Partner(tuple(index), buffer)
+
+
+def _root_name(memory: MemoryView) -> str:
+    """The instruction that is the program's result; "" where nothing tells."""
+    if memory.module is not None:
+        return memory.module.entry.root.name
+    output = memory.joined.output
+    if output is None or _LAYOUTS.sub("", output.value.shape) != output.allocation.output_shape:
+        return ""  # something else came to lie there
+    return output.value.name
 
 
 def _trees(arguments: Iterable[Buffer]) -> list[list[Buffer]]:
