@@ -67,8 +67,7 @@ MAY_IMPORT = {
     "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
-    "advice": PLANNER
-    | {"dump", "view", "check.findings", "check.verify", "report", "api.plan", "api.replan"},
+    "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

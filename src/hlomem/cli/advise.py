@@ -33,9 +33,10 @@ def command(
 ) -> int:
     """Show what would make a program need less memory, by how much, and at what cost.
 
-    Changes that can be made in the program's text (donating arguments, other layouts, a narrower
-    type, another order) are made, planned anew and verified; others are counted. A DUMP without
-    its HLO module is rebuilt first.
+    Each advice says what to type and promises a range of bytes. Donations and layouts are changed
+    in the program, which is planned again; for the rest (recomputation, offloading, chunked
+    cross-entropy, caches, padding, precision) the temporaries are replayed without what would go.
+    A DUMP without its HLO module is rebuilt first.
     """
     loaded = load_any(path, module=module)
     program = None

@@ -344,6 +344,8 @@ IN_EARLIER_MEMORY = opcodes_forwarding(
 COPYING = opcodes_where(lambda traits: traits.keeps == "copied" or traits.keeps == "reordered")
 """Opcodes that only move elements."""
 
+MOVES = opcodes_where(lambda traits: traits.keeps == "copied")
+"""The opcodes whose result is their operand again, in another place."""
 SAME_DATA = opcodes_where(lambda traits: traits.keeps)
 """Opcodes that return their operand's data, in another layout or type at most."""
 

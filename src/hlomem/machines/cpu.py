@@ -48,7 +48,6 @@ CPU = Machine(
     known_releases=((0, 4, 13), (0, 12, 0, 1)),
     make_options=_options,
     marks=_MARKS,
-    scheduler_flag='XLA_FLAGS="--xla_cpu_enable_concurrency_optimized_scheduler=false"',
 )
 
 MACHINES = (CPU,)

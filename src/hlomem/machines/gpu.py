@@ -56,7 +56,6 @@ GPU = Machine(
     make_options=jaxlib_options,
     alias_rules=_alias_rules,
     marks=_MARKS,
-    scheduler_flag='XLA_FLAGS="--xla_gpu_enable_analytical_sol_latency_estimator=false"',
 )
 
 _PREALLOCATION = "JAX preallocates 75% of a GPU's memory unless told otherwise"

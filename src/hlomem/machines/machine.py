@@ -140,8 +140,6 @@ class Machine(Struct, frozen=True, kw_only=True):
     """The marks of its platform."""
     not_marks: tuple[Mark, ...] = ()
     """Marks that this chip's modules never have, though others of its platform do."""
-    scheduler_flag: str = ""
-    """The flag that asks XLA for a schedule that saves memory."""
     allocations_flag: str = ""
     """The flag that asks the runtime to report all allocations when memory runs out."""
 

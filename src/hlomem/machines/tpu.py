@@ -109,7 +109,6 @@ def _tpu(
         alias_rules=_alias_rules,
         marks=_MARKS,
         not_marks=not_marks,
-        scheduler_flag='LIBTPU_INIT_ARGS="--xla_latency_hiding_scheduler_rerun=5"',
         allocations_flag='LIBTPU_INIT_ARGS="--tpu_log_allocations_on_oom=true"',
     )
 

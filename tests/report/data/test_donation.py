@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import hlomem
 from hlomem import hlo
-from hlomem.report.data.donation import build_donation
+from hlomem.api.load import find_program
+from hlomem.report.data.donation import build_donation, top_level_name
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from tests.places import ROOT
@@ -53,3 +56,47 @@ def test_a_donated_argument_no_result_takes_is_lost() -> None:
     donation = build_donation(memory, find_space(memory))
     assert donation.is_declared_known
     assert {row.name: row.state for row in donation.rows}["a"] == "lost"
+
+
+def _trial(name: str, function: str) -> MemoryView:
+    [path] = (GOLDENS / "trials" / name).glob(
+        f"*jit_{function}.*after_optimizations-buffer-assignment.txt*"
+    )
+    return build_memory(hlomem.load(path), find_program(str(path)))
+
+
+@pytest.mark.parametrize("name", ["cpu/gpt", "tpu/gpt"])
+def test_each_argument_gets_the_result_of_its_own_tree_and_each_result_is_given_once(
+    name: str,
+) -> None:
+    memory = _trial(name, "train_step")
+    rows = [row for row in build_donation(memory, find_space(memory)).rows if row.output_index]
+    results = [row.output_index for row in rows]
+    assert len(set(results)) == len(results) > 60
+    # The function returns params, then opt_state: the arguments' own order.
+    by_number = sorted(rows, key=lambda row: row.number)
+    assert [row.output_index for row in by_number] == sorted(row.output_index or () for row in rows)
+    for row in rows:
+        assert row.result
+        assert row.result in row.why
+
+
+def test_a_donated_argument_that_is_read_later_is_said_to_be_copied() -> None:
+    memory = _trial("cpu/lost", "g")
+    [row] = build_donation(memory, find_space(memory)).rows[:1]
+    assert (row.name, row.state, row.copied_size) == ("state", "used", 64 * 2**20)
+    assert row.why.endswith("copies it first, 64.00 MiB")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("params['embed']['embedding']", "params"),
+        ("opt_state[0].mu['w']", "opt_state"),
+        ("x", "x"),
+        ("parameter 3", ""),
+        ("", ""),
+    ],
+)
+def test_the_argument_of_the_function_is_told_by_a_leafs_path(path: str, name: str) -> None:
+    assert top_level_name(path) == name

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import hlomem
+from hlomem.base.sizes import format_bytes
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
-from hlomem.report.data.padding import build_padding
+from hlomem.report.data.padding import build_padding, find_fix
+from hlomem.report.screens.padding_text import draw_padding
 from tests.places import ROOT
 
 GOLDENS = ROOT / "tests" / "goldens"
@@ -28,3 +32,35 @@ def test_padding_names_the_dimension_that_grows() -> None:
     assert first.padding == first.padding_at_peak == 4587520
     [scalar] = [row for row in padding.rows if row.shape == "bf16[]{:T(256)}"]
     assert scalar.growths[0].dimension is None
+
+
+def test_rows_add_up_and_name_a_fix() -> None:
+    [path] = (GOLDENS / "trials/tpu/conv").glob("*train_step*-buffer-assignment.txt*")
+    memory = build_memory(hlomem.load(path))
+    padding = build_padding(memory, find_space(memory))
+    assert sum(row.padding_at_peak for row in padding.rows) == padding.padding_at_peak
+    first = padding.rows[0]
+    assert first.padding_at_peak == first.padding * first.count_at_peak
+    assert first.fix.startswith("128 channels instead of 32")
+    lines = ["".join(piece for piece, _ in line) for line in draw_padding(padding, 80)]
+    assert format_bytes(first.padding_at_peak) in lines[4]
+    assert f"{format_bytes(first.padding)} each" in " ".join(line.strip() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("shape", "fix"),
+    [
+        (
+            "bf16[8,1024,8,64]{3,2,1,0:T(8,128)(2,1)}",
+            "fold dimensions 2 and 3: x.reshape(8, 1024, 512); or 128 instead of 64 in dimension 3",
+        ),
+        ("f32[4,3,100]{2,1,0:T(8,128)}", "dimension 1: 8 instead of 3"),
+        ("f32[513,128]{1,0:T(8,128)}", "dimension 0: 520 instead of 513"),
+        ("f32[16,5,100]{2,1,0:T(8,128)}", "dimension 1: 8 instead of 5"),
+        ("f32[16,16,100]{2,1,0:T(8,128)}", "128 instead of 100 in dimension 2"),
+        ("f32[128,128]{1,0:T(8,128)}", ""),
+        ("f32[3]{0}", ""),
+    ],
+)
+def test_a_fix_is_about_the_dimension_that_grows_most(shape: str, fix: str) -> None:
+    assert find_fix(shape) == fix

@@ -19,15 +19,25 @@ class Advice(Record, frozen=True, kw_only=True):
 
     rule: str
     title: str
-    saves: int
-    """Bytes: of two plans the difference, or an upper bound where it is only counted."""
+    argument: str = ""
+    """What of the program it is about: arguments, a policy; empty where the rule says it all."""
+    least: int
+    """Bytes that it saves at least, as far as can be told."""
+    most: int
+    """Bytes that it saves at most; the same number where one is known."""
     method: Method
+    """`re-planned`: of two plans the difference. `counted`: what is alive, replayed without it."""
     confidence: Confidence
     cost: str
     """What it costs, or can break."""
     how: str
-    """What to write or to type."""
+    """What to write or to type, in one or several lines."""
     link: str
+
+    @property
+    def middle(self) -> int:
+        """Half way between the least and the most."""
+        return (self.least + self.most) // 2
 
 
 class AdviceReport(Record, frozen=True, kw_only=True):
@@ -38,5 +48,5 @@ class AdviceReport(Record, frozen=True, kw_only=True):
     size: int
     """What the program's plan reserves."""
     advice: tuple[Advice, ...]
-    """Re-planned first, then counted; each by what it saves."""
+    """By the bytes it saves, those that are sure before those that are not."""
     notes: tuple[str, ...] = ()

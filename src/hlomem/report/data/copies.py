@@ -1,8 +1,11 @@
 """Copies that cost memory, and why each is made.
 
 In: a `MemoryView` and a space. Out: one row per copy that has bytes of its own, those alive at the
-peak first. XLA copies to change a layout (`LayoutAssignment`), to move a value to another memory
-space, and to keep a value that something else would overwrite (`CopyInsertion`).
+peak first, and the same by line. XLA copies to change a layout (`LayoutAssignment`), to move a
+value to another memory space, and to keep a value that something else would overwrite
+(`CopyInsertion`). A value that was moved out of fast memory has no other place, and one that XLA's
+rematerialization compressed would be larger without: these are moves, not copies one could save.
+A copy that a loop carries on is alive as long as what the loop makes of it.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ from hlomem.report.data.hints import Hint
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 Cause: TypeAlias = Literal["layout", "memory space", "kept value", "unknown"]
 
 _LAYOUT = re.compile(r"\{([0-9,]*)([^}]*)\}$")
 _SPACE = re.compile(r"S\((\d+)\)")
+_CARRY_IT = "xs and ys of a scan are two buffers, what it carries is one"
 
 
 class Copy(Record, frozen=True, kw_only=True):
@@ -42,6 +48,21 @@ class Copy(Record, frozen=True, kw_only=True):
     op_name: str | None
 
 
+class CopyGroup(Record, frozen=True, kw_only=True):
+    """Copies of one line, made for one reason."""
+
+    source: str | None
+    cause: Cause
+    why: str
+    """Of the first."""
+    shape: str
+    size: int
+    """Of all that are alive at the peak; of all where none is."""
+    count: int
+    count_at_peak: int
+    example: Copy
+
+
 class Copies(Record, frozen=True, kw_only=True):
     """All copies of a memory space."""
 
@@ -50,33 +71,85 @@ class Copies(Record, frozen=True, kw_only=True):
     peak_size: int | None
     size_at_peak: int
     count_at_peak: int
+    moved_size: int
+    """Bytes at the peak that were moved here from another memory, or compressed."""
     rows: tuple[Copy, ...]
+    groups: tuple[CopyGroup, ...]
+    """The rows by line, the largest first."""
 
 
 def build_copies(memory: MemoryView, space: Space) -> Copies:
     """The copies in a space, those at the peak first, then by size."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
-    at_peak = {each.buffer.id: each.size for each in alive}
+    owned = {each.buffer.id: each.size for each in alive}
     size_by_id = {
-        each.id: at_peak[each.id]
+        each.id: owned[each.id]
         for each in memory.buffers
-        if each.id in at_peak and timeline and each.is_live_at(timeline.peak.step)
+        if each.id in owned and timeline and each.is_live_at(timeline.peak.step)
     }
-    copies = [
+    found = [
         each
         for each in memory.buffers
         if each.opcode in roles.MAY_COPY and each.color == space.color and _is_copy(each)
     ]
-    rows = [_row(memory, each, each.id in size_by_id) for each in copies]
+    is_fast = memory.machine.preset_color == space.color
+    copies = [each for each in found if is_fast or not _is_move(memory, each)]
+    kept = {each.id for each in copies}
+    at_peak = {each.id: _size_at_peak(memory, each, size_by_id) for each in found}
+    rows = [_row(memory, each, at_peak[each.id] > 0) for each in copies]
     rows.sort(key=lambda row: (not row.is_at_peak, -row.size, row.name))
     return Copies(
         name=memory.dump.name,
         space=space.name,
         peak_size=timeline.peak.size if timeline else None,
-        size_at_peak=sum(size_by_id.get(each.id, 0) for each in copies if not each.moved),
-        count_at_peak=sum(each.id in size_by_id for each in copies if not each.moved),
+        size_at_peak=sum(at_peak[number] for number in kept),
+        count_at_peak=sum(at_peak[number] > 0 for number in kept),
+        moved_size=sum(size for number, size in at_peak.items() if number not in kept),
         rows=tuple(rows),
+        groups=_grouped(rows),
+    )
+
+
+def _size_at_peak(memory: MemoryView, copy: Buffer, size_by_id: dict[int, int]) -> int:
+    """The bytes of a copy at the peak, or of what a loop has made of it there."""
+    if copy.id in size_by_id or not memory.is_carried(copy):
+        return size_by_id.get(copy.id, 0)
+    family = memory.family(memory.joined.placed_by_id[copy.id])
+    return max((size_by_id.get(each.id, 0) for each in family), default=0)
+
+
+def _is_move(memory: MemoryView, buffer: Buffer) -> bool:
+    """Whether a copy is the only place of its value: moved here, or compressed."""
+    if ".remat" in buffer.name:
+        return True
+    copied = _copied(memory, buffer)
+    return copied is not None and copied.color != buffer.color
+
+
+def _grouped(rows: list[Copy]) -> tuple[CopyGroup, ...]:
+    members: dict[tuple[str, ...], list[Copy]] = {}
+    for row in rows:
+        line = row.source or row.name
+        members.setdefault((line, row.cause, row.shape.partition("{")[0]), []).append(row)
+    groups = [_group(same) for same in members.values()]
+    return tuple(
+        sorted(groups, key=lambda each: (not each.count_at_peak, -each.size, each.example.name))
+    )
+
+
+def _group(rows: list[Copy]) -> CopyGroup:
+    at_peak = [row for row in rows if row.is_at_peak]
+    first = (at_peak or rows)[0]
+    return CopyGroup(
+        source=first.source,
+        cause=first.cause,
+        why=first.why,
+        shape=first.shape,
+        size=sum(row.size for row in at_peak or rows),
+        count=len(rows),
+        count_at_peak=len(at_peak),
+        example=first,
     )
 
 
@@ -131,19 +204,47 @@ def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[C
     if here != there or buffer.color != copied.color:
         names = memory.space_name(copied.color), memory.space_name(buffer.color)
         return "memory space", f"moved from {names[0]} to {names[1]} memory"
+    is_same_array = buffer.shape.partition("{")[0] == copied.shape.partition("{")[0]
+    if "transpose" in buffer.name or not is_same_array:
+        return "layout", _why_transposed(memory, buffer, copied)
     if ours and theirs and ours[1] != theirs[1]:
-        return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}"
-    is_transpose = "transpose" in buffer.name
-    if is_transpose or buffer.shape.partition("{")[0] != copied.shape.partition("{")[0]:
-        return "layout", f"rearranges {copied.shape}"
+        return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}{_for_loop(memory, buffer)}"
     if ours and theirs and ours[2] != theirs[2]:
         return "layout", f"tiles {theirs[2].strip(':')} become {ours[2].strip(':')}"
     return "kept value", _why_kept(memory, buffer, copied)
 
 
+def _why_transposed(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
+    """What dimensions are put in another order for: the product that is computed with them."""
+    names = [buffer.op_name, *_readers(memory, buffer)]
+    scopes = [scope for name in names for scope in (name or "").split("/")]
+    product = next((scope for scope in scopes if "->" in scope), "")
+    if product:
+        return f"transposed for the einsum {product}"
+    last = (buffer.op_name or "").rpartition("/")[2]
+    return f"rearranges {copied.shape.partition('{')[0]}" + (f" for {last}" if last else "")
+
+
+def _readers(memory: MemoryView, buffer: Buffer) -> Iterator[str]:
+    """The operations that read a buffer."""
+    used = memory.joined.placed_by_id[buffer.id].used
+    for use in (used.uses if used else None) or ():
+        text = memory.joined.printed.get(use.instruction)
+        if text is not None:
+            yield text.metadata.op_name
+
+
+def _for_loop(memory: MemoryView, buffer: Buffer) -> str:
+    """What a copy that a loop carries on is for, and how it need not be made."""
+    if not memory.is_carried(buffer):
+        return ""
+    return ", as the loop that carries it has it"
+
+
 def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
     if copied.place == places.ARGUMENTS:
-        return f"{copied.parameter} is not donated, so it may not be written to"
+        why = f"{copied.parameter} is not donated, so it may not be written to"
+        return f"{why}; the loop carries its copy" if memory.is_carried(buffer) else why
     if buffer.start is None or buffer.end is None or copied.end is None:
         return "made by copy insertion"
     if copied.end > buffer.start:
@@ -153,10 +254,16 @@ def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
         if over is not None:
             return f"{over.name} is written over {copied.name} at instruction {over.start}"
     if memory.is_carried(buffer):
-        return f"{copied.name} must come to lie where the loop has it"
+        why = f"{copied.name} must come to lie where the loop has it"
+        return f"{why}; {_CARRY_IT}" if copied.opcode == "while" and _is_stack(buffer) else why
     if buffer.end == memory.steps:
         return f"{copied.name} must come to lie where the result is"
     return f"made by copy insertion; {copied.name} is not needed after it"
+
+
+def _is_stack(buffer: Buffer) -> bool:
+    """Whether a loop slices it or stacks it, layer by layer."""
+    return buffer.role in {roles.STACKED, roles.CARRIED} and buffer.shape.count(",") > 1
 
 
 def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Buffer | None:

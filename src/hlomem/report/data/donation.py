@@ -7,18 +7,25 @@ in the same memory space with the same layout, and nobody may read the argument 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
+from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from hlomem.dump.records import Allocation
     from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 State: TypeAlias = Literal["used", "lost", "possible", "read later", "no match"]
 
 
+_TOP_LEVEL = re.compile(r"([A-Za-z_]\w*)")
+_LAYOUTS = re.compile(r"\{[^{}]*\}")
 _ORDER: tuple[State, ...] = ("lost", "possible", "read later", "used", "no match")
 
 
@@ -36,6 +43,10 @@ class Argument(Record, frozen=True, kw_only=True):
     argument's last use. `no match`: no result could."""
     result: str | None
     """The result that takes it, or could."""
+    output_index: tuple[int, ...] | None = None
+    """Where in the program's result that is; None where it takes no result's memory yet."""
+    copied_size: int = 0
+    """Bytes of the copy that was made of a donated argument, as it is read later."""
     why: str
 
 
@@ -52,64 +63,137 @@ class Donation(Record, frozen=True, kw_only=True):
     rows: tuple[Argument, ...]
 
 
+class _Partner(NamedTuple):
+    """A part of the program's result."""
+
+    output_index: tuple[int, ...]
+    buffer: Buffer
+
+
 class _Matcher:
-    """Finds results that could take an argument's memory, each for one argument."""
+    """Finds the result that could take each argument's memory, each result for one argument.
 
-    def __init__(self, memory: MemoryView) -> None:
+    JAX pairs donated arguments and results of one shape in order. Before that, whole trees are
+    paired: where the leaves of an argument (`params`) are a stretch of the results, it is theirs.
+    """
+
+    def __init__(self, memory: MemoryView, arguments: Sequence[tuple[Allocation, Buffer]]) -> None:
         self._memory = memory
-        live_out = [each for each in memory.joined.allocations if each.maybe_live_out]
-        self._results: dict[str, list[Buffer]] = {}
-        self._taken: set[int] = set()
-        for each in live_out:
-            values = [v for v in memory.buffers_in(each.index) if not v.shape.startswith("(")]
-            if values:
-                result = max(values, key=_last)  # what is there last is what the caller gets
-                self._results.setdefault(_elements(result), []).append(result)
-                if each.parameter is not None:
-                    self._taken.add(result.id)
+        self._live_out = {
+            each.index: each for each in memory.joined.allocations if each.maybe_live_out
+        }
+        self._results = list(_results(memory))
+        self._partner: dict[int, _Partner] = {}
+        """By the id of an argument's value."""
+        free = [each for each in self._results if not self._is_taken(each.buffer)]
+        left = [buffer for allocation, buffer in arguments if not allocation.maybe_live_out]
+        for group in _trees(left):
+            self._pair_tree(group, free)
+        for argument in left:
+            self._pair_leaf(argument, free)
 
-    def match(self, argument: Buffer) -> tuple[State, Buffer | None, str]:
+    def _is_taken(self, result: Buffer) -> bool:
+        allocation = self._live_out.get(result.allocation)
+        return allocation is not None and allocation.parameter is not None
+
+    def _pair_tree(self, leaves: list[Buffer], free: list[_Partner]) -> None:
+        wanted = [_elements(each) for each in leaves]
+        offered = [_elements(each.buffer) for each in free]
+        for start in range(len(offered) - len(wanted) + 1):
+            if offered[start : start + len(wanted)] == wanted:
+                for leaf, partner in zip(leaves, free[start : start + len(wanted)], strict=True):
+                    self._partner[leaf.id] = partner
+                del free[start : start + len(wanted)]
+                return
+
+    def _pair_leaf(self, argument: Buffer, free: list[_Partner]) -> None:
+        if argument.id in self._partner:
+            return
+        for partner in free:
+            if _elements(partner.buffer) == _elements(argument):
+                self._partner[argument.id] = partner
+                free.remove(partner)
+                return
+
+    def match(self, argument: Buffer) -> tuple[State, _Partner | None, str]:
         """Whether a result could take an argument's memory, which one, and why."""
-        same = self._results.get(_elements(argument))
-        if same is None:
-            return "no match", None, "no result has its shape"
-        here = [each for each in same if each.color == argument.color]
-        if not here:
-            there = self._memory.space_name(same[0].color)
-            return "no match", None, f"{same[0].name} has its shape, but lies in {there} memory"
-        laid_out = [each for each in here if each.shape == argument.shape]
-        if not laid_out:
-            return "no match", None, f"{here[0].name} has its shape, but layout {_layout(here[0])}"
-        free = [each for each in laid_out if each.id not in self._taken]
-        if not free:
+        partner = self._partner.get(argument.id)
+        if partner is None:
+            same = any(_elements(each.buffer) == _elements(argument) for each in self._results)
             taken = "the results of its shape take the memory of other arguments"
-            return "no match", None, taken
-        # Donated together, arguments of one shape can trade results.
+            return "no match", None, taken if same else "no result has its shape"
+        result = partner.buffer
+        if result.color != argument.color:
+            there = self._memory.space_name(result.color)
+            return "no match", partner, f"{result.name} has its shape, but lies in {there} memory"
+        if result.shape != argument.shape:
+            layout = _layout(result)
+            return "no match", partner, f"{result.name} has its shape, but layout {layout}"
         last_read, reader = self._last_read(argument)
-        fitting = [each for each in laid_out if each.start is None or each.start >= last_read]
-        result = next((each for each in free if each in fitting), free[0])
-        self._taken.add(result.id)
-        if fitting:
-            named = result if result in fitting else fitting[0]
-            why = f"{named.name} has its shape and layout, and is written after its use"
-            return "possible", result, why
+        if result.start is None or result.start >= last_read:
+            why = f"{result.name} has its shape and layout, and is written after its use"
+            return "possible", partner, why
         why = (
             f"{result.name} has its shape and layout, but is written at instruction {result.start}"
         )
-        return "read later", result, f"{why}, and {reader} reads the argument at {last_read}"
+        return "read later", partner, f"{why}, and {reader} reads the argument at {last_read}"
 
     def _last_read(self, argument: Buffer) -> tuple[int, str]:
         """The last step at which an argument is read, and who reads it; a loop at its end."""
         placed = self._memory.joined.placed_by_id[argument.id]
         times = self._memory.joined.time_of
         uses = (placed.used.uses if placed.used else None) or ()
-        reads = [(times.get(use.instruction, 0), use.instruction) for use in uses]
+        reads = [
+            (times.get(use.instruction, 0), use.instruction)
+            for use in uses
+            if not self._only_saves(use.instruction, argument)
+        ]
         return max(reads, default=(0, "nobody"))
+
+    def _only_saves(self, instruction: str, argument: Buffer) -> bool:
+        """Whether a read is that of a copy, which a donated argument would not need."""
+        text = self._memory.joined.printed.get(instruction)
+        placed = self._memory.joined.placed_by_id[argument.id]
+        uses = (placed.used.uses if placed.used else None) or ()
+        return text is not None and text.opcode == "copy" and len(uses) == 1
+
+
+def _results(memory: MemoryView) -> Iterator[_Partner]:
+    """The arrays of the program's result, in their order."""
+    root = _root_name(memory)
+    for index in sorted(memory.joined.indices_at.get(root, ())):
+        for placed in memory.joined.values_at[root, index][:1]:
+            buffer = memory.buffer_by_id[placed.id]
+            if not buffer.shape.startswith("("):
+                yield _Partner(tuple(index), buffer)
+
+
+def _root_name(memory: MemoryView) -> str:
+    """The instruction that is the program's result; "" where nothing tells."""
+    if memory.module is not None:
+        return memory.module.entry.root.name
+    output = memory.joined.output
+    if output is None or _LAYOUTS.sub("", output.value.shape) != output.allocation.output_shape:
+        return ""  # something else came to lie there
+    return output.value.name
+
+
+def _trees(arguments: Iterable[Buffer]) -> list[list[Buffer]]:
+    """Arguments of the program by the name of the function's argument, trees of several alone."""
+    trees: dict[str, list[Buffer]] = {}
+    for each in arguments:
+        trees.setdefault(top_level_name(each.parameter or ""), []).append(each)
+    return [leaves for name, leaves in trees.items() if name and len(leaves) > 1]
+
+
+def top_level_name(path: str) -> str:
+    """The function's argument that a leaf is of: `params` of `params['embed']`; "" if unknown."""
+    found = _TOP_LEVEL.match(path)
+    return found[1] if found and not path.startswith("parameter ") else ""
 
 
 def build_donation(memory: MemoryView, space: Space) -> Donation:
     """Every argument in a space, those with something to win first."""
-    matcher = _Matcher(memory)
     declared = _declared(memory)
     arguments = [
         (allocation, buffer)
@@ -118,7 +202,8 @@ def build_donation(memory: MemoryView, space: Space) -> Donation:
         for buffer in [_held(memory, allocation)]
         if buffer is not None
     ]
-    arguments.sort(key=lambda each: (-each[1].size, each[0].index))
+    arguments.sort(key=lambda each: _position(each[0]))
+    matcher = _Matcher(memory, arguments)
     rows = [_row(matcher, memory, *each, declared) for each in arguments]
     rows.sort(key=lambda row: (_ORDER.index(row.state), -row.size, row.number))
     return Donation(
@@ -129,6 +214,11 @@ def build_donation(memory: MemoryView, space: Space) -> Donation:
         is_declared_known=memory.module is not None,
         rows=tuple(rows),
     )
+
+
+def _position(allocation: Allocation) -> tuple[int, tuple[int, ...]]:
+    assert allocation.parameter is not None
+    return allocation.parameter.number, tuple(allocation.parameter.index)
 
 
 def hint_of(donation: Donation) -> Hint | None:
@@ -165,7 +255,7 @@ def _row(
 ) -> Argument:
     assert allocation.parameter is not None
     number = allocation.parameter.number
-    state, result, why = _fate(matcher, memory, allocation, argument, declared)
+    state, result, index, why, copied = _fate(matcher, memory, allocation, argument, declared)
     return Argument(
         name=argument.parameter or f"parameter {number}",
         number=number,
@@ -173,6 +263,8 @@ def _row(
         shape=argument.shape,
         state=state,
         result=result.name if result else None,
+        output_index=index,
+        copied_size=copied,
         why=why,
     )
 
@@ -183,15 +275,38 @@ def _fate(
     allocation: Allocation,
     argument: Buffer,
     declared: frozenset[tuple[int, tuple[int, ...]]],
-) -> tuple[State, Buffer | None, str]:
+) -> tuple[State, Buffer | None, tuple[int, ...] | None, str, int]:
     assert allocation.parameter is not None
     if allocation.maybe_live_out:
         values = memory.buffers_in(allocation.index)
         taker = max(values, key=_last)
-        return "used", taker, "its memory is the result's"
-    state, result, why = matcher.match(argument)
+        copy = _copy_of(memory, argument)
+        if copy is None:
+            return "used", taker, None, "its memory is the result's", 0
+        why = f"its memory is the result's, but it is read after that is written: {copy.name}"
+        why = f"{why} copies it first, {format_bytes(copy.size)}"
+        return "used", taker, None, why, copy.size
+    state, partner, why = matcher.match(argument)
     is_donated = (allocation.parameter.number, allocation.parameter.index) in declared
-    return "lost" if is_donated else state, result, why
+    result, index = (partner.buffer, partner.output_index) if partner else (None, None)
+    if state == "no match":
+        result, index = None, None
+    return "lost" if is_donated else state, result, index, why, 0
+
+
+def _copy_of(memory: MemoryView, argument: Buffer) -> Buffer | None:
+    """The copy of a donated argument that was made to keep it, in the same memory."""
+    placed = memory.joined.placed_by_id[argument.id]
+    for use in (placed.used.uses if placed.used else None) or ():
+        text = memory.joined.printed.get(use.instruction)
+        if text is None or text.opcode not in MOVES:
+            continue
+        for each in memory.joined.values_at.get((use.instruction, ()), ()):
+            copy = memory.buffer_by_id[each.id]
+            in_result = copy.allocation == argument.allocation
+            if copy.shape == argument.shape and copy.color == argument.color and not in_result:
+                return copy
+    return None
 
 
 def _last(buffer: Buffer) -> tuple[int, int, int]:

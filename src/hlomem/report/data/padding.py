@@ -14,7 +14,15 @@ from hlomem.report.data.hints import Hint
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hlomem.report.data.memory import Buffer, MemoryView, Space
+
+
+_FOLDABLE = 3
+"""Dimensions from which on two can be folded and a matrix is left."""
+_IMAGES = 4
+"""Dimensions of a batch of images."""
 
 
 class Growth(NamedTuple):
@@ -51,6 +59,8 @@ class PaddedShape(Record, frozen=True, kw_only=True):
     count_at_peak: int
     padding_at_peak: int
     """What all of them lose at the peak."""
+    fix: str
+    """What to change in the program; empty where nothing is known to help."""
     example: str
     """The first of the buffers, alive at the peak where one is."""
     source: str | None
@@ -121,6 +131,53 @@ def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
         count=len(members),
         count_at_peak=len(alive),
         padding_at_peak=sum(each.padding for each in alive),
+        fix=find_fix(example.shape, example.op_name),
         example=example.name,
         source=example.source,
     )
+
+
+def find_fix(shape_text: str, operation: str | None = None) -> str:
+    """What to write so that the dimension along the lanes of a tile fills them; "" if unknown.
+
+    Folding it with the one beside it keeps the elements; else it has to be another size.
+    """
+    shape = parse_shape_or_none(shape_text)
+    if shape is None or not shape.is_array or shape.layout is None or not shape.dimensions:
+        return ""
+    grown = {
+        each.dimension: each
+        for each in padded_dimensions(shape)
+        if each.dimension is not None and each.padded_size != each.size
+    }
+    minor = shape.layout.minor_to_major[0]
+    worst = max(grown.values(), key=lambda each: each.padded_size / each.size, default=None)
+    if worst is None or worst.dimension is None:
+        return ""
+    if worst.dimension != minor or len(shape.dimensions) < _FOLDABLE:
+        return f"dimension {worst.dimension}: {worst.padded_size} instead of {worst.size}"
+    lanes = worst.padded_size
+    if "conv" in (operation or "") and len(shape.dimensions) == _IMAGES and lanes % worst.size == 0:
+        return _fold_pixels(worst.size, lanes)
+    return _fold_beside(shape.dimensions, minor, lanes)
+
+
+def _fold_pixels(channels: int, lanes: int) -> str:
+    side = max(2, round((lanes / channels) ** 0.5))
+    blocks = f"b, h // {side}, {side}, w // {side}, {side}, c"
+    folded = f"b, h // {side}, w // {side}, {side * side} * c"
+    return (
+        f"{lanes} channels instead of {channels}, or blocks of {side} × {side} pixels as channels:"
+        f" x.reshape({blocks}).swapaxes(2, 3).reshape({folded})"
+    )
+
+
+def _fold_beside(dimensions: Sequence[int], minor: int, lanes: int) -> str:
+    """Folding the lanes' dimension with the one before it, or giving it another size."""
+    size = dimensions[minor]
+    other = f"{lanes} instead of {size} in dimension {minor}"
+    if minor == 0 or dimensions[minor - 1] * size % lanes:
+        return other
+    folded = [*dimensions[: minor - 1], dimensions[minor - 1] * size, *dimensions[minor + 1 :]]
+    text = ", ".join(map(str, folded))
+    return f"fold dimensions {minor - 1} and {minor}: x.reshape({text}); or {other}"

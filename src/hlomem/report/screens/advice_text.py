@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, percent, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, bar, percent, shorten_front, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.advice import Advice, AdviceReport
 
 TOP = 6
 _BAR = 10
+_MARGIN = 14
+_CODE = 6
 
 
 def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
@@ -23,12 +25,10 @@ def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
     ]
     if not advised.advice:
         lines += [[], [("nothing found that would save more than 1%", "")]]
-    for method, head in _HEADS.items():
-        chosen = [each for each in advised.advice if each.method == method]
-        if chosen:
-            lines += [[], [(shorten(head, width), "bold")]]
-        for each in chosen[:TOP]:
-            lines += _draw(each, advised.size, width)
+    for each in advised.advice[:TOP]:
+        lines += [[], *_draw(each, advised.size, width)]
+    if (rest := len(advised.advice) - TOP) > 0:
+        lines += [[], [(f"  and {rest} more (all in --json)", "dim")]]
     if advised.notes:
         lines.append([])
     for note in advised.notes:
@@ -36,23 +36,26 @@ def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
     return lines
 
 
-_HEADS = {
-    "re-planned": "Tried: the program planned again with the change",
-    "counted": "Counted: no more than this, perhaps less",
-}
-
-
 def _draw(advice: Advice, size: int, width: int) -> list[Line]:
-    saves = f"  {format_bytes(-advice.saves):>11}  {percent(advice.saves, size):>6}  "
-    margin = " " * len(saves)
+    margin = " " * _MARGIN
     title = wrap(advice.title, width, margin)
-    lines: list[Line] = [[(saves, "green"), (title[0][len(margin) :], "bold")]]
+    shown = bar(advice.middle, size, _BAR)
+    head = f"  {shown}".ljust(_MARGIN)
+    lines: list[Line] = [[(head, "green"), (title[0][_MARGIN:], "bold")]]
     lines += [[(each, "bold")] for each in title[1:]]
-    shown = bar(advice.saves, size, _BAR)
-    head = f"  {shown}".ljust(len(margin))
-    costs = wrap(f"{advice.confidence} confidence; costs: {advice.cost}", width, margin)
-    lines += [[(head, "green"), (costs[0][len(margin) :], "")]]
-    lines += [[(each, "")] for each in costs[1:]]
-    if advice.how:
-        lines.append([(f"      {visible(advice.how)}", "cyan")])
+    lines += [[(each, "green")] for each in wrap(_promise(advice, size), width, margin)]
+    lines += [[(each, "")] for each in wrap(f"costs: {advice.cost}", width, margin)]
+    for code in advice.how.splitlines():
+        indent = " " * (_CODE + len(code) - len(code.lstrip()))
+        lines += [[(each, "cyan")] for each in wrap(visible(code.strip()), width, indent)]
     return lines
+
+
+def _promise(advice: Advice, size: int) -> str:
+    """What it saves, how that is known and how sure it is."""
+    if advice.least == advice.most:
+        saves = f"{format_bytes(advice.least)} ({percent(advice.least, size)})"
+    else:
+        shares = f"{percent(advice.least, size)} to {percent(advice.most, size)}"
+        saves = f"{format_bytes(advice.least)} to {format_bytes(advice.most)} ({shares})"
+    return f"saves {saves}; {advice.method}, {advice.confidence} confidence"

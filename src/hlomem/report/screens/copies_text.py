@@ -9,7 +9,7 @@ from hlomem.base.source import visible
 from hlomem.report.screens.text import Line, percent, plural, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
-    from hlomem.report.data.copies import Copies, Copy
+    from hlomem.report.data.copies import Copies, Copy, CopyGroup
 
 _MAX_LISTED = 10
 _MARGIN = 14
@@ -28,25 +28,30 @@ def draw_copies(copies: Copies, width: int) -> list[Line]:
             [("Copies ", ""), (format_bytes(copies.size_at_peak), "bold"), (" at the peak", "")],
             [(f"  {share} of {whole}, {count}", "")],
         ]
-    for row in copies.rows[:_MAX_LISTED]:
-        lines += [[], *_draw_row(row, width)]
-    if rest := copies.rows[_MAX_LISTED:]:
-        size = format_bytes(max(row.size for row in rest))
-        words = f"  and {plural(len(rest), 'buffer')} more, none above {size} (all in --json)"
+    if copies.moved_size:
+        words = f"{format_bytes(copies.moved_size)} more were moved here: no other place holds them"
+        lines += [[(each, "dim")] for each in wrap(words, width, "  ")]
+    for group in copies.groups[:_MAX_LISTED]:
+        lines += [[], *_draw_group(group, width)]
+    if rest := copies.groups[_MAX_LISTED:]:
+        size = format_bytes(max(group.size for group in rest))
+        words = f"  and {plural(len(rest), 'line')} more, none above {size} (all in --json)"
         lines += [[], [(words, "dim")]]
     return lines
 
 
-def _draw_row(row: Copy, width: int) -> list[Line]:
+def _draw_group(group: CopyGroup, width: int) -> list[Line]:
     cells = width - _MARGIN
     margin = " " * _MARGIN
+    row = group.example
     of = f" of {visible(row.of)}" if row.of else ""
+    more = f" and {group.count - 1} more like it" if group.count > 1 else ""
     lines: list[Line] = [
         [
-            (f"  {format_bytes(row.size):>10}  ", "bold" if row.is_at_peak else "dim"),
-            (shorten(f"{visible(row.name)}{of}", cells), "bold"),
+            (f"  {format_bytes(group.size):>10}  ", "bold" if group.count_at_peak else "dim"),
+            (shorten(f"{visible(row.name)}{of}{more}", cells), "bold"),
         ],
-        *([(each, "")] for each in wrap(f"{row.cause}: {row.why}", width, margin)),
+        *([(each, "")] for each in wrap(f"{group.cause}: {visible(group.why)}", width, margin)),
         [(margin + shorten(f"{visible(row.shape)}, {_life(row)}", cells), "cyan")],
     ]
     if origin := row.source or row.op_name:

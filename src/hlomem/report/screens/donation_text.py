@@ -51,14 +51,15 @@ def draw_donation(donation: Donation, width: int) -> list[Line]:
 
 def _draw_state(state: str, rows: list[Argument], width: int) -> list[Line]:
     total = format_bytes(sum(row.size for row in rows))
-    lines: list[Line] = [
-        [(f"  {total:>10}  ", "bold"), (f"{_WORDS[state]}: {len(rows)}", _STYLE[state])]
-    ]
+    head = f"  {total:>10}  "
+    first, *rest = wrap(f"{_WORDS[state]}: {len(rows)}", width, " " * len(head))
+    lines: list[Line] = [[(head, "bold"), (first[len(head) :], _STYLE[state])]]
+    lines += [[(line, _STYLE[state])] for line in rest]
     for row in rows[:_MAX_LISTED]:
         lines += _draw_row(row, width)
-    if rest := rows[_MAX_LISTED:]:
-        size = format_bytes(sum(row.size for row in rest))
-        lines.append([(f"  {size:>10}    {plural(len(rest), 'smaller one')}", "dim")])
+    if others := rows[_MAX_LISTED:]:
+        size = format_bytes(sum(row.size for row in others))
+        lines.append([(f"  {size:>10}    {plural(len(others), 'smaller one')}", "dim")])
     return lines
 
 
@@ -69,6 +70,6 @@ def _draw_row(row: Argument, width: int) -> list[Line]:
     room = cells - len(name) - 2
     shape = f"  {shorten(visible(row.shape), room)}" if room > _SHAPE else ""
     first: Line = [(head, ""), (name, "bold"), (shape, "cyan")]
-    if row.state == "used":
+    if row.state == "used" and not row.copied_size:
         return [first]
-    return [first, *([(each, "dim")] for each in wrap(row.why, width, " " * len(head)))]
+    return [first, *([(each, "dim")] for each in wrap(visible(row.why), width, " " * len(head)))]

@@ -42,16 +42,23 @@ def _draw_row(row: PaddedShape, width: int) -> list[Line]:
     place = shorten_front(visible(row.source or ""), max(0, cells - len(name) - 2))
     return [
         [
-            (f"  {format_bytes(row.padding):>10}  ", "bold" if row.count_at_peak else "dim"),
+            (f"  {format_bytes(_shown(row)):>10}  ", "bold" if row.count_at_peak else "dim"),
             (shorten(visible(row.shape), cells), "cyan"),
         ],
         *([(each, "")] for each in wrap(_words(row), width, margin)),
         [(shorten(f"{margin}{name}  {place}", width), "dim")],
+        *([(each, "cyan")] for each in wrap(visible(row.fix), width, margin) if row.fix),
     ]
+
+
+def _shown(row: PaddedShape) -> int:
+    """Of all at the peak, so that rows add up; of one where none is there then."""
+    return row.padding_at_peak or row.padding
 
 
 def _words(row: PaddedShape) -> str:
     how = ", ".join(each.words for each in row.growths) or "rounded up as a whole"
     share = percent(row.padding, row.size)
     count = f"{row.count_at_peak} of {plural(row.count, 'buffer')} at the peak"
-    return f"{how}; {share} of {format_bytes(row.size)}; {count}"
+    each = f", {format_bytes(row.padding)} each" if row.count_at_peak > 1 else ""
+    return f"{how}; {share} of {format_bytes(row.size)}; {count}{each}"

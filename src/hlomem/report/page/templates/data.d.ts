@@ -16,6 +16,8 @@ export interface Argument {
   shape: string;
   state: "lost" | "no match" | "possible" | "read later" | "used";
   result: string | null;
+  output_index: number[] | null;
+  copied_size: number;
   why: string;
 }
 
@@ -134,6 +136,7 @@ export interface PaddedShape {
   count: number;
   count_at_peak: number;
   padding_at_peak: number;
+  fix: string;
   example: string;
   source: string | null;
 }

@@ -131,7 +131,8 @@ function describeLife(of, i) {
   const { start, end, last_use: last } = of.buffers;
   if (start[i] === NONE) return [];
   const born = start[i] < of.steps ? of.sequence[start[i]] : "the end";
-  const life = `born at instruction ${start[i]} (${shorten(born, 60)}), alive to instruction ${end[i]}`;
+  const birth = `born at instruction ${start[i]} (${shorten(born, 60)})`;
+  const life = `${birth}, alive to instruction ${end[i]}`;
   if (end[i] >= of.steps) return [life, "still alive at the end: the caller gets it, or owns it"];
   const isRead = last[i] !== NONE;
   return [life, isRead ? `last read by ${shorten(of.text(last[i]), 80)}` : "nothing reads it"];

@@ -1,0 +1,280 @@
+"""The layers of a model that is trained, and what each keeps for the backward pass.
+
+In: a `MemoryView` and a space. Out: `Layers`: the values of the forward pass that the backward pass
+reads, which of the equal layers each belongs to, and the function that is a layer. Forward and
+backward are told by the names JAX gives operations (`jvp(…)`, `transpose(jvp(…))`). The turn
+between them is when most of the forward pass is alive. Layers are equal: what they keep comes as
+often as there are layers, of one line, one shape and one operation; or is stacked by a loop, with
+the layers as first dimension.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.opcodes import MOVES
+from hlomem.report.data import roles
+from hlomem.report.data.timeline import bytes_over_time
+from hlomem.report.data.uses import Usage
+from hlomem.view.shapes import parse_shape_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.report.data.lines import Frame
+    from hlomem.report.data.memory import Buffer, MemoryView
+
+_NUMBER = re.compile(r"\d+")
+_SMALL = 1024
+"""Bytes up to which a value is no activation worth keeping an account of."""
+_BOUNDARY_SHARE = 0.02
+"""What is smaller than this share of a layer is a statistic, not what is handed to the next."""
+_UPDATE = "dynamic_update_slice"
+_MOST_BYTES = 0.8
+"""The share of what is kept that the function of a layer accounts for."""
+_NO_RESULTS = frozenset({"slice", "squeeze", "convert_element_type", "dynamic_slice"})
+"""Operations on weights: what a layer is given, not what it computes."""
+
+
+def is_forward(operation: str | None) -> bool:
+    """The operation is one of the forward pass, and not recomputed."""
+    if not operation or "rematted_computation" in operation:
+        return False
+    return "jvp(" in operation and "transpose(jvp(" not in operation
+
+
+def is_backward(operation: str | None) -> bool:
+    """The operation is one of the backward pass."""
+    return bool(operation) and "transpose(jvp(" in (operation or "")
+
+
+class Layers(NamedTuple):
+    """Equal layers, and what they keep."""
+
+    number: int
+    turn: int
+    """The step at which the forward pass ends."""
+    kept: tuple[Buffer, ...]
+    """Values of the forward pass that the backward pass reads, one of each storage."""
+    is_loop: bool
+    """The layers are iterations of a loop, which stacks what they keep."""
+    boundary: int
+    """Bytes that layers hand to the next, of all layers, as far as can be told."""
+    products: int
+    """Bytes of the matrix products of all layers."""
+    function: str
+    """What a layer is called in the program: `Block.__call__`, `block`; empty where unknown."""
+    place: str
+    """Where it is called: `mymodel/gpt.py:45`; empty where unknown."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept, of all layers."""
+        return sum(each.size for each in self.kept)
+
+
+def find_layers(memory: MemoryView, color: int) -> Layers | None:
+    """The layers of a program; None where nothing is differentiated, or no layer comes twice."""
+    return _Finder(memory, color).find()
+
+
+class _Finder:
+    def __init__(self, memory: MemoryView, color: int) -> None:
+        self._memory = memory
+        self._everywhere = [
+            each
+            for each in memory.buffers
+            if each.size > _SMALL
+            and each.start is not None
+            and not each.shape.startswith("(")
+            and is_forward(each.op_name)
+            and _last_word(each) not in _NO_RESULTS
+        ]
+        self._forward = [each for each in self._everywhere if each.color == color]
+        self._times_made = Counter(
+            _key(each) for each in self._everywhere if each.opcode not in MOVES
+        )
+        """How often the like is computed, in whatever memory space."""
+        self._names_of: dict[tuple[str, ...], set[str]] = {}
+        for each in self._everywhere:
+            self._names_of.setdefault(_key(each), set()).add(each.op_name or "")
+
+    def find(self) -> Layers | None:
+        """The layers, or None."""
+        if not self._forward:
+            return None
+        kept = [each for each in self._forward if self._is_kept(each)]
+        stacked = self._stacked(kept)
+        repeated = self._repeated(kept, {each.id for each in stacked})
+        is_loop = sum(each.size for each in stacked) >= sum(each.size for each in repeated)
+        members = stacked if is_loop else repeated
+        number = self._loop_count(members) if is_loop else self._most_common_count(members)
+        if number < 2:  # one layer is none that comes again
+            return None
+        function, place = common_function(
+            (self._memory.frames(each), each.size)
+            for each in members
+            if _last_word(each) != _UPDATE  # of the loop, not of the layer in it
+        )
+        return Layers(
+            number=number,
+            turn=self._turn,
+            kept=tuple(members),
+            is_loop=is_loop,
+            boundary=self._boundary(members, number, is_loop=is_loop),
+            products=self._products(number, is_loop=is_loop),
+            function=function,
+            place=place,
+        )
+
+    @cached_property
+    def _turn(self) -> int:
+        uses = [
+            Usage(each.role, each.start or 0, (each.end or 0) + 1, each.size)
+            for each in self._forward
+        ]
+        sizes = bytes_over_time(uses, self._memory.steps + 2)
+        return sizes.index(max(sizes))
+
+    def _is_kept(self, buffer: Buffer) -> bool:
+        if not buffer.is_live_at(self._turn):
+            return False
+        return (buffer.end or 0) > self._turn
+
+    def _stacked(self, kept: Iterable[Buffer]) -> list[Buffer]:
+        """What loops stack, one of each storage."""
+        found: dict[tuple[int, int], Buffer] = {}
+        for each in kept:
+            if each.role == roles.STACKED or (
+                self._memory.is_carried(each) and "/while/" in (each.op_name or "")
+            ):
+                found.setdefault((each.allocation, each.offset), each)
+        return list(found.values())
+
+    @staticmethod
+    def _loop_count(stacked: Iterable[Buffer]) -> int:
+        """The first dimension of most of what loops stack."""
+        sizes: Counter[int] = Counter()
+        for each in stacked:
+            shape = parse_shape_or_none(each.shape)
+            if shape is not None and shape.dimensions:
+                sizes[shape.dimensions[0]] += each.size
+        return max(sizes, key=lambda count: sizes[count], default=0)
+
+    def _repeated(self, kept: list[Buffer], stacked: set[int]) -> list[Buffer]:
+        """What comes several times, once a layer or more often."""
+        others = [each for each in kept if each.id not in stacked]
+        here = Counter(_key(each) for each in others)
+        return [each for each in others if max(here[_key(each)], self._count(each)) > 1]
+
+    def _most_common_count(self, repeated: list[Buffer]) -> int:
+        """How often most of it comes."""
+        sizes: Counter[int] = Counter()
+        for each in repeated:
+            sizes[self._count(each)] += each.size
+        return max(sizes, key=lambda count: sizes[count], default=0)
+
+    def _count(self, buffer: Buffer) -> int:
+        """How many layers make the like of a value: by the numbers in their names, or by all."""
+        key = _key(buffer)
+        names = self._names_of[key]
+        return len(names) if len(names) > 1 else self._times_made[key]
+
+    def _boundary(self, kept: list[Buffer], count: int, *, is_loop: bool) -> int:
+        """Bytes that all layers hand on: the smallest large value of a layer, once a layer.
+
+        What is handed on is rarely larger than what is computed of it. A loop may hand on several.
+        """
+        sizes = sorted((each.size, each.id) for each in kept)
+        whole = sum(size for size, _ in sizes) // (1 if is_loop else count)
+        large = [(size, number) for size, number in sizes if size >= _BOUNDARY_SHARE * whole]
+        if not large:
+            return 0
+        size, number = large[0]
+        if not is_loop:
+            return size * count
+        return size * self._carried_like(self._memory.buffer_by_id[number])
+
+    def _carried_like(self, stacked: Buffer) -> int:
+        """How many values of the shape of a slice loops of the forward pass carry, or are given."""
+        wanted = _dimensions(stacked)[1:]
+        carried = [
+            each.name
+            for each in self._memory.buffers
+            if each.opcode == "while" and is_forward(each.op_name) and _dimensions(each) == wanted
+        ]
+        loops = {name.partition("{")[0] for name in carried}
+        return max(1, len(carried) + len(loops))
+
+    def _products(self, count: int, *, is_loop: bool) -> int:
+        """Bytes of the matrix products of all layers that have no batch dimension."""
+        made = {
+            (_key(each), each.name.partition("{")[0]): each.size
+            for each in self._everywhere
+            if is_plain_product(each.op_name)
+            and each.opcode not in MOVES
+            and each.role != roles.STACKED
+        }
+        if is_loop:
+            once = {key: size for (key, _), size in made.items() if "/while/" in key[0]}
+            return count * sum(once.values())
+        return sum(size for (key, _), size in made.items() if self._times_made[key] > 1)
+
+
+def is_plain_product(operation: str | None) -> bool:
+    """A matrix product without batch dimensions; `einsum` names those that have some."""
+    scopes = (operation or "").split("/")
+    return scopes[-1] == "dot_general" and not any("->" in scope for scope in scopes)
+
+
+def _dimensions(buffer: Buffer) -> tuple[int, ...]:
+    shape = parse_shape_or_none(buffer.shape)
+    return tuple(shape.dimensions) if shape is not None and shape.is_array else ()
+
+
+def _last_word(buffer: Buffer) -> str:
+    return (buffer.op_name or "").rpartition("/")[2]
+
+
+def _key(buffer: Buffer) -> tuple[str, ...]:
+    """What values of equal layers have in common."""
+    return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", _elements(buffer)
+
+
+def _elements(buffer: Buffer) -> str:
+    return buffer.shape.partition("{")[0]
+
+
+def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[str, str]:
+    """The innermost function most bytes come from, and where it is called from.
+
+    `stacks` are the calls that led to values, innermost first, with their bytes.
+    """
+    paths = [(tuple(reversed(frames)), size) for frames, size in stacks if frames]
+    sizes: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for path, size in paths:
+        names = tuple((frame.file, frame.function) for frame in path)
+        for end in range(1, len(names) + 1):
+            sizes[names[:end]] += size
+    total = sum(size for _, size in paths)
+    common = max(
+        (names for names in sizes if sizes[names] >= _MOST_BYTES * total), key=len, default=()
+    )
+    if not common:
+        return "", ""
+    sample = next(path for path, _ in paths if _starts_with(path, common))
+    caller = sample[len(common) - 2] if len(common) > 1 else None
+    place = f"{_short(caller.file)}:{caller.line}" if caller else ""
+    return common[-1][1], place
+
+
+def _starts_with(path: tuple[Frame, ...], names: tuple[tuple[str, str], ...]) -> bool:
+    return tuple((frame.file, frame.function) for frame in path[: len(names)]) == names
+
+
+def _short(file: str) -> str:
+    """The last two parts of a file's path."""
+    return "/".join(file.replace("\\", "/").split("/")[-2:])

@@ -1,0 +1,1 @@
+"""One rule a module: each looks at a subject and yields advice."""

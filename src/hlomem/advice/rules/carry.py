@@ -1,0 +1,88 @@
+"""`carry`: carry a cache through a loop instead of scanning over it.
+
+In: a program that is not differentiated. Out: advice where a loop stacks something of the shape of
+an argument: the argument is sliced as `xs`, the result stacked as `ys`, and both are held. Carried
+and updated where it lies, one is enough. The temporaries are replayed without what is stacked. At
+most: the slices of one iteration are not needed, either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.advice.layers import is_backward
+from hlomem.base.sizes import format_bytes
+from hlomem.report.data import roles
+from hlomem.report.data.advice import Advice
+from hlomem.report.data.donation import top_level_name
+from hlomem.view.shapes import parse_shape_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.advice.subject import Subject
+    from hlomem.report.data.memory import Buffer
+
+LINK = "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html"
+_HOW = """def layer(carry, inputs):  # the cache is neither xs nor ys
+    (x, cache), (w, i) = carry, inputs
+    start = (i, 0, position) + (0,) * (cache.ndim - 3)
+    cache = jax.lax.dynamic_update_slice(cache, new[None], start)
+    return (x, cache), None
+inputs = (weights, jnp.arange(layers))
+(x, cache), _ = jax.lax.scan(layer, (x, cache), inputs)"""
+
+
+def advise_carry(subject: Subject) -> Iterator[Advice]:
+    """One advice for all caches."""
+    if any(is_backward(each.op_name) for each in subject.memory.buffers):
+        return  # gradients are stacked, too, and have the shapes of arguments
+    stacked = _stacked_like_arguments(subject)
+    if not stacked:
+        return
+    memory = subject.memory
+    gone: dict[int, tuple[Buffer, ...]] = {}
+    for each, _ in stacked:
+        family = memory.family(memory.joined.placed_by_id[each.id])
+        gone |= dict.fromkeys([placed.id for placed in family], ())
+    saved = subject.replay.saved(gone)
+    names = sorted({name for _, known in stacked for name in known})
+    slices = sum(each.size // _count(each) for each, _ in stacked)
+    size = format_bytes(sum(each.size for each, _ in stacked))
+    yield Advice(
+        rule="carry",
+        title=f"carry {', '.join(names)} through the loop over layers: as xs and ys of a scan"
+        f" {size} are held beside the arguments",
+        argument=", ".join(names),
+        least=saved,
+        most=saved + slices,
+        method="counted",
+        confidence="medium",
+        cost="none, where the cache is updated in place",
+        how=_HOW,
+        link=LINK,
+    )
+
+
+def _count(buffer: Buffer) -> int:
+    shape = parse_shape_or_none(buffer.shape)
+    return shape.dimensions[0] if shape is not None and shape.dimensions else 1
+
+
+def _stacked_like_arguments(subject: Subject) -> list[tuple[Buffer, list[str]]]:
+    """What loops stack of the shape of an argument, one of each storage, with their names."""
+    arguments: dict[str, list[str]] = {}
+    for each in subject.memory.buffers:
+        if each.opcode == "parameter" and each.parameter:
+            name = top_level_name(each.parameter) or each.parameter
+            arguments.setdefault(_elements(each), []).append(name)
+    found: dict[tuple[int, int], tuple[Buffer, list[str]]] = {}
+    for each in subject.replay.buffers:
+        names = arguments.get(_elements(each))
+        if each.role == roles.STACKED and names and each.op_name:
+            found.setdefault((each.allocation, each.offset), (each, names))
+    return list(found.values())
+
+
+def _elements(buffer: Buffer) -> str:
+    return buffer.shape.partition("{")[0]

@@ -1,0 +1,101 @@
+"""`checkpoint`: recompute what layers keep for the backward pass.
+
+In: the layers of the program. Out: advice to put `jax.checkpoint` (flax: `nn.remat`) around a
+layer, and the same with a policy that saves the results of matrix products. The temporaries are
+replayed without what the layers keep. At least: of that, what layers hand on stays, and one layer
+is there while its backward pass runs. At most: the backward pass of the layers needs nothing, and
+the holes between buffers are gone, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hlomem.base.sizes import format_bytes
+from hlomem.report.data.advice import Advice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hlomem.advice.layers import Layers
+    from hlomem.advice.subject import Subject
+    from hlomem.report.data.memory import Buffer
+
+LINK = "https://docs.jax.dev/en/latest/gradient-checkpointing.html"
+_LEAST_SHARE = 0.25
+"""Of all that is kept, what must be saved at least for an advice that means something."""
+_NUMBER = re.compile(r"\d+")
+DOTS = "dots_with_no_batch_dims_saveable"
+
+
+def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
+    """Everything of a layer recomputed, and everything but matrix products."""
+    layers = subject.layers
+    if layers is None:
+        return
+    replay = subject.replay
+    ids = _ids(subject, layers.kept)
+    gone: dict[int, tuple[Buffer, ...]] = dict.fromkeys(ids, ())
+    saved = replay.saved(gone)
+    least = saved - layers.boundary - layers.size // layers.number
+    most = max(saved, replay.saved(gone | _repeated(subject))) + replay.holes
+    if least < _LEAST_SHARE * saved:
+        return  # it would be a guess
+    yield _advice(layers, least, most, "")
+    if layers.products and least > layers.products:
+        kept = layers.products
+        yield _advice(layers, least - kept, min(most, saved) - kept // 2, DOTS)
+
+
+def _ids(subject: Subject, buffers: Iterable[Buffer]) -> Iterator[int]:
+    """All values in the storages of some."""
+    memory = subject.memory
+    for buffer in buffers:
+        placed = memory.joined.placed_by_id[buffer.id]
+        yield from (each.id for each in memory.family(placed))
+
+
+def _repeated(subject: Subject) -> dict[int, tuple[Buffer, ...]]:
+    """What both passes compute several times, as they do for layers."""
+    made = Counter(map(_likeness, subject.replay.buffers))
+    return {
+        each.id: ()
+        for each in subject.replay.buffers
+        if "jvp(" in (each.op_name or "") and made[_likeness(each)] > 1
+    }
+
+
+def _likeness(buffer: Buffer) -> tuple[str, str]:
+    return _NUMBER.sub("#", buffer.op_name or ""), buffer.shape.partition("{")[0]
+
+
+def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:
+    size = format_bytes(layers.size)
+    unit = "iterations of the loop" if layers.is_loop else "layers"
+    what = f"recompute the {layers.number} {unit} in the backward pass"
+    saved = ", but for matrix products" if policy else ""
+    time = "time: about one more forward pass" if not policy else "time: less than without a policy"
+    return Advice(
+        rule="checkpoint",
+        title=f"{what}{saved}: {size} are kept for it",
+        argument=policy,
+        least=least,
+        most=most,
+        method="counted",
+        confidence="medium",
+        cost=time,
+        how=_how(layers, policy),
+        link=LINK,
+    )
+
+
+def _how(layers: Layers, policy: str) -> str:
+    scope, _, method = (layers.function or "layer").rpartition(".")
+    is_module = bool(scope) and method == "__call__"
+    option = ", policy=policy" if policy else ""
+    lines = [f"policy = jax.checkpoint_policies.{policy}"] if policy else []
+    lines += [f"nn.remat({scope}{option})" if is_module else f"jax.checkpoint({method}{option})"]
+    where = f"  # called at {layers.place}" if layers.place else ""
+    return "\n".join(lines) + where

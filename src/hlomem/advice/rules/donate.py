@@ -1,0 +1,164 @@
+"""`donate`: let results take the memory of arguments.
+
+In: what `hlomem donate` finds. Out: one advice, to donate the arguments of the function whose
+memory results could take; the program is planned with these pairs, without the copies that only
+save such an argument. What is read after its result is written is not planned; at most it is won.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.advice.trial import EXACT, Spread, Trial
+from hlomem.hlo.rewrite import Rewriter
+from hlomem.report.data.advice import Advice
+from hlomem.report.data.donation import build_donation, top_level_name
+from hlomem.report.screens.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.advice.subject import Subject
+    from hlomem.hlo.ir import HloInstruction, HloModule
+    from hlomem.report.data.donation import Argument
+
+LINK = "https://docs.jax.dev/en/latest/buffer_donation.html"
+_MAX_NAMES = 4
+_WHOLE = 0.5
+"""The share of an argument's bytes results must take for all of it to be donated."""
+_SURE = 0.9
+_MOVED = {"cpu": Spread(0.9, 1.02), "tpu": Spread(0.7, 1.3), "gpu": Spread(0.9, 1.05)}
+"""Where temporaries lie in results' memory they must find another place, in another schedule."""
+_BEYOND = 1.05
+"""Of the donated bytes, what is saved at most: packing may be better, too."""
+_IN_PLACE = re.compile(
+    r"fusion|while|conditional|call|dynamic-update-slice|scatter|copy|copy-done|add|subtract"
+    r"|multiply|divide|select|negate|maximum|minimum|tuple|get-tuple-element|bitcast|all-reduce"
+)
+"""Opcodes that may write over what they read."""
+
+
+def advise_donate(subject: Subject) -> Iterator[Advice]:
+    """One advice for all arguments that could be donated."""
+    donation = build_donation(subject.memory, subject.space)
+    names = _names_to_donate(donation.rows)
+    chosen = [
+        row
+        for row in donation.rows
+        if row.state == "possible" and _name(row) in names and _may_overwrite(subject, row)
+    ]
+    if not chosen:
+        return
+    advice = _trial(subject, chosen, names).judge(subject)
+    others = sum(
+        row.size for row in donation.rows if row.state == "read later" and _name(row) in names
+    )
+    whole = round(_BEYOND * (sum(row.size for row in chosen) + others))
+    yield replace(advice, most=max(advice.least, min(advice.most + others, whole)))
+
+
+def _name(row: Argument) -> str:
+    return top_level_name(row.name) or f"#{row.number}"
+
+
+def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
+    """The arguments of the function most of whose bytes results could take, in order.
+
+    What is read after its result is written goes with the rest: XLA may write it later, then.
+    """
+    whole: Counter[str] = Counter()
+    taken: Counter[str] = Counter()
+    possible: set[str] = set()
+    for row in sorted(rows, key=lambda row: row.number):
+        whole[_name(row)] += row.size
+        if row.state in {"possible", "read later"}:
+            taken[_name(row)] += row.size
+        if row.state == "possible":
+            possible.add(_name(row))
+    return [name for name in taken if name in possible and taken[name] >= _WHOLE * whole[name]]
+
+
+def _may_overwrite(subject: Subject, row: Argument) -> bool:
+    """Whether the instruction that writes the result may write over the argument it reads."""
+    name = (row.result or "").partition("{")[0]
+    text = subject.memory.joined.printed.get(name)
+    return (
+        text is None
+        or _IN_PLACE.fullmatch(text.opcode) is not None
+        or not any(
+            placed.allocation.parameter is not None
+            and placed.allocation.parameter.number == row.number
+            for number in range(len(text.operands))
+            for _, placed in subject.memory.joined.read_by.get((name, number), ())
+        )
+    )
+
+
+def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
+    module = subject.module
+    rewriter = Rewriter(module)
+    parameters = {each.parameter_number: each for each in module.entry.parameters}
+    for row in rows:
+        _drop_saving_copy(rewriter, parameters[row.number])
+        rewriter.donate(row.number, row.output_index or ())
+    advice = Advice(
+        rule="donate",
+        title=f"donate {_listed(names, rows)}",
+        argument=", ".join(names),
+        least=0,
+        most=0,
+        method="re-planned",
+        confidence="high",
+        cost="the caller must not use the arguments afterwards",
+        how=_how(names, module),
+        link=LINK,
+    )
+    spread = _spread(subject, rows)
+    is_sure = spread.least >= _SURE
+    advice = replace(advice, confidence="high" if is_sure else "medium")
+    return Trial(rewriter.finish(), advice, spread)
+
+
+def _spread(subject: Subject, rows: list[Argument]) -> Spread:
+    """Exact where nothing but the results lies in their memory."""
+    memory = subject.memory
+    names = {row.result for row in rows}
+    allocations = {each.allocation for each in memory.buffers if each.name in names}
+    shares = any(
+        memory.family(memory.joined.placed_by_id[each.id])
+        and each.name not in names
+        and not memory.is_carried(each)
+        for index in allocations
+        for each in memory.buffers_in(index)
+    )
+    is_fused_anew = subject.machine.preset_color is not None and subject.layers is not None
+    return _MOVED[subject.machine.platform] if shares or is_fused_anew else EXACT
+
+
+def _drop_saving_copy(rewriter: Rewriter, parameter: HloInstruction) -> None:
+    """Drop the copy that only saves an argument from being overwritten."""
+    match parameter.users:
+        case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
+            if not copy.is_root:
+                rewriter.drop_copy(copy)
+
+
+def _listed(names: list[str], rows: list[Argument]) -> str:
+    shown = [name if name[0] != "#" else f"argument {name[1:]}" for name in names]
+    more = len(shown) - _MAX_NAMES
+    listed = ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return f"{listed} ({plural(len(rows), 'array')})" if len(rows) > len(names) else listed
+
+
+def _how(names: list[str], module: HloModule) -> str:
+    function = module.name.removeprefix("jit_") or "f"
+    if all(name[0] != "#" for name in names):
+        quoted = "".join(f'"{name}", ' for name in names)
+        inside = quoted.removesuffix(" ") if len(names) == 1 else quoted.removesuffix(", ")
+        return f"jax.jit({function}, donate_argnames=({inside}))"
+    numbers = ", ".join(name[1:] for name in names if name[0] == "#")
+    return f"jax.jit({function}, donate_argnums=({numbers}{',' * (len(names) == 1)}))"

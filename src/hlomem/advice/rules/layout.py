@@ -1,0 +1,135 @@
+"""`layout`: choose the layout of an argument or a result so that XLA need not copy it.
+
+In: copies to another layout, as `hlomem copies` finds them. Out: for an argument that is only read
+through such a copy, advice to give it in that layout; for a result that such a copy makes, to take
+it as it is computed. The program is planned without the copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.advice.trial import Trial
+from hlomem.hlo.rewrite import Rewriter
+from hlomem.report.data.advice import Advice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.advice.subject import Subject
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.shape import Shape
+
+LINK = "https://docs.jax.dev/en/latest/jax.experimental.layout.html"
+_MAX_COPIES = 4
+_WORTH = 0.01
+"""Share of the space that a copy must have to be looked at."""
+
+
+def advise_layout(subject: Subject) -> Iterator[Advice]:
+    """One advice a copy, for the largest."""
+    size_of = {
+        each.name: each.size
+        for each in subject.memory.buffers
+        if each.color == subject.space.color and each.opcode == "copy"
+    }
+    large = [name for name, size in size_of.items() if size > _WORTH * subject.space.size]
+    large.sort(key=lambda name: -size_of[name])
+    for name in large[:_MAX_COPIES]:
+        copy = subject.module.entry.find(name)
+        if copy is not None and copy.opcode == "copy" and _changes_layout(copy):
+            yield from _without(subject, copy)
+
+
+def _changes_layout(copy: HloInstruction) -> bool:
+    [source] = copy.operands
+    return _order(source.shape) != _order(copy.shape)
+
+
+def _without(subject: Subject, copy: HloInstruction) -> Iterator[Advice]:
+    [source] = copy.operands
+    if source.opcode == "parameter" and source.users == [copy]:
+        name = source.metadata.op_name or f"argument {source.parameter_number}"
+        title = f"give {name} in layout {format_layout(copy.shape)}, in which it is read"
+        advice = _advice(title, name, "in_shardings", copy.shape)
+        yield _trial(subject, copy, advice, takes_layout_of_copy=True).judge(subject)
+    elif copy.is_root or copy.users == [copy.parent.root]:
+        own = format_layout(source.shape)
+        title = f"take the result that {copy.name} copies in layout {own}, as it is computed"
+        advice = _advice(title, copy.name, "out_shardings", source.shape)
+        yield _trial(subject, copy, advice, takes_layout_of_copy=False).judge(subject)
+    elif (result := _result_behind(copy)) is not None and not _is_default(result.shape):
+        yield _asked_for(subject, copy, result)
+
+
+def _result_behind(copy: HloInstruction) -> HloInstruction | None:
+    """The result of the program that a copy becomes, through views and fusions of one operand."""
+    made = copy
+    while made.users:
+        if len(made.users) > 1:
+            return None
+        [reader] = made.users
+        if reader.opcode == "tuple" and reader.is_root:
+            return made
+        is_opaque = reader.opcode == "bitcast" or reader.opcode == "fusion"
+        is_view = is_opaque and len(reader.operands) == 1
+        if not is_view or sum(1 for _ in reader.shape.leaves()) > 1:
+            return None
+        made = reader
+    return made if made.is_root else None
+
+
+def _is_default(shape: Shape) -> bool:
+    return _order(shape) == tuple(reversed(range(len(shape.dimensions))))
+
+
+def _asked_for(subject: Subject, copy: HloInstruction, result: HloInstruction) -> Advice:
+    """A result is in a layout that is not the usual one, and a copy puts it there."""
+    ids = [each.id for each in subject.memory.buffers if each.name == copy.name]
+    saved = subject.replay.saved(dict.fromkeys(ids, ()))
+    own = format_layout(result.shape)
+    advice = _advice("", result.name, "out_shardings", result.shape)
+    return replace(
+        advice,
+        title=f"do not ask for the result {result.name} in layout {own}: {copy.name} puts it there",
+        least=saved,
+        most=saved,
+        method="counted",
+        how="jax.jit(f, out_shardings=...)  # a sharding, without a Layout",
+    )
+
+
+def _trial(
+    subject: Subject, copy: HloInstruction, advice: Advice, *, takes_layout_of_copy: bool
+) -> Trial:
+    rewriter = Rewriter(subject.module)
+    rewriter.drop_copy(copy, takes_layout_of_copy=takes_layout_of_copy)
+    return Trial(rewriter.finish(), advice)
+
+
+def _order(shape: Shape) -> tuple[int, ...]:
+    return tuple(shape.layout.minor_to_major) if shape.layout else ()
+
+
+def format_layout(shape: Shape) -> str:
+    """A shape's order of dimensions, from minor to major."""
+    return f"{{{','.join(map(str, _order(shape)))}}}"
+
+
+def _advice(title: str, argument: str, option: str, shape: Shape) -> Advice:
+    major_to_minor = ", ".join(map(str, reversed(_order(shape))))
+    code = f"Format(Layout(({major_to_minor})), sharding)"
+    return Advice(
+        rule="layout",
+        title=title,
+        argument=argument,
+        least=0,
+        most=0,
+        method="re-planned",
+        confidence="medium",
+        cost="whoever else uses it must use that layout, or copies",
+        how=f"from jax.experimental.layout import Format, Layout\njax.jit(f, {option}={code})",
+        link=LINK,
+    )

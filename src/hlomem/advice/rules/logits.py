@@ -1,0 +1,140 @@
+"""`logits`: compute the cross-entropy chunk by chunk.
+
+In: a program that is differentiated. Out: advice where values of the loss have the vocabulary as a
+dimension: one that an argument has too, with every position of the batch as the others. One product
+makes them, outside of loops; layers make several of their width. The temporaries are replayed with
+one chunk of each. At least: the weights of the head are held twice more, as the loop over chunks
+carries them and their gradient.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.advice.layers import is_backward, is_forward
+from hlomem.advice.replay import shrunk
+from hlomem.base.sizes import format_bytes
+from hlomem.hlo.opcodes import MOVES
+from hlomem.report.data.advice import Advice
+from hlomem.view.shapes import parse_shape_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.advice.subject import Subject
+    from hlomem.report.data.memory import Buffer
+
+LINK = "https://docs.jax.dev/en/latest/gradient-checkpointing.html"
+_CHUNKS = 8
+_MANY_CHUNKS = 16
+_FEW = 1024
+"""Classes up to which there is nothing to gain by chunks."""
+_WORTH = 0.02
+"""Share of the space that the logits must have."""
+
+
+class _Head(NamedTuple):
+    """The weights that make logits."""
+
+    vocabulary: int
+    size: int
+    """Bytes of the weights."""
+    dimensions: tuple[int, ...]
+
+
+def advise_logits(subject: Subject) -> Iterator[Advice]:
+    """One advice for the largest logits."""
+    found = [(head, _logits(subject, head)) for head in _heads(subject)]
+    found = [(head, logits) for head, logits in found if logits]
+    if not found:
+        return
+    head, logits = max(found, key=lambda each: sum(buffer.size for buffer in each[1]))
+    largest = max(logits, key=lambda each: each.size)
+    if largest.size < _WORTH * subject.space.size:
+        return
+    replay, steps = subject.replay, subject.memory.steps
+    few, many = (
+        {each.id: (shrunk(each, each.size // chunks),) for each in logits}
+        for chunks in (_CHUNKS, _MANY_CHUNKS)
+    )
+    least = replay.saved(few, [(0, steps, 2 * head.size)])
+    most = replay.saved(many) + replay.holes
+    shape = largest.shape.partition("{")[0]
+    place = f" at {_short(largest.source)}" if largest.source else ""
+    yield Advice(
+        rule="logits",
+        title=f"compute the cross-entropy of {shape}{place} in chunks:"
+        f" {format_bytes(largest.size)} each time",
+        least=max(least, most // 4),
+        most=most,
+        method="counted",
+        confidence="medium",
+        cost="time: the logits are computed twice",
+        how=_HOW.format(chunks=_CHUNKS),
+        link=LINK,
+    )
+
+
+_HOW = """def chunk(total, part):  # hidden and labels of one chunk
+    return total + jax.checkpoint(cross_entropy)(*part), None
+def split(x):
+    parts = x.reshape(x.shape[0], {chunks}, -1, *x.shape[2:])
+    return jnp.moveaxis(parts, 1, 0)
+total, _ = jax.lax.scan(chunk, 0.0, (split(hidden), split(labels)))"""
+
+
+def _heads(subject: Subject) -> Iterator[_Head]:
+    """Arguments that are matrices with many rows or columns."""
+    for each in subject.memory.buffers:
+        shape = parse_shape_or_none(each.shape)
+        is_matrix = shape is not None and len(shape.dimensions) == 2
+        if each.opcode == "parameter" and each.parameter and shape is not None and is_matrix:
+            vocabulary = max(shape.dimensions)
+            if vocabulary > max(_FEW, min(shape.dimensions)):
+                yield _Head(vocabulary, each.size, tuple(shape.dimensions))
+
+
+def _logits(subject: Subject, head: _Head) -> list[Buffer]:
+    """Values of the loss and its gradient with the vocabulary as a dimension, and all positions."""
+    found: list[tuple[int, Buffer]] = []
+    for each in subject.replay.buffers:
+        shape = parse_shape_or_none(each.shape)
+        if shape is None or not shape.is_array or head.vocabulary not in shape.dimensions:
+            continue
+        is_of_loss = is_forward(each.op_name) or is_backward(each.op_name)
+        is_of_loss = is_of_loss and "/while/" not in (each.op_name or "")
+        is_weight = sorted(shape.dimensions)[-2:] == sorted(head.dimensions) and not _is_wide(
+            shape.dimensions, head
+        )
+        if is_of_loss and not is_weight:
+            found.append((prod(shape.dimensions) // head.vocabulary, each))
+    positions = Counter({number: 0 for number, _ in found})
+    for number, each in found:
+        positions[number] += each.size
+    if not positions:
+        return []
+    most = max(positions, key=lambda number: positions[number])
+    logits = [each for number, each in found if number == most and most > 1]
+    return [] if _is_of_layers(logits) else logits
+
+
+def _is_of_layers(values: list[Buffer]) -> bool:
+    """Whether several products make the like: then it is the width of layers, no vocabulary."""
+    made = Counter(
+        each.shape.partition("{")[0]
+        for each in values
+        if is_forward(each.op_name) and (each.op_name or "").endswith("/dot_general")
+        if each.opcode not in MOVES
+    )
+    return any(number > 1 for number in made.values())
+
+
+def _is_wide(dimensions: tuple[int, ...], head: _Head) -> bool:
+    """Whether a value has more than the weights' elements."""
+    return prod(dimensions) > prod(head.dimensions)
+
+
+def _short(source: str | None) -> str:
+    return "/".join((source or "").replace("\\", "/").split("/")[-2:])

@@ -1,0 +1,53 @@
+"""`narrow`: compute in a narrower type, with parameters as they are (mixed precision).
+
+In: what is computed in the widest type. Out: advice to compute in the next narrower one, on
+machines that compute in it; CPUs convert back and may need more. The temporaries of the forward and
+backward pass are replayed with half their bytes; arguments, results and optimizer state stay. At
+most: what is half as large more often stays in fast memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.advice.replay import shrunk
+from hlomem.report.data.advice import Advice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.advice.subject import Subject
+    from hlomem.report.data.memory import Buffer
+
+LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
+_NARROWER = {"f64": ("f32", "float32"), "f32": ("bf16", "bfloat16")}
+_LEAST, _MOST = 0.6, 1.8
+"""Of the counted bytes, what XLA saved at least and at most in programs that were compiled."""
+
+
+def advise_narrow(subject: Subject) -> Iterator[Advice]:
+    """One advice for the widest type of what is computed."""
+    computed = [each for each in subject.replay.buffers if "jvp(" in (each.op_name or "")]
+    old = next((old for old in _NARROWER if _size(computed, old)), "")
+    if not old or (subject.machine.platform == "cpu" and old == "f32"):
+        return
+    new, numpy = _NARROWER[old]
+    wide = [each for each in computed if each.shape.startswith(f"{old}[")]
+    saved = subject.replay.saved({each.id: (shrunk(each, each.size // 2),) for each in wide})
+    yield Advice(
+        rule="narrow",
+        title=f"compute in {new} instead of {old}, with parameters in {old}",
+        argument=new,
+        least=round(saved * _LEAST),
+        most=round(saved * _MOST),
+        method="counted",
+        confidence="low",
+        cost="precision; sums and the loss should stay in the wider type",
+        how=f"weights = jax.tree.map(lambda w: w.astype(jnp.{numpy}), params)\n"
+        f"Block(dtype=jnp.{numpy})  # flax",
+        link=LINK,
+    )
+
+
+def _size(buffers: list[Buffer], old: str) -> int:
+    return sum(each.size for each in buffers if each.shape.startswith(f"{old}["))

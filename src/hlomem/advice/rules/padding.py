@@ -1,0 +1,60 @@
+"""`padding`: choose dimensions that fill the tiles of a layout.
+
+In: the padded arrays of the space. Out: one advice for those padded most, with the dimensions to
+fold or to change. The temporaries are replayed without padding. At most: copies to an unpadded
+argument's or result's layout, and holes, go as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.advice.replay import shrunk
+from hlomem.base.sizes import format_bytes
+from hlomem.report.data.advice import Advice
+from hlomem.report.data.padding import build_padding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.advice.subject import Subject
+
+LINK = "https://openxla.org/xla/tiled_layout"
+_LEAST = 0.8
+"""The share of padding that goes at least: other dimensions round up, too."""
+
+
+def advise_padding(subject: Subject) -> Iterator[Advice]:
+    """One advice for all padding, with the fix of the worst."""
+    padding = build_padding(subject.memory, subject.space)
+    worst = next((row for row in padding.rows if row.fix and row.padding_at_peak), None)
+    if worst is None:
+        return
+    replay = subject.replay
+    padded = [each for each in replay.buffers if each.padding]
+    tight = {each.id: (shrunk(each, each.size - each.padding),) for each in padded}
+    arguments = {
+        each.shape.partition("{")[0]
+        for each in subject.memory.buffers
+        if each.opcode == "parameter" and not each.padding
+    }
+    without_copies = tight | {
+        each.id: ()
+        for each in padded
+        if each.opcode == "copy" or each.shape.partition("{")[0] in arguments
+    }
+    saved = replay.saved(tight)
+    most = max(saved, replay.saved(without_copies)) + replay.holes
+    yield Advice(
+        rule="padding",
+        title=f"fill the tiles: {format_bytes(padding.padding_at_peak)} hold nothing,"
+        f" most of it in {worst.shape.partition('{')[0]}",
+        argument=worst.shape.partition("{")[0],
+        least=round(saved * _LEAST),
+        most=most,
+        method="counted",
+        confidence="medium",
+        cost="changes the shapes of the model, or of what it keeps",
+        how=worst.fix,
+        link=LINK,
+    )
