@@ -22,7 +22,7 @@ SEED = GOLDENS / "seeds/003_e0d5fae9bf2de249.txt"
 def _reserved(folder: Path) -> int:
     assignment = hlomem.load(folder).assignment
     assert assignment is not None
-    return sum(each.size for each in assignment.allocations)
+    return sum(each.size for each in assignment.allocations if not each.is_thread_local)
 
 
 def _module(folder: Path) -> str:

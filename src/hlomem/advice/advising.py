@@ -157,7 +157,11 @@ def _of_dump(
 def _total(dump: Dump, color: int | None = None) -> int:
     """What a dump reserves, in all or in one memory space."""
     allocations = dump.assignment.allocations if dump.assignment else ()
-    return sum(each.size for each in allocations if color in (None, each.color))
+    return sum(
+        each.size
+        for each in allocations
+        if color in (None, each.color) and not each.is_thread_local
+    )
 
 
 def _advise(subject: _Subject) -> AdviceReport:

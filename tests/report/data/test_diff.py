@@ -26,7 +26,7 @@ FIRST_CAUSE = {
         "no longer donated: params['b1'], params['w1'], params['w2']; "
         "results take memory of their own"
     ),
-    "dtype_widened": "f32 became f64 in 14 buffers",
+    "dtype_widened": "f32 became f64 in 2 buffers",
     "remat_removed": "kept, no longer recomputed: stacked by a loop: 4 buffers new",
     "sharding_lost": (
         "dimension 256 became 1024 in 1 buffer, of arguments w1, "

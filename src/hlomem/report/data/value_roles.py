@@ -8,6 +8,7 @@ is an activation.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hlomem.report.data import roles
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.records import Allocation
+    from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.report.data.movement import Movements
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 _STACKS = re.compile(r"dynamic[-_]update[-_]slice")
 _WRITERS = frozenset({"fusion", "dynamic-update-slice", "call"})
+_REWRITES = frozenset({"bitcast", "convert", "copy"})
 _BACKWARD = "transpose("
 _BYTES = re.compile(r"[su]8\[")
 _MAX_HOPS = 6
@@ -38,12 +41,14 @@ class ValueRoles:
         families: Mapping[PlacedValue, Sequence[PlacedValue]],
         movements: Movements,
         argument_names: Mapping[int, str],
+        module: HloModule | None = None,
     ) -> None:
         self._joined = joined
         self._families = families
         self._movements = movements
         self._names = argument_names
         self._end = len(joined.sequence)
+        self._module = module
         self.of_loops = self._find_loop_roles()
         """The role of what loops carry or stack."""
 
@@ -166,9 +171,27 @@ class ValueRoles:
             text = self._joined.printed.get(placed.value.name)
             if text is not None and text.opcode in _WRITERS:
                 words = f"{text.opcode} {placed.value.name} {text.metadata.op_name}"
-                if _STACKS.search(words):
+                if _STACKS.search(words) or self._fuses_update(placed):
                     return True
         return False
+
+    def _fuses_update(self, placed: PlacedValue) -> bool:
+        """Whether a fusion ends with the update of a slice; not known without the module."""
+        instruction = self._instructions.get(placed.value.name)
+        if instruction is None or instruction.opcode != "fusion":
+            return False
+        root = instruction.called_computations[0].root
+        if root.opcode == "tuple" and placed.index:
+            root = root.operands[placed.index[0]]
+        while root.opcode in _REWRITES:
+            root = root.operands[0]
+        return root.opcode == "dynamic-update-slice"
+
+    @cached_property
+    def _instructions(self) -> dict[str, HloInstruction]:
+        if self._module is None:
+            return {}
+        return {each.name: each for each in self._module.iter_outer_instructions()}
 
 
 def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:

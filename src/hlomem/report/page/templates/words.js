@@ -47,7 +47,8 @@ function fits(size, capacity, isTiny) {
     return `No: needs ${formatBytes(size)}, ${over} more than ${name} has (${all}).`;
   }
   const note = isTiny ? " The bar shows only these." : "";
-  return `Yes: needs ${formatBytes(size)} of ${all} (${percent(size, capacity)}) of ${name}.${note}`;
+  const share = percent(size, capacity);
+  return `Yes: needs ${formatBytes(size)} of ${all} (${share}) of ${name}.${note}`;
 }
 
 /**
@@ -130,7 +131,7 @@ function describeLife(of, i) {
   const { start, end, last_use: last } = of.buffers;
   if (start[i] === NONE) return [];
   const born = start[i] < of.steps ? of.sequence[start[i]] : "the end";
-  const life = `born at instruction ${start[i]} (${shorten(born, 60)}), alive to instruction ${end[i]}`;
+  const life = `born at instruction ${start[i]} (${shorten(born, 60)}), alive to ${end[i]}`;
   if (end[i] >= of.steps) return [life, "still alive at the end: the caller gets it, or owns it"];
   const isRead = last[i] !== NONE;
   return [life, isRead ? `last read by ${shorten(of.text(last[i]), 80)}` : "nothing reads it"];
