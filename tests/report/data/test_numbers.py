@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import accumulate
 
 import pytest
@@ -9,7 +10,14 @@ import pytest
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView
 from hlomem.report.data.peak import NOWHERE, build_snapshot
-from hlomem.report.data.places import HELD_WHOLE, kind_of
+from hlomem.report.data.places import (
+    ARGUMENTS,
+    DONATED,
+    HELD_WHOLE,
+    RESULTS,
+    TEMPORARIES,
+    kind_of,
+)
 from tests.trials import Trial, find_trials, trial
 
 TRIALS = find_trials()
@@ -21,6 +29,19 @@ ON_TPU = [each for each in MEASURED if each.folder.parent.name == "tpu"]
 def test_what_a_program_needs_is_jaxs_total_to_the_byte(case: Trial) -> None:
     memory = case.memory()
     assert find_space(memory).size == case.jax["total_allocation_bytes"]
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
+def test_arguments_results_and_donations_are_jaxs_to_the_byte(case: Trial) -> None:
+    sizes: Counter[str] = Counter()
+    for allocation in case.memory().joined.allocations:
+        if allocation.color == 0:
+            sizes[kind_of(allocation)] += allocation.size
+    assert sizes[ARGUMENTS] + sizes[DONATED] == case.jax["argument_size_in_bytes"]
+    assert sizes[RESULTS] + sizes[DONATED] == case.jax["output_size_in_bytes"]
+    assert sizes[DONATED] == case.jax["alias_size_in_bytes"]
+    if case.folder.parent.name == "cpu":
+        assert sizes[TEMPORARIES] == case.jax["temp_size_in_bytes"]
 
 
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)

@@ -185,7 +185,8 @@ class BufferBuilder:
 
     @cached_property
     def _roles(self) -> ValueRoles:
-        return ValueRoles(self._joined, self.families, self._movements, self.parameter_names)
+        names = self.parameter_names
+        return ValueRoles(self._joined, self.families, self._movements, names, self._module)
 
     @cached_property
     def _origins(self) -> Origins:

@@ -65,7 +65,11 @@ class Origins:
         fused = self._fused(placed.value.name)
         if fused is not None and fused.line:
             return fused._replace(op_name=found.op_name or fused.op_name, told_by="what it fuses")
-        for teller, others in (("reader", self._readers), ("operand", self._operands)):
+        for teller, others in (
+            ("source", self._sources),
+            ("reader", self._readers),
+            ("operand", self._operands),
+        ):
             for name, told in self._search(placed, others):
                 return found._replace(
                     line=told.line, frames=told.frames, told_by=f"its {teller} {name}"
@@ -182,6 +186,13 @@ class Origins:
                     if other not in seen:
                         seen.add(other)
                         pending.append(other)
+
+    def _sources(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
+        """What a value repeats; an argument has no line to give."""
+        makers = self._makers(placed) if placed.value.is_phi else [placed]
+        for source in self._handed_on(makers):
+            if not self._is_argument(source):
+                yield source.value.name, [source]
 
     def _readers(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
         """Who reads a value, in the order of the schedule, and the values those define."""

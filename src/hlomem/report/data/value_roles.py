@@ -8,8 +8,10 @@ is an activation.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles
 from hlomem.report.data.argument_roles import role_of_argument
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.records import Allocation
+    from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.report.data.movement import Movements
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -37,12 +40,14 @@ class ValueRoles:
         families: Mapping[PlacedValue, Sequence[PlacedValue]],
         movements: Movements,
         argument_names: Mapping[int, str],
+        module: HloModule | None = None,
     ) -> None:
         self._joined = joined
         self._families = families
         self._movements = movements
         self._names = argument_names
         self._end = len(joined.sequence)
+        self._module = module
         self.of_loops = self._find_loop_roles()
         """The role of what loops carry or stack."""
 
@@ -168,9 +173,28 @@ class ValueRoles:
             if text.opcode == "dynamic-update-slice":
                 return True
             is_opaque = text.opcode == "fusion" or text.opcode == "call"
-            if is_opaque and _STACKS.search(f"{placed.value.name} {text.metadata.op_name}"):
+            words = f"{placed.value.name} {text.metadata.op_name}"
+            if is_opaque and (_STACKS.search(words) or self._fuses_update(placed)):
                 return True
         return False
+
+    def _fuses_update(self, placed: PlacedValue) -> bool:
+        """Whether a fusion ends with the update of a slice; not known without the module."""
+        instruction = self._instructions.get(placed.value.name)
+        if instruction is None or instruction.opcode != "fusion":
+            return False
+        root = instruction.called_computations[0].root
+        if root.opcode == "tuple" and placed.index:
+            root = root.operands[placed.index[0]]
+        while root.opcode in SAME_DATA:
+            root = root.operands[0]
+        return root.opcode == "dynamic-update-slice"
+
+    @cached_property
+    def _instructions(self) -> dict[str, HloInstruction]:
+        if self._module is None:
+            return {}
+        return {each.name: each for each in self._module.iter_outer_instructions()}
 
 
 def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:

@@ -151,8 +151,8 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
         return [first]
     more = f" and {row.count - 1} more" if row.count > 1 else ""
     words = shorten(visible(row.largest), cells - len(more)) + more
-    for text in (row.role, visible(row.shape)):
-        if len(words) + len(text) + 2 <= cells:
+    for text in (row.role, row.moved, visible(row.shape)):
+        if text and len(words) + len(text) + 2 <= cells:
             words += f"  {text}"
     return [first, [(below + words, "dim")]]
 

@@ -82,7 +82,7 @@ def iter_owners(memory: MemoryView, color: int, step: int | None) -> Iterator[Ow
     """Who holds the bytes of a space; a temporary only at the fullest step."""
     temporary = {allocation.index for allocation in memory.temporary_allocations(color)}
     for allocation in memory.joined.allocations:
-        if allocation.color != color:
+        if allocation.color != color or allocation.is_thread_local:
             continue
         buffers = memory.buffers_in(allocation.index)
         if allocation.index in temporary and step is not None:
