@@ -5,12 +5,14 @@
 FOLDER is what `python -m tools.pairs.record` wrote. Prints a table in Markdown and a last line with
 the share that was right; exits 0 whatever it is.
 
-The rules. `diff`: the text of the first cause has to match the pattern of the truth's kind of
-change (PATTERNS); where the change reads "8 became 16", both numbers have to stand in it in that
-order, or the pattern to match. `advise` on the program before: the first advice whose rule is the
-truth's (RULES) is compared with the bytes that XLA saved. It is right if what it promises differs
-from them by no more than a tenth, or if it promises "at most" and XLA saved no more than that and
-no less than half of it.
+The rules. `diff`: the first cause has to be of the truth's kind (KINDS). Where the change reads
+"8 became 16", its text has to have both numbers, in that order. Its bytes have to go the way XLA's
+do, and to be between half and two and a half times as many: a donation saves the memory of results,
+of which temporaries may have made use, so that less is won in the end.
+
+`advise` on the program before: the first advice whose rule is the truth's (RULES) is compared with
+the bytes that XLA saved. It is right if what it promises differs from them by no more than a tenth,
+or if it promises "at most" and XLA saved no more than that and no less than half of it.
 """
 
 from __future__ import annotations
@@ -20,26 +22,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hlomem.base.sizes import format_bytes
 
-PATTERNS = {
-    "donation": r"donat",
-    "recomputation": r"recomput|checkpoint|remat",
-    "offload": r"\bhost\b|offload",
-    "dtype": r"\bf32\b.*\bbf16\b|\bbf16\b.*\bf32\b",
-    "upcast": r"\bf32\b.*\bbf16\b|\bbf16\b.*\bf32\b|upcast",
-    "batch": r"\bbatch\b",
-    "sequence": r"\bsequence\b",
-    "layers": r"\blayers?\b",
-    "width": r"\bwidth\b",
-    "sharding": r"shard|split over|partition|devices",
-    "fusion": r"\bfus(ed|ion)",
-    "layout": r"\blayout",
-    "version": r"\bversion|jaxlib|libtpu",
-    "loop": r"\bscan|\bloop|\bwhile\b|unroll",
-}
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+KINDS = {"upcast": "dtype"}
+"""The kind of a cause, where it is called otherwise than the truth."""
+NUMBERED = frozenset({"batch", "sequence", "width", "layers"})
+LEAST, MOST = 0.5, 2.5
+"""A cause's bytes as a share of XLA's change."""
 # Rules of advice by the truth's name for them.
 RULES: dict[str, tuple[str, ...]] = {
     "donate": ("donate",),
@@ -74,23 +68,29 @@ def ask(*arguments: str | Path) -> Any:
     return json.loads(done.stdout)
 
 
-def is_named(truth: dict[str, Any], text: str) -> bool:
-    """True if a cause's text names what was changed."""
-    numbers = _BECAME.search(truth["change"])
-    if numbers and re.search(rf"\b{numbers[1]}\b.*\b{numbers[2]}\b", text):
-        return True
-    return re.search(PATTERNS[truth["cause"]], text, re.IGNORECASE) is not None
+def is_right(truth: dict[str, Any], cause: dict[str, Any]) -> bool:
+    """True if a cause is what was changed, and has bytes that can be its."""
+    if cause["kind"] != KINDS.get(truth["cause"], truth["cause"]):
+        return False
+    numbers = _BECAME.search(truth["change"]) if truth["cause"] in NUMBERED else None
+    if numbers and not re.search(rf"\b{numbers[1]}\b.*\b{numbers[2]}\b", cause["text"]):
+        return False
+    share = cause["delta"] / truth["delta"] if truth["delta"] else 1
+    return LEAST <= share <= MOST
 
 
 def check_diff(folder: Path, truth: dict[str, Any]) -> tuple[bool, list[str]]:
     """One row: the first cause, and where in the list the true one stands."""
     answer = ask("diff", dump_of(folder / "before"), dump_of(folder / "after"))
     if isinstance(answer, str):
-        return False, [answer, "-"]
-    texts = [cause["text"] for cause in answer["causes"]] or ["(none)"]
-    right = [place for place, text in enumerate(texts, start=1) if is_named(truth, text)]
-    first = f"{format_bytes(answer['causes'][0]['delta'])} {texts[0]}" if answer["causes"] else ""
-    return 1 in right, [first[:110], str(right[0]) if right else "-"]
+        return False, [answer, "-", "-"]
+    causes = answer["causes"]
+    right = [place for place, cause in enumerate(causes, start=1) if is_right(truth, cause)]
+    if not causes:
+        return False, ["(none)", "-", "-"]
+    first = f"{format_bytes(causes[0]['delta'])} {causes[0]['text']}"
+    shown = format_bytes(causes[0]["direct"])
+    return 1 in right, [first, shown, str(right[0]) if right else "-"]
 
 
 def check_advice(folder: Path, truth: dict[str, Any]) -> tuple[bool, list[str]]:
@@ -112,26 +112,43 @@ def check_advice(folder: Path, truth: dict[str, Any]) -> tuple[bool, list[str]]:
 
 
 HEADS = {
-    "diff": ("first cause", "true cause is number"),
+    "diff": ("first cause", "shown by buffers", "true cause is number"),
     "advice": ("advice", "promised", "kept"),
 }
 
 
-def main(table: str, folder: Path, names: list[str]) -> None:
-    """Prints the table of all pairs of a folder, or of those named."""
+def rows_of(
+    table: str, folder: Path, names: Sequence[str] = ()
+) -> Iterator[tuple[bool, tuple[str, ...]]]:
+    """Whether each pair is right, and the cells of its row."""
     check = {"diff": check_diff, "advice": check_advice}[table]
-    heads = ("pair", "truth", "XLA's change", *HEADS[table], "right")
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    marks = []
     for path in sorted(folder.glob("*/truth.json")):
         truth = json.loads(path.read_text())
         if names and truth["name"] not in names:
             continue
         right, cells = check(path.parent, truth)
-        marks.append(right)
         shown = (f"{truth['cause']}: {truth['change']}", format_bytes(truth["delta"]))
-        row = (truth["name"], *shown, *cells, "yes" if right else "no")
-        print(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |", flush=True)
+        yield right, (truth["name"], *shown, *cells, "yes" if right else "no")
+
+
+def format_row(cells: Iterable[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def heads_of(table: str) -> tuple[str, ...]:
+    """The heads of the columns."""
+    return ("pair", "truth", "XLA's change", *HEADS[table], "right")
+
+
+def main(table: str, folder: Path, names: list[str]) -> None:
+    """Prints the table of all pairs of a folder, or of those named."""
+    heads = heads_of(table)
+    print(f"{format_row(heads)}\n|{'---|' * len(heads)}")
+    marks = []
+    for right, cells in rows_of(table, folder, names):
+        marks.append(right)
+        print(format_row(cells), flush=True)
     print(f"\n{sum(marks)} of {len(marks)} right")
 
 
