@@ -223,7 +223,12 @@ def test_two_compiles_on_one_page(show: Show, capsys: pytest.CaptureFixture[str]
         "[...document.querySelectorAll('#waterfall .label')].map(each => each.textContent)"
     )
     assert isinstance(bars, list)
-    assert (bars[0], bars[-1]) == ("A", "B")
+    assert (bars[0], bars[-1]) == ("A: before", "B: after")
+    causes = shown.page.locator("#causes li").all_inner_texts()
+    assert len(causes) == len(diff["causes"])
+    assert all(
+        text.endswith(cause["text"]) for text, cause in zip(causes, diff["causes"], strict=True)
+    )
     assert (
         bars[1]
         == max(diff["rows"], key=lambda row: abs(row["after_size"] - row["before_size"]))["key"]

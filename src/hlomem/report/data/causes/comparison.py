@@ -167,7 +167,7 @@ def name_arguments(wanted: Sequence[Argument], everything: Iterable[Argument]) -
         if len(members) == leaves.get(tree):
             names.append(tree)
         elif len(members) > _MAX_NAMES:
-            names.append(f"{len(members)} of {leaves.get(tree, 0)} in {tree}")
+            names.append(f"{tree} ({len(members)} of {leaves.get(tree, 0)} leaves)")
         else:
             names += sorted(members)
     return listed(names)

@@ -46,7 +46,7 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
         names = name_arguments(list(changed.values()), comparison.after.arguments.values())
         yield Finding(
             kind=kind,
-            text=f"{kind} {resize.old} became {resize.new} (of arguments {names})",
+            text=f"{kind} {resize.old} became {resize.new} (arguments: {names})",
             claims=_follows(resize, frozenset(changed)),
             shows_count=True,
         )

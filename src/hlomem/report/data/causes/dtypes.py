@@ -40,7 +40,7 @@ def find_dtypes(comparison: Comparison) -> Iterator[Finding]:
         names = name_arguments(
             [pair.after for pair in retyped], comparison.after.arguments.values()
         )
-        yield _finding(retype, f", of arguments {names}", None)
+        yield _finding(retype, f" (arguments: {names})", None)
         return
     casts = _new_casts(comparison)
     retype_or_none = _most_common(comparison) if casts is not None else None

@@ -37,6 +37,8 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
     shown = [ledger.take(finding.claims) for finding in findings]
     causes = []
     heir = _heir(findings)
+    # With the memory of results goes the room temporaries had in it: no other cause's doing.
+    has_donation = any(finding.kind == "donation" for finding in findings)
     for finding, entries in zip(findings, shown, strict=True):
         rest: list[Entry] = []
         if finding is heir:
@@ -46,9 +48,11 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
                     or comparison.is_known_operation(entry)
                 )
             )
-        extra = booked(rest).size + (ledger.holes + ledger.lodged if finding is heir else 0)
+        extra = booked(rest).size
+        if finding is heir:
+            extra += ledger.take_holes() + (0 if has_donation else ledger.take_lodged())
         causes.append(_cause(finding, entries, extra))
-    causes += iter_rest(ledger, with_unused=heir is None)
+    causes += iter_rest(ledger)
     delta = after.space.size - before.space.size
     return _ranked([cause for cause in causes if cause.delta or cause.direct], delta)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import at_line
+from hlomem.report.data.causes.comparison import base_name
 from hlomem.report.data.causes.ledger import AFTER, BEFORE
 from hlomem.report.data.causes.program import array_of_buffer
 from hlomem.report.data.matching import operation_key
@@ -26,8 +26,8 @@ def find_fusions(comparison: Comparison) -> Iterator[Finding]:
     if comparison.has_other_era or not comparison.has_same_arguments:
         return
     for side, text in (
-        (AFTER, "no longer fused with what reads it, so it needs memory"),
-        (BEFORE, "fused with what reads it now, so it needs no memory"),
+        (AFTER, "is no longer fused into what reads it and needs memory of its own"),
+        (BEFORE, "is fused into what reads it now and needs no memory"),
     ):
         found = [e for e in comparison.entries if e.side == side and _was_fused(comparison, e)]
         if found:
@@ -37,7 +37,8 @@ def find_fusions(comparison: Comparison) -> Iterator[Finding]:
 
 def _named(entry: Entry) -> str:
     name = (entry.buffer.op_name or "").rpartition("/")[2]
-    return f"{name}{at_line(entry.buffer.source, ' of ')}"
+    line = entry.buffer.source
+    return f"{name} ({base_name(line)})" if line else name
 
 
 def _was_fused(comparison: Comparison, entry: Entry) -> bool:

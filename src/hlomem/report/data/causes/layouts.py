@@ -29,7 +29,7 @@ def find_layouts(comparison: Comparison) -> Iterator[Finding]:
             [pair.after for pair in transposed], comparison.after.arguments.values()
         )
         old, new = first.before.array.dimensions, first.after.array.dimensions
-        yield _finding(f"another layout of arguments {names}: {_text(old)} became {_text(new)}")
+        yield _finding(f"another layout of arguments ({names}): {_text(old)} became {_text(new)}")
         return
     old_side, new_side = comparison.programs
     for what, before, after in (

@@ -70,6 +70,16 @@ class Ledger:
         self.lodged = sum(before.lodged.values()) - sum(after.lodged.values())
         """Bytes more that temporaries need because fewer of them lodge elsewhere."""
 
+    def take_holes(self) -> int:
+        """Books what nobody fills, and returns it."""
+        size, self.holes = self.holes, 0
+        return size
+
+    def take_lodged(self) -> int:
+        """Books what lodgers need, and returns it."""
+        size, self.lodged = self.lodged, 0
+        return size
+
     def take(self, wanted: Callable[[Entry], bool]) -> list[Entry]:
         """Books the entries that are wanted, and returns them."""
         taken = [entry for entry in self.open if wanted(entry)]

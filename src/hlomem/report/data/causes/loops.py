@@ -29,10 +29,11 @@ def find_loops(comparison: Comparison) -> Iterator[Finding]:
     if bool(added) == bool(dropped):  # none, or others in their place
         return
     line = _line(after if added else before)
-    text = "runs in a loop (lax.scan)" if added else "no longer runs in a loop (lax.scan), unrolled"
+    scan = f"(lax.scan{at_line(line, ' at ')})"
+    text = f"runs in a loop {scan}" if added else f"no longer runs in a loop {scan}, but unrolled"
     yield Finding(
         kind="loop",
-        text=f"{text}{at_line(line, ': ')}",
+        text=text,
         claims=_is_of_loop,
         source=line,
         adds_operations=True,

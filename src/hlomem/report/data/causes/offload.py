@@ -64,7 +64,7 @@ def _finding(moved: list[Buffer], device: Program, side: int, text: str) -> Find
     where = f" ({base_name(line)})" if line else ""
     return Finding(
         kind="offload",
-        text=f"{size} {text}{where}",
+        text=f"{text}: {size}{where}",
         claims=claims,
         source=line,
         takes_rest=False,

@@ -38,10 +38,10 @@ _WORDS = {
 }
 
 
-def iter_rest(ledger: Ledger, *, with_unused: bool) -> Iterator[Cause]:
+def iter_rest(ledger: Ledger) -> Iterator[Cause]:
     """The causes that are none, but a place where the bytes are."""
     size = booked(ledger.open).size + ledger.holes + ledger.lodged
-    if with_unused and _explains(ledger.lodged, size):
+    if _explains(ledger.lodged, size):
         ledger.take(lambda _: True)
         yield _lodged(size)
         return
@@ -50,9 +50,9 @@ def iter_rest(ledger: Ledger, *, with_unused: bool) -> Iterator[Cause]:
         lines.setdefault(key_of(entry.change.buffer, "line"), []).append(entry)
     found = [cause for line, entries in lines.items() if (cause := _line(line, entries))]
     yield from merge_cancelling(found)
-    if with_unused and ledger.lodged:
+    if ledger.lodged:
         yield _lodged(ledger.lodged)
-    if with_unused and (size := ledger.holes):
+    if size := ledger.holes:
         text = "memory that nobody fills (holes)"
         yield Cause(kind="holes", text=text, delta=size, direct=size, count=0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.machines.releases import LIBTPU
 from hlomem.report.data.causes.cause import Finding, never
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def find_versions(comparison: Comparison) -> Iterator[Finding]:
 def _releases(program: Program) -> str:
     """The releases that write dumps like this."""
     eras = program.memory.dump.eras
-    if program.memory.machine.platform == "tpu" and (libtpu := eras[-1].libtpu):
+    if program.memory.machine.package == LIBTPU and (libtpu := eras[-1].libtpu):
         return f"libtpu {' or '.join(libtpu)}"
     first, last = eras[0].jaxlib, eras[-1].jaxlib
     if first is None or last is None:

@@ -1,14 +1,12 @@
-"""Holds `hlomem diff` and `hlomem advise` to pairs of programs of which the change is known.
+"""Holds `hlomem advise` to pairs of programs of which the change is known.
 
-    python -m tools.check_pairs diff|advice FOLDER [NAME...]
+    python -m tools.check_promises FOLDER [NAME...]
 
 FOLDER is what `python -m tools.pairs.record` wrote. Prints a table in Markdown and a last line with
-the share that was right; exits 0 whatever it is. For advice on all pairs the table is written into
+the share that was kept; exits 0 whatever it is. For all pairs the table is written into
 docs/advice.md, too.
 
-The rules. `diff`: the text of the first cause has to match the pattern of the truth's kind of
-change (PATTERNS); where the change reads "8 became 16", both numbers have to stand in it in that
-order, or the pattern to match. `advise` on the program before: the advice is taken whose rule is
+`advise` on the program before: the advice is taken whose rule is
 the truth's and that is about the same arguments, or the same policy. It is kept if what XLA saved
 lies in the range that was promised, or no further than a twentieth outside, and is a saving.
 Where nothing is promised, nothing can be kept: that is silence, told apart from what was missed,
@@ -30,29 +28,12 @@ from hlomem.base.sizes import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATTERNS = {
-    "donation": r"donat",
-    "recomputation": r"recomput|checkpoint|remat",
-    "offload": r"\bhost\b|offload",
-    "dtype": r"\bf32\b.*\bbf16\b|\bbf16\b.*\bf32\b",
-    "upcast": r"\bf32\b.*\bbf16\b|\bbf16\b.*\bf32\b|upcast",
-    "batch": r"\bbatch\b",
-    "sequence": r"\bsequence\b",
-    "layers": r"\blayers?\b",
-    "width": r"\bwidth\b",
-    "sharding": r"shard|split over|partition|devices",
-    "fusion": r"\bfus(ed|ion)",
-    "layout": r"\blayout",
-    "version": r"\bversion|jaxlib|libtpu",
-    "loop": r"\bscan|\bloop|\bwhile\b|unroll",
-}
 TOLERANCE = 0.05
 WORTH = 0.01
 DOCUMENT = Path(__file__).parent.parent / "docs" / "advice.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 _POLICY = re.compile(r"policy=(\w+)")
 _NAMES = re.compile(r'"(\w+)"')
-_BECAME = re.compile(r"(\d+)\D*became (\d+)")
 _TIMEOUT_SECONDS = 300
 
 
@@ -71,25 +52,6 @@ def ask(*arguments: str | Path) -> Any:
     if done.returncode:
         return (done.stderr.strip() or "no output").splitlines()[0]
     return json.loads(done.stdout)
-
-
-def is_named(truth: dict[str, Any], text: str) -> bool:
-    """True if a cause's text names what was changed."""
-    numbers = _BECAME.search(truth["change"])
-    if numbers and re.search(rf"\b{numbers[1]}\b.*\b{numbers[2]}\b", text):
-        return True
-    return re.search(PATTERNS[truth["cause"]], text, re.IGNORECASE) is not None
-
-
-def check_diff(folder: Path, truth: dict[str, Any]) -> tuple[bool, list[str]]:
-    """One row: the first cause, and where in the list the true one stands."""
-    answer = ask("diff", dump_of(folder / "before"), dump_of(folder / "after"))
-    if isinstance(answer, str):
-        return False, [answer, "-"]
-    texts = [cause["text"] for cause in answer["causes"]] or ["(none)"]
-    right = [place for place, text in enumerate(texts, start=1) if is_named(truth, text)]
-    first = f"{format_bytes(answer['causes'][0]['delta'])} {texts[0]}" if answer["causes"] else ""
-    return 1 in right, [first[:110], str(right[0]) if right else "-"]
 
 
 def is_about(truth: dict[str, Any], advice: dict[str, Any]) -> bool:
@@ -133,20 +95,6 @@ def check_advice(folder: Path, truth: dict[str, Any]) -> Promise:
     text = f"{format_bytes(least)} to {format_bytes(most)}" if least < most else format_bytes(least)
     mark = "kept" if is_inside and saved > 0 else "broken"
     return Promise(mark, [text, advice["method"]], most / least)
-
-
-def write_diff(folder: Path, names: list[str]) -> None:
-    """Prints the table of causes."""
-    heads = ("pair", "truth", "XLA's change", "first cause", "true cause is number", "right")
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    marks = []
-    for truth, path in iter_truths(folder, names):
-        right, cells = check_diff(path, truth)
-        marks.append(right)
-        shown = (f"{truth['cause']}: {truth['change']}", format_bytes(truth["delta"]))
-        row = (truth["name"], *shown, *cells, "yes" if right else "no")
-        print(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |", flush=True)
-    print(f"\n{sum(marks)} of {len(marks)} right")
 
 
 def write_advice(folder: Path, names: list[str]) -> None:
@@ -194,4 +142,4 @@ def iter_truths(folder: Path, names: list[str]) -> Iterator[tuple[dict[str, Any]
 
 
 if __name__ == "__main__":
-    {"diff": write_diff, "advice": write_advice}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3:])
+    write_advice(Path(sys.argv[1]), sys.argv[2:])
