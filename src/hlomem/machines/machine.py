@@ -140,6 +140,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """How its platform is recognised."""
     not_marks: tuple[Mark, ...] = ()
     """Marks that this chip's modules never have, though others of its platform do."""
+    is_host: bool = False
+    """Its memory is the host's: nothing can be offloaded to it, and bf16 is computed in f32."""
     allocations_flag: str = ""
     """How to ask the runtime for a report of all allocations when memory runs out."""
 
