@@ -131,9 +131,7 @@ def _spread(subject: Subject, rows: list[Argument]) -> Spread:
     names = {row.result for row in rows}
     allocations = {each.allocation for each in memory.buffers if each.name in names}
     shares = any(
-        memory.family(memory.joined.placed_by_id[each.id])
-        and each.name not in names
-        and not memory.is_carried(each)
+        each.name not in names and not memory.is_carried(each)
         for index in allocations
         for each in memory.buffers_in(index)
     )
