@@ -41,6 +41,7 @@ _MARKS = Marks(
 
 CPU = Machine(
     platform="cpu",
+    is_host=True,
     pointer_size=8,
     dynamic_size_bytes=DYNAMIC_SIZE_BYTES,
     default_alignment=64,

@@ -140,6 +140,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """The marks of its platform."""
     not_marks: tuple[Mark, ...] = ()
     """Marks that this chip's modules never have, though others of its platform do."""
+    is_host: bool = False
+    """Its memory is the host's: nothing can be offloaded to it, and bf16 is computed in f32."""
     allocations_flag: str = ""
     """The flag that asks the runtime to report all allocations when memory runs out."""
 

@@ -31,8 +31,10 @@ _MAX_NAMES = 4
 _WHOLE = 0.5
 """The share of an argument's bytes results must take for all of it to be donated."""
 _SURE = 0.9
-_MOVED = {"cpu": Spread(0.9, 1.02), "tpu": Spread(0.7, 1.3), "gpu": Spread(0.9, 1.05)}
+_MOVED = Spread(0.9, 1.02)
 """Where temporaries lie in results' memory they must find another place, in another schedule."""
+_PLACED_ANEW = Spread(0.7, 1.3)
+"""Where fast memory is assigned before, that is done over, and the rest has what is left."""
 _BEYOND = 1.05
 """Of the donated bytes, what is saved at most: packing may be better, too."""
 _IN_PLACE = re.compile(
@@ -129,14 +131,14 @@ def _spread(subject: Subject, rows: list[Argument]) -> Spread:
     names = {row.result for row in rows}
     allocations = {each.allocation for each in memory.buffers if each.name in names}
     shares = any(
-        memory.family(memory.joined.placed_by_id[each.id])
-        and each.name not in names
-        and not memory.is_carried(each)
+        each.name not in names and not memory.is_carried(each)
         for index in allocations
         for each in memory.buffers_in(index)
     )
-    is_fused_anew = subject.machine.preset_color is not None and subject.layers is not None
-    return _MOVED[subject.machine.platform] if shares or is_fused_anew else EXACT
+    has_fast_memory = subject.machine.preset_color is not None
+    if has_fast_memory and (shares or subject.layers is not None):
+        return _PLACED_ANEW
+    return _MOVED if shares else EXACT
 
 
 def _drop_saving_copy(rewriter: Rewriter, parameter: HloInstruction) -> None:

@@ -29,7 +29,7 @@ def advise_narrow(subject: Subject) -> Iterator[Advice]:
     """One advice for the widest type of what is computed."""
     computed = [each for each in subject.replay.buffers if "jvp(" in (each.op_name or "")]
     old = next((old for old in _NARROWER if _size(computed, old)), "")
-    if not old or (subject.machine.platform == "cpu" and old == "f32"):
+    if not old or (subject.machine.is_host and old == "f32"):
         return
     new, numpy = _NARROWER[old]
     wide = [each for each in computed if each.shape.startswith(f"{old}[")]

@@ -31,8 +31,12 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
     """One advice for all that the loop stacks."""
     layers = subject.layers
     memory = subject.memory
-    is_device = subject.machine.platform != "cpu"
-    if layers is None or not layers.is_loop or not is_device or not _is_checkpointed(subject):
+    if (
+        layers is None
+        or not layers.is_loop
+        or subject.machine.is_host
+        or not _is_checkpointed(subject)
+    ):
         return
     gone: dict[int, tuple[Buffer, ...]] = {}
     for each in layers.kept:
