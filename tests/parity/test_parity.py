@@ -4,7 +4,7 @@ Two things the text of a module does not say, and no rule can:
 
 * In which order an instruction lists its users. The goldens `twin_users_one` and
   `twin_users_other` prove it: XLA compiled two programs to the same module, and printed the uses of
-  one value in two orders. `hlomem.history.instructions.cpu` says what the text does imply.
+  one value in two orders. `hlomem.history.users.cpu` says what the text does imply.
 * How a hash map was iterated. Until jaxlib 0.8.0 the usage report listed rows of equal size and the
   shapes of a row in the order of one; the change "Make sure to produce a deterministic Memory usage
   report" of October 2025 gave them an order.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from hlomem.analysis.call_graph import CallGraph
-from hlomem.history.computations.gpu_before_fusion import made_before_fusion
-from hlomem.hlo.text.parser import parse
 from tests.analysis.programs import comparator
+from tests.history.orders import created_names
 
 
 def _created(text: str) -> list[str]:
-    module = parse(text)
-    return [each.name for each in made_before_fusion(module.computations, CallGraph(module))]
+    return created_names("gpu", text)
 
 
 def _sums(names: str) -> str:
@@ -115,7 +112,7 @@ def test_within_a_loop_what_the_program_applies_is_cloned_first() -> None:
     assert _created(text)[-3:] == ["region_2.3.clone.1", "region_0.1.clone", "made.clone"]
 
 
-def test_comparators_of_top_k_are_older_and_sums_of_products_younger_than_other_derivates() -> None:
+def test_comparators_of_top_k_are_older_and_sums_of_products_younger_than_others() -> None:
     names = "scalar_add_computation region_0.1_rw_wrapper compare-greater-than.1 region_0.1"
     assert _created(_sums(names))[-3:] == [
         "compare-greater-than.1",
