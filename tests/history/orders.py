@@ -1,4 +1,4 @@
-"""What the tables of a platform say about a text, by name."""
+"""The order that the tables of a platform give to a text, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a module's text tells about the past of its computations, each fact read once.
+"""Facts that a module's text tells about the past of its computations, each read once.
 
 In: a call graph. Out: a `Trace` per computation, linked to others by name and by call. The rules of
 `hlomem.history` ask traces, and decide nothing that is not in them or in the instructions. Most
@@ -73,19 +73,19 @@ class Application(NamedTuple):
 
     @property
     def has_op_name(self) -> bool:
-        """Whether the program has a name for it; what rewriters make has none."""
+        """True if the program has a name for it; what rewriters make has none."""
         return self.is_named_in_text if self.site is None else bool(self.site.metadata.op_name)
 
 
 class Trace:
     """The traces that passes left on one computation."""
 
-    def __init__(self, computation: HloComputation, module: Traces) -> None:
+    def __init__(self, computation: HloComputation, module: Traces, is_fused: bool) -> None:
         self.computation = computation
         self.module = module
         self.name = computation.name
-        self.is_fused = module.call_graph.is_fused(computation)
-        """Whether it is the body of a fusion."""
+        self.is_fused = is_fused
+        """True if it is the body of a fusion."""
 
     def __repr__(self) -> str:
         return f"<trace of %{self.name}>"
@@ -93,23 +93,24 @@ class Trace:
     # Its name.
 
     @Fact
-    def numbered(self) -> Numbered:
-        """The name without what the partitioner added."""
-        return Numbered(*split_number(self.name.removesuffix(PARTITIONED)))
+    def numbered(self) -> tuple[str, int]:
+        """The base and the number of its name, without what the partitioner added."""
+        return split_number(self.name.removesuffix(PARTITIONED))
 
-    @Fact
+    @property
     def number(self) -> int:
         """The number in its name, also where the partitioner added to that; -1 if there is none."""
-        return split_number(self.name.removesuffix(PARTITIONED))[1]
+        return self.numbered[1]
 
     @Fact
     def place_in_program(self) -> tuple[int, int]:
-        """Where the program has it, if it is one of its own."""
-        return place_by_name(self.name)
+        """Its place in the program, if it is one of the program's own."""
+        base, number = self.numbered
+        return number, _region(base)
 
     @property
     def is_clone(self) -> bool:
-        """Whether a pass copied another computation."""
+        """True if a pass copied another computation."""
         return CLONE in self.name
 
     @Fact
@@ -119,17 +120,17 @@ class Trace:
 
     @Fact
     def original(self) -> Trace | None:
-        """What it was cloned from, if that is still there."""
+        """The computation it was cloned from, if that is still there."""
         return self.module.by_name.get(self.original_name)
 
     @property
     def is_cloned_again(self) -> bool:
-        """Whether there is a first clone of it."""
+        """True if there is a first clone of it."""
         return self.name + CLONE in self.module.by_name
 
     @Fact
     def is_derived(self) -> bool:
-        """Whether a pass made it: by its name, or for the top-k that became a custom call.
+        """True if a pass made it: by its name, or for the top-k that became a custom call.
 
         Where the program's own computations are numbered, one without a number is not its own, nor
         is the second of the same name.
@@ -149,7 +150,7 @@ class Trace:
         return self.module.call_graph.callsites[self.computation]
 
     def is_called_by(self, *opcodes: str) -> bool:
-        """Whether an instruction outside fused bodies calls it that has one of these opcodes."""
+        """True if an instruction outside fused bodies calls it that has one of these opcodes."""
         for site in self.sites:  # noqa: SIM110 - this is asked often, and a loop is faster
             if site.opcode in opcodes:
                 return True
@@ -176,7 +177,7 @@ class Trace:
 
     @Fact
     def is_loop_body(self) -> bool:
-        """Whether it is the body of a loop."""
+        """True if it is the body of a loop."""
         return any(
             site.opcode == "while" and site.called_computations[0] is self.computation
             for site in self.sites
@@ -184,7 +185,7 @@ class Trace:
 
     @Fact
     def is_made_for_call(self) -> bool:
-        """Whether a call was made together with it."""
+        """True if a call was made together with it."""
         sites = self.sites
         return (
             bool(sites)
@@ -194,12 +195,12 @@ class Trace:
 
     @Fact
     def is_in_flow(self) -> bool:
-        """Whether it is a part of the program's own flow."""
+        """True if it is a part of the program's own flow."""
         return self.module.call_graph.is_in_flow(self.computation)
 
     @Fact
     def is_embedded(self) -> bool:
-        """Whether it runs inside one operation."""
+        """True if it runs inside one operation."""
         return self.module.call_graph.is_embedded(self.computation)
 
     # Its body.
@@ -222,22 +223,22 @@ class Trace:
         return -1 if self.parameter is None else self.parameter.number
 
     def _first_parameter(self) -> str:
-        if self.is_unread:
-            bodies = self.module.call_graph.bodies
-            match = next(bodies.search(_FIRST_PARAMETER, self.computation), None)
+        span = self.computation.body_span
+        if self.is_fused and span is not None:
+            match = _FIRST_PARAMETER.search(self.module.text, *span)
             return match[1] if match else ""
         parameters = self.computation.parameters
         return parameters[0].name if parameters else ""
 
     @property
     def is_unread(self) -> bool:
-        """Whether it is the body of a fusion, of which only the text is looked at."""
+        """True if it is the body of a fusion, of which only the text is looked at."""
         return self.is_fused and self.computation.body_span is not None
 
     @Fact
     def converts(self) -> bool:
-        """Whether it changes the type of a number."""
-        return any(each.opcode == "convert" for each in self.computation.instructions)
+        """True if it changes the type of a number."""
+        return any(inner.opcode == "convert" for inner in self.computation.instructions)
 
 
 class Traces(dict["HloComputation", Trace]):
@@ -246,14 +247,16 @@ class Traces(dict["HloComputation", Trace]):
     def __init__(self, call_graph: CallGraph) -> None:
         self.call_graph = call_graph
         computations = call_graph.module.computations
-        super().__init__({computation: Trace(computation, self) for computation in computations})
+        is_fused = call_graph.is_fused
+        super().__init__({made: Trace(made, self, is_fused(made)) for made in computations})
+        self.text = call_graph.module.source.text
         self.by_name = {trace.name: trace for trace in self.values()}
         self.entry = self[call_graph.module.entry]
         self.is_partitioned = self.entry.name.endswith(PARTITIONED)
 
     @cached_property
     def caller_of(self) -> dict[HloComputation, HloComputation]:
-        """Who calls each computation, the last in the text where several do."""
+        """The caller of each computation, the last in the text where several do."""
         callees = self.call_graph.callees
         computations = self.call_graph.module.computations
         return {callee: caller for caller in computations for callee in callees[caller]}
@@ -262,8 +265,12 @@ class Traces(dict["HloComputation", Trace]):
 def place_by_name(name: str) -> tuple[int, int]:
     """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
     base, number = split_number(name.removesuffix(PARTITIONED))
+    return number, _region(base)
+
+
+def _region(base: str) -> int:
     region = base.removeprefix("region_")
-    return number, int(region) if region.isdecimal() else -1
+    return int(region) if region.isdecimal() else -1
 
 
 def channel_of(collective: HloInstruction) -> int | None:

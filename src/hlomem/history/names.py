@@ -1,4 +1,4 @@
-"""What the names of computations and instructions are made of.
+"""The parts of the names of computations and instructions.
 
 `NameUniquer` (`service/name_uniquer.cc`) counts upwards for each base name; passes add words.
 """

@@ -62,7 +62,7 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
 
         computations = sorted_by_content(call_graph)
     listed = _read_anew(computations, traces) if options.reads_module_anew else created
-    outside = [traces[each] for each in listed if not call_graph.is_fused(each)]
+    outside = [traces[flow] for flow in listed if not call_graph.is_fused(flow)]
     return _list_instructions(tables, computations, outside)
 
 

@@ -15,7 +15,7 @@ Version = tuple[int, ...]
 
 
 class Evidence(Enum):
-    """How a rule is known."""
+    """The ways in which a rule can be known."""
 
     CITED = "cited"
     """XLA's source says so, at the place named."""
@@ -44,7 +44,7 @@ class Rule(Struct, frozen=True):
     """The field of `Options` that says whether a release has it, or `not ` and that field."""
 
     def applies(self, options: object) -> bool:
-        """Whether the release that `options` describe has it."""
+        """True if the release that `options` describe has it."""
         denied = self.option.startswith(_NOT)
         return not self.option or getattr(options, self.option.removeprefix(_NOT)) is not denied
 

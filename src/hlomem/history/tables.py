@@ -31,7 +31,7 @@ class Vanishing(Rule, frozen=True, kw_only=True):
 
 
 class SearchLimit(Rule, frozen=True, kw_only=True):
-    """How far computations that are gone had pushed the limit of the search for an order."""
+    """The limit that computations which are gone had left to the search for an order."""
 
     delta: int
 
@@ -40,15 +40,15 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
     """The rules for the compiler of one platform."""
 
     stages: tuple[Stage, ...]
-    """Which pass made which computation."""
+    """The passes that make computations."""
     vanishing: tuple[Vanishing, ...] = ()
     limits: tuple[SearchLimit, ...] = ()
     steps: tuple[Step, ...]
-    """Which pass made which instruction."""
+    """The passes that make instructions."""
     arrangements: tuple[Arrangement, ...] = ()
-    """What put lists of instructions in another order since."""
+    """Later changes to the order of whole lists of instructions."""
     users: tuple[UserRule, ...]
-    """What put users in another order than the text's."""
+    """Changes to the order of users."""
 
     def rules(self) -> Iterator[Rule]:
         """All of them."""
@@ -90,7 +90,7 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def delta(self) -> int:
-        """Where the limit of the search for an order of computations begins."""
+        """The limit with which the search for an order of computations begins."""
         return sum(limit.delta for limit in self.limits)
 
     def find_vanished(self, created: list[HloComputation], traces: Traces) -> Vanished:

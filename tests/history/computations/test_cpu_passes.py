@@ -245,8 +245,6 @@ CONVERTS = "_converts"  # says what the body does; no part of the name
 REDUCERS = (
     "region_2.9.clone",  # the program called a function twice
     "region_1.5.clone_converts",
-    "add_computation",
-    "region_0.1.reduce_window",
     "scalar_add_computation",
     "and.reduce_sub_computation",
     "region_0.1.clone",  # of one that reduces windows first

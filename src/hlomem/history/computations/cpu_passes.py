@@ -7,7 +7,6 @@ Mirrors `service/cpu/cpu_compiler.cc: RunHloPassesThroughLayoutAssn` and
 from __future__ import annotations
 
 import itertools
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.history.computations.engine import (
@@ -39,7 +38,7 @@ from hlomem.history.names import CLONE, number_of
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from hlomem.history.evidence import Trace
     from hlomem.hlo.ir import HloComputation
@@ -77,7 +76,7 @@ def _when_partitioned(trace: Trace, claims: Claims) -> Priority:
 
 
 def _places_of_calls(claims: Claims) -> dict[HloComputation, tuple[int, int]]:
-    """When the partitioner met calls: it counts the channels of collectives.
+    """The times at which the partitioner met calls: it counts the channels of collectives.
 
     Others come before the first channel whose operand is scheduled later: not the collective
     itself, which may have been combined with others since.
@@ -123,7 +122,7 @@ def _when_flattened(clone: Trace, claims: Claims) -> Priority:
 
 
 def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
-    """Where the function begins that calls each of the program's own computations.
+    """The beginning of the function that calls each of the program's own computations.
 
     What one function calls was cloned as often, so that the clones end alike.
     """
@@ -139,7 +138,7 @@ def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
 
 
 def _is_normalized(trace: Trace) -> bool:
-    """Whether it is a first clone that converts, or was made to convert.
+    """True if it is a first clone that converts, or was made to convert.
 
     Of those for collectives the original stays.
     """
@@ -154,9 +153,8 @@ def _when_normalized(trace: Trace, claims: Claims) -> Priority:
     return *place, *when_met(trace, claims)
 
 
-def _is_named(pattern: str) -> Callable[[Trace], bool]:
-    match = re.compile(pattern).search
-    return lambda trace: trace.is_derived and not trace.is_clone and match(trace.name) is not None
+def _is_sum_of_dot(trace: Trace) -> bool:
+    return _is_made_anew(trace) and trace.name.startswith("scalar_add_computation")
 
 
 def _is_made_anew(trace: Trace) -> bool:
@@ -168,7 +166,7 @@ def _is_loop_rewritten_again(trace: Trace) -> bool:
 
 
 def _is_doubled(clone: Trace) -> bool:
-    """Whether the original got its second caller only after the first flattening.
+    """True if the original got its second caller only after the first flattening.
 
     A pass made it, or a reduction became several: with windows reduced first, or, where it has
     several results, one for each partition's part.
@@ -182,7 +180,7 @@ def _is_doubled(clone: Trace) -> bool:
 
 
 def _is_rewritten(clone: Trace) -> bool:
-    """Whether a rewriter put both callers, the first of them a window, in the place of one.
+    """True if a rewriter put both callers, the first of them a window, in the place of one.
 
     What was cloned again is older.
     """
@@ -271,15 +269,6 @@ _DERIVED = Stage(
             key=_when_partitioned,
         ),
         Pass(
-            "SpmdPartitioner: other clones",
-            OBSERVED,
-            f"{_SPMD}: SpmdPartitioningVisitor",
-            "",
-            find=where(_is_cloned_for_partitions),
-            precedence=13,
-            key=_when_partitioned,
-        ),
-        Pass(
             "TopkDecomposer",
             CITED,
             f"{_PIPELINE}; hlo/builder/lib/comparators.cc: CreateScalarGtComputation",
@@ -316,29 +305,11 @@ _DERIVED = Stage(
             key=_when_normalized,
         ),
         Pass(
-            "ConvolutionGroupConverter",
-            CITED,
-            f"{_SIMPLIFIERS}/convolution_group_converter.cc: HandleBatchGroupCount",
-            "",
-            find=where(_is_named("^add_computation")),
-            precedence=7,
-            key=when_met,
-        ),
-        Pass(
-            "ReduceWindowRewriter",
-            CITED,
-            f"{_SIMPLIFIERS}/reduce_window_rewriter.cc: RunImpl",
-            "",
-            find=where(_is_named(r"\.reduce_window")),
-            precedence=7,
-            key=when_met,
-        ),
-        Pass(
             "AlgebraicSimplifier",
             CITED,
             f"{_SIMPLIFIERS}/algebraic_simplifier.cc: GetOrCreateScalarAddComputation",
             f"{_NEW}/made_by_passes",
-            find=where(_is_named("^scalar_add_computation")),
+            find=where(_is_sum_of_dot),
             precedence=7,
             key=when_met,
         ),
@@ -364,7 +335,7 @@ _DERIVED = Stage(
             "TopkRewriter, once",
             OBSERVED,
             "ids of jaxlib 0.4.13 to 0.9.0",
-            "",
+            "jaxlib-0.7.0/cpu/sort_argsort_topk",
             until=(0, 9, 0, 1),
             option="rewrites_reductions_last",
             find=where(_is_cloned_for_top_k),
@@ -379,17 +350,6 @@ _DERIVED = Stage(
             until=(0, 9, 0, 1),
             option="rewrites_reductions_last",
             find=where(_is_rewritten_window),
-            precedence=9,
-            key=when_met,
-        ),
-        Pass(
-            "TreeReductionRewriter, once",
-            OBSERVED,
-            "ids of jaxlib 0.4.13 to 0.9.0",
-            "",
-            until=(0, 9, 0, 1),
-            option="rewrites_reductions_last",
-            find=where(_is_rewritten_reduction),
             precedence=9,
             key=when_met,
         ),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from msgspec import Struct
 
 from hlomem.history.computations.walks import first_calls
+from hlomem.history.names import split_number
 from hlomem.history.rules import Rule
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class Pass(Rule, frozen=True, kw_only=True):
     find: Find
     """The computations it made; others may have claimed some before."""
     precedence: int
-    """Who claims first."""
+    """Passes with lower numbers claim first."""
     key: Key = in_order_found
-    """What it goes by."""
+    """The order in which it goes."""
 
 
 class Stage(Struct, frozen=True):
@@ -64,14 +65,14 @@ def where(made: Callable[[Trace], bool]) -> Find:
 
 
 class Claims:
-    """Which pass made which computation, as far as it is known."""
+    """The passes that made computations, as far as they are known."""
 
     def __init__(self, traces: Traces, stages: Sequence[Stage]) -> None:
         self.traces = traces
         self.free: dict[Trace, None] = dict.fromkeys(traces.values())
         self.older: list[Trace] = []
-        """What earlier stages made, the oldest first."""
-        self._passes = [each_pass for stage in stages for each_pass in stage.passes]
+        """The computations of earlier stages, the oldest first."""
+        self._passes = [maker for stage in stages for maker in stage.passes]
         self._made: dict[str, list[Trace]] = {}
         self._rank_of: dict[Trace, int] = {}
         self._priorities: dict[Trace, Priority] = {}
@@ -80,9 +81,9 @@ class Claims:
     def claim_all(self) -> None:
         """Ask every pass what it made; what nobody claims, the program came with."""
         ranked = sorted(enumerate(self._passes), key=lambda entry: entry[1].precedence)
-        for rank, each_pass in ranked:
-            found = dict.fromkeys(filter(self.free.__contains__, each_pass.find(self)), rank)
-            self._made[each_pass.name] = list(found)
+        for rank, maker in ranked:
+            found = dict.fromkeys(filter(self.free.__contains__, maker.find(self)), rank)
+            self._made[maker.name] = list(found)
             self._rank_of.update(found)
             for trace in found:
                 del self.free[trace]
@@ -95,7 +96,7 @@ class Claims:
 
     def made_in(self, stage: Stage) -> list[Trace]:
         """The computations of a stage, pass by pass."""
-        return [trace for each_pass in stage.passes for trace in self.made_by(each_pass.name)]
+        return [trace for maker in stage.passes for trace in self.made_by(maker.name)]
 
     def once(self, find_out: Callable[[Claims], T]) -> T:
         """A fact about the whole module, found out when first asked for."""
@@ -145,7 +146,7 @@ def in_text_order(made: list[Trace], _claims: Claims) -> list[Trace]:
 
 def by_number(made: list[Trace], _claims: Claims) -> list[Trace]:
     """The numbers in names."""
-    return sorted(made, key=lambda trace: trace.number)
+    return sorted(made, key=lambda trace: split_number(trace.name)[1])
 
 
 def by_parameter_number(made: list[Trace], _claims: Claims) -> list[Trace]:

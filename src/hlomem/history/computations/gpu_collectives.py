@@ -27,7 +27,7 @@ def synchronized_collectives(created: list[HloComputation], traces: Traces) -> V
     """The computations of collectives that are synchronous again, by the order of all others."""
     count_in = {
         trace.computation: sum(
-            each.opcode in COLLECTIVES for each in trace.computation.instructions
+            inner.opcode in COLLECTIVES for inner in trace.computation.instructions
         )
         for trace in traces.values()
         if not trace.is_fused and not _is_asynchronous(trace)
@@ -42,7 +42,7 @@ def synchronized_collectives(created: list[HloComputation], traces: Traces) -> V
 
 
 def _fusion_end(created: list[Trace]) -> int:
-    """How many computations were made before collectives became asynchronous.
+    """The number of computations made before collectives became asynchronous.
 
     After them come bodies around one instruction and other asynchronous computations, except for
     transfers to the host, which are older than fusion.

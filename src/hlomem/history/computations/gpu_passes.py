@@ -23,10 +23,8 @@ from hlomem.history.computations.engine import (
     where,
 )
 from hlomem.history.computations.gpu_since_fusion import FUSION, is_rematerialized, sort_by_time
-from hlomem.history.computations.incremental_order import sorted_incrementally
 from hlomem.history.computations.marks import (
     find_wrapped,
-    is_clone,
     is_derived,
     is_first_top_k_comparator,
     is_fused,
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from hlomem.history.evidence import Trace
 
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
-_PRODUCT_SUM = "scalar_add_computation"
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
 _NOT_RENAMED = "fused_computation"
@@ -91,7 +88,7 @@ def _when_partitioned(trace: Trace, claims: Claims) -> Priority:
 
 
 def _collectives_met(claims: Claims) -> dict[Trace, int]:
-    """When the partitioner met all-reduces: none later than those with higher channels."""
+    """The times at which the partitioner met all-reduces, in the order of their channels."""
     channels = {trace: _channel(trace) for trace in claims.made_by(_COLLECTIVE_CLONES)}
     counted = {trace: channel for trace, channel in channels.items() if channel is not None}
     encounter: dict[Trace, int] = {}
@@ -107,37 +104,10 @@ def _channel(trace: Trace) -> int | None:
     return next((channel for channel in channels if channel is not None), None)
 
 
-def _is_product_sum(trace: Trace) -> bool:
-    return trace.is_derived and trace.name.startswith(_PRODUCT_SUM)
-
-
 def _is_stable_comparator(trace: Trace) -> bool:
-    """Whether `StableSortExpander` made a comparator anew and dropped the old one."""
+    """True if `StableSortExpander` made a comparator anew and dropped the old one."""
     is_new = trace.is_clone and trace.original is None
     return is_new and trace.computation.root.shape.element_type is ElementType.PRED
-
-
-def _when_sorted(trace: Trace, claims: Claims) -> Priority:
-    met = claims.once(_comparators_met).get(trace)
-    return when_met(trace, claims) if met is None else (met,)
-
-
-def _comparators_met(claims: Claims) -> dict[Trace, int]:
-    """Comparators numbered as `StableSortExpander` meets them, in the order of computations.
-
-    The loops of functions had been cloned then, which moved their callers.
-    """
-    comparators = set(claims.made_by(_STABLE_SORTS))
-    flow = [*claims.older, *(clone for clone in claims.made_by(_FLATTENED) if clone.is_in_flow)]
-    computations = [trace.computation for trace in flow]
-    rest = [trace.computation for trace in claims.traces.values() if trace not in set(flow)]
-    call_graph = claims.traces.call_graph
-    met: dict[Trace, int] = {}
-    for caller in sorted_incrementally([*computations, *rest], call_graph, len(flow)):
-        for callee in _calls(claims.traces[caller]):
-            if callee in comparators:
-                met.setdefault(callee, len(met))
-    return met
 
 
 def _calls(caller: Trace) -> list[Trace]:
@@ -145,11 +115,15 @@ def _calls(caller: Trace) -> list[Trace]:
     return [traces[callee] for callee in calls_with_fusions(caller.computation, traces)]
 
 
+def _is_product_sum(trace: Trace) -> bool:
+    return trace.is_derived and trace.name.startswith("scalar_add_computation")
+
+
 # The last flattening.
 
 
 def _is_flattened(trace: Trace) -> bool:
-    """Whether the last flattening cloned it.
+    """True if the last flattening cloned it.
 
     Loops were cloned before, with the functions they are in; those that are the same as another
     and not too large became one again (`HloComputationDeduplicator`).
@@ -167,7 +141,7 @@ def _is_flattened(trace: Trace) -> bool:
 
 
 def _size(trace: Trace) -> int:
-    """How many instructions a computation had before fusion, at most."""
+    """The number of instructions of a computation before fusion, at most."""
     fused = [
         callee
         for instruction in trace.computation.instructions
@@ -212,7 +186,7 @@ def _cloned_with(clone: Trace, clones: set[Trace], place_of: Mapping[str, int]) 
 
 
 def _place_of_original(clone: Trace, place_of: Mapping[str, int]) -> Priority:
-    """What the program came with is cloned first, then what passes made, the oldest first."""
+    """Clones of the program's own come first, then those of what passes made."""
     name = clone.name
     while CLONE in name:
         name = name.rpartition(CLONE)[0]
@@ -250,7 +224,7 @@ def _by_region(trace: Trace, _claims: Claims) -> Priority:
 
 
 def _is_sort_with_iota(body: Trace) -> bool:
-    """Whether `SortIotaFusion` made it, before what all other fusions go through."""
+    """True if `SortIotaFusion` made it, before what all other fusions go through."""
     is_custom = body.is_fused and body.name.startswith(_NOT_RENAMED)
     return is_custom and bool(body.callees) and body.computation.root.opcode == "sort"
 
@@ -268,7 +242,6 @@ def _find_asynchronous(claims: Claims) -> Iterable[Trace]:
     return sorted(found, key=lambda trace: trace.parameter_number)
 
 
-_STABLE_SORTS = "StableSortExpander"
 _COLLECTIVE_CLONES = "SpmdPartitioner: clones"
 _FLATTENED = "FlattenCallGraph"
 _GPU = "service/gpu/gpu_compiler.cc"
@@ -282,7 +255,7 @@ _DERIVED = Stage(
             "TopkDecomposer",
             CITED,
             f"{_GPU}: RunPreSPMDPartitionerPasses",
-            "",
+            f"{_NEW}/top_k_and_products",
             find=where(is_first_top_k_comparator),
             precedence=10,
             key=_when_numbered,
@@ -306,28 +279,10 @@ _DERIVED = Stage(
             key=_when_numbered,
         ),
         Pass(
-            "clones",
-            OBSERVED,
-            "names",
-            "",
-            find=where(is_clone),
-            precedence=14,
-            key=_when_numbered,
-        ),
-        Pass(
-            _STABLE_SORTS,
-            CITED,
-            "hlo/transforms/expanders/stable_sort_expander.cc: AddIotaAndExpand",
-            f"{_NEW}/sorts_in_loops",
-            find=where(_is_stable_comparator),
-            precedence=12,
-            key=_when_sorted,
-        ),
-        Pass(
             "AlgebraicSimplifier",
             CITED,
             "hlo/transforms/simplifiers/algebraic_simplifier.cc: GetOrCreateScalarAddComputation",
-            "",
+            f"{_NEW}/top_k_and_products",
             find=where(_is_product_sum),
             precedence=13,
             key=_when_numbered,

@@ -1,4 +1,4 @@
-"""What the GPU compiler made since fusion, put in order by the numbers of parameters.
+"""Computations that the GPU compiler made since fusion, put in order by the numbers of parameters.
 
 Bodies of fusions, bodies around one instruction, asynchronous computations and rematerialized
 bodies: all their parameters are called `param_0`, and `NameUniquer` numbers them as they are made,
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hlomem.history.computations.engine import Claims
     from hlomem.history.evidence import Trace
+    from hlomem.hlo.ir import HloComputation
 
 FUSION = "PriorityFusion, MultiOutputFusion"
 _REMATERIALIZED = ".remat"
@@ -35,18 +36,18 @@ def sort_by_time(made: list[Trace], claims: Claims) -> list[Trace]:
     late = _stamp_numbered(numbered)
     roughly = [trace.computation for trace in (*claims.older, *made)]
     order = sorted_incrementally(roughly, claims.traces.call_graph, len(claims.older))
-    stamped = [*_stamp_fused(fused, [claims.traces[each] for each in order], late), *late]
+    stamped = [*_stamp_fused(fused, order, late), *late]
     stamped.sort(key=lambda entry: entry[0])
     return [trace for _, trace in stamped]
 
 
 def is_rematerialized(body: Trace) -> bool:
-    """Whether it is the body of a fusion that runs again to save memory."""
+    """True if it is the body of a fusion that runs again to save memory."""
     return any(_REMATERIALIZED in site.name for site in body.sites)
 
 
 def _time(body: Trace) -> int | None:
-    """When a body got its first parameter, None where that is not known."""
+    """The time at which a body got its first parameter, None where that is not known."""
     parameter = body.parameter
     is_stamped = parameter is not None and parameter.base == _NUMBERED_PARAMETER
     return parameter.number if parameter is not None and is_stamped else None
@@ -64,14 +65,14 @@ def _stamp_numbered(computations: list[Trace]) -> Stamped:
     return stamped
 
 
-def _stamp_fused(fused: list[Trace], order: Sequence[Trace], late: Stamped) -> Stamped:
+def _stamp_fused(fused: list[Trace], order: Sequence[HloComputation], late: Stamped) -> Stamped:
     """By their parameters; what has none was made when its caller was gone through.
 
     Fusion goes through one computation after the other, about in `order`. A number from the time of
     a later one belongs to a body that a later pass made. So do those from the time of what is
     `late`, of which only transfers to the host are older than all fusions.
     """
-    place_of = {trace.computation: place for place, trace in enumerate(order)}
+    place_of = {computation: place for place, computation in enumerate(order)}
 
     def caller(body: Trace) -> int:
         return place_of.get(body.sites[0].parent, -1) if body.sites else -1
@@ -79,12 +80,12 @@ def _stamp_fused(fused: list[Trace], order: Sequence[Trace], late: Stamped) -> S
     groups = [list(group) for _, group in itertools.groupby(sorted(fused, key=caller), key=caller)]
     visits = [[(_time(body), body) for body in group] for group in groups]
     begin = min(itertools.chain.from_iterable(map(_times, visits)), default=0)
-    end = min((each for each, _ in late if each > begin), default=_NEVER)
+    end = min((time for time, _ in late if time > begin), default=_NEVER)
     visits = _in_order_of_times(visits, end)
     stamped: Stamped = []
     latest = -1.0
     for visit, visit_end in zip(visits, _ends(visits, end), strict=True):
-        latest = max([latest, *(each for each in _times(visit) if each < visit_end)])
+        latest = max([latest, *(time for time in _times(visit) if time < visit_end)])
         for time, body in visit:
             if is_rematerialized(body):
                 stamped.append((_NEVER if time is None else time, body))
@@ -104,7 +105,7 @@ def _times(visit: _Visit) -> list[int]:
 
 
 def _ends(visits: list[_Visit], end: float) -> list[float]:
-    """When each visit was over: before the first time of any later one."""
+    """The end of each visit: before the first time of any later one."""
     ends: list[float] = []
     for visit in reversed(visits):
         ends.append(end)
@@ -151,12 +152,11 @@ def _is_renewed(time: float, body: Trace, visit_end: float) -> bool:
 
 
 def _took_other_in(body: Trace) -> bool:
-    """Whether a later pass put clones of another body into this one, and renewed its parameters.
+    """True if a later pass put clones of another body into this one, and renewed its parameters.
 
     `MultiOutputFusion` does so; but of a single instruction it makes a new body first.
     """
-    own = [
-        each for each in body.computation.instructions if each.opcode not in ("parameter", "tuple")
-    ]
-    kept = [each for each in own if "clone" not in each.name]
+    instructions = body.computation.instructions
+    own = [inner for inner in instructions if inner.opcode not in ("parameter", "tuple")]
+    kept = [inner for inner in own if "clone" not in inner.name]
     return body.computation.root.opcode == "tuple" and 1 < len(kept) < len(own)

@@ -21,9 +21,9 @@ class Vanished(NamedTuple):
     """Computations that existed for a while; created consecutively, all gone now."""
 
     older_count: int
-    """How many of the others had been made before."""
+    """The number of others that had been made before."""
     callers: Sequence[HloComputation]
-    """Who called each."""
+    """The caller of each."""
 
 
 NONE_VANISHED = Vanished(0, ())
@@ -78,13 +78,13 @@ def _add_vanished(order: OnlineTopologicalSort[int], callers: list[int]) -> None
 def _ranks_of_callees(
     created: Sequence[HloComputation], rank_of: Mapping[HloComputation, int], call_graph: CallGraph
 ) -> list[list[int]]:
-    """What each computation calls, the oldest first; a rank is a place in the order of age."""
+    """The callees of each computation, the oldest first; a rank is a place in the order of age."""
     callees = [call_graph.callees[computation] for computation in created]
     return [sorted([rank_of[callee] for callee in called]) if called else [] for called in callees]
 
 
 def _older_callers(callers: list[list[int]]) -> list[list[int]]:
-    """Who called each computation before any younger one was there; callers are given by age.
+    """The callers of each computation before any younger one was there; callers are given by age.
 
     A younger caller stands for its own older callers, which are known: the youngest come first.
     """

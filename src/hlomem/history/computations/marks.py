@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 
 
 def is_own(trace: Trace) -> bool:
-    """Whether the program came with it."""
+    """True if the program came with it."""
     return not trace.is_fused and not trace.is_derived and not is_partitioned(trace)
 
 
 def is_partitioned(trace: Trace) -> bool:
-    """Whether the partitioner made it of one of the program's own."""
+    """True if the partitioner made it of one of the program's own."""
     return trace.name.endswith(PARTITIONED)
 
 
 def is_fused(trace: Trace) -> bool:
-    """Whether it is the body of a fusion."""
+    """True if it is the body of a fusion."""
     return trace.is_fused
 
 
 def is_clone(trace: Trace) -> bool:
-    """Whether a pass copied another one."""
+    """True if a pass copied another one."""
     return trace.is_clone
 
 
 def is_derived(trace: Trace) -> bool:
-    """Whether a pass made it, of another one or anew."""
+    """True if a pass made it, of another one or anew."""
     return trace.is_derived
 
 
 def is_promoted(trace: Trace) -> bool:
-    """Whether `AllReducePromotion` made it."""
+    """True if `AllReducePromotion` made it."""
     return "_promoted" in trace.name
 
 
 def is_top_k_comparator(trace: Trace) -> bool:
-    """Whether `TopkDecomposer` made it, or the original of it."""
+    """True if `TopkDecomposer` made it, or the original of it."""
     return trace.name.startswith(TOP_K_COMPARATOR)
 
 
 def is_first_top_k_comparator(trace: Trace) -> bool:
-    """Whether `TopkDecomposer` made it."""
+    """True if `TopkDecomposer` made it."""
     return is_top_k_comparator(trace) and not trace.is_clone
 
 

@@ -1,4 +1,4 @@
-"""What libtpu makes after fusion: widened and sunk loops, copies, asynchronous computations.
+"""Computations that libtpu makes after fusion: loops, copies, asynchronous operations.
 
 In: traces. Out: the computations that a pass made, the oldest first. The bodies of fusions in a
 loop are cloned together with the loop's body, just before it. Read off the pass dumps of libtpu
@@ -51,7 +51,7 @@ def _loops_of(callers: Iterable[Trace]) -> list[HloInstruction]:
     """The loops of computations one after the other, those of one by number."""
     loops: list[HloInstruction] = []
     for caller in callers:
-        here = [each for each in caller.computation.instructions if each.opcode == "while"]
+        here = [loop for loop in caller.computation.instructions if loop.opcode == "while"]
         loops += sorted(here, key=number_of)
     return loops
 
@@ -96,7 +96,7 @@ def _with_nested(body: Trace) -> Iterator[Trace]:
 
 
 def _is_clone_of_clone(trace: Trace) -> bool:
-    """Whether it was cloned again and again with the loop it is used in."""
+    """True if it was cloned again and again with the loop it is used in."""
     return trace.is_embedded and not trace.is_fused and trace.name.count(CLONE) > 1
 
 
@@ -104,7 +104,7 @@ def _is_clone_of_clone(trace: Trace) -> bool:
 
 
 def find_flattened(claims: Claims) -> Iterator[Trace]:
-    """What was copied because the operation that applies it had been copied.
+    """Computations that were copied because the operation that applies it had been copied.
 
     The call graph is flattened twice. What operations of the program share is copied early; what
     is shared because fusion or a pass for loops copied an operation is copied after fusion.
@@ -125,11 +125,11 @@ def _applying(applied: Trace) -> HloInstruction | None:
     if applied.caller is None:
         return None
     instructions = applied.caller.computation.instructions
-    return next(each for each in instructions if applied.computation in each.called_computations)
+    return next(site for site in instructions if applied.computation in site.called_computations)
 
 
 def _is_copied(one: HloInstruction | None, other: HloInstruction | None, claims: Claims) -> bool:
-    """Whether one operation is a copy of the other.
+    """True if one operation is a copy of the other.
 
     Both come from the same place in the program then, but a line of the program may also make the
     same operation several times. Passes copy it to another computation; only a reduce-window, which
@@ -174,7 +174,7 @@ def _last_number(bodies: list[Trace]) -> int:
 
 
 def is_copy_fusion(trace: Trace) -> bool:
-    """Whether it is the body of a fusion around a copy."""
+    """True if it is the body of a fusion around a copy."""
     return trace.name.startswith(_COPY_FUSION)
 
 
@@ -196,7 +196,7 @@ def _number_inside(trace: Trace) -> int:
 
 
 def _with_all_callees(trace: Trace) -> Iterator[Trace]:
-    """What runs asynchronously after all that it calls.
+    """An asynchronous computation after all that it calls.
 
     What runs on a sparse core was moved into a module of its own and back: its reducers are copies.
     """

@@ -23,18 +23,14 @@ from hlomem.history.computations.engine import (
     where,
 )
 from hlomem.history.computations.marks import (
-    is_clone,
     is_derived,
     is_fused,
     is_own,
-    is_partitioned,
-    is_promoted,
     is_top_k_comparator,
 )
 from hlomem.history.computations.tpu_late import (
     find_asynchronous,
     find_flattened,
-    find_fused_again,
     find_sunk,
     find_widened,
     is_copy_fusion,
@@ -49,13 +45,10 @@ if TYPE_CHECKING:
 
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
-_SORT_COMPARATOR = "compare-value-and-index"  # merges the parts of a partitioned top-k
 _MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
 """Comparators for sorted scatters, reducers of bits."""
 _SPLIT_REDUCER = ".reduce_sub_computation"
-_SUM_OF_DOT = "scalar_add_computation"  # of a dot that became a reduction
 _BITCAST_FUSION = "bitcast_fusion"
-_FIRST_BUILT = 2
 
 # Before fusion.
 
@@ -65,35 +58,27 @@ def _place_in_program(trace: Trace, _claims: Claims) -> Priority:
 
 
 def _is_built(trace: Trace) -> bool:
-    return _BUILT.fullmatch(trace.numbered.base) is not None
-
-
-def _place_in_builder(trace: Trace, _claims: Claims) -> Priority:
-    """By number; the builder's start at 2, and a lower one replaces one that an older one had."""
-    return trace.parameter_number < _FIRST_BUILT, trace.number
+    return _BUILT.fullmatch(trace.numbered[0]) is not None
 
 
 def _checks_indices(trace: Trace) -> bool:
-    """Whether an expander of gathers or scatters made it (`CheckIndexValidity`)."""
+    """True if an expander of gathers or scatters made it (`CheckIndexValidity`)."""
     return _SPLIT_REDUCER in trace.name and trace.computation.root.opcode == "and"
 
 
-def _is_sum_of_dot(trace: Trace) -> bool:
-    return trace.is_derived and trace.numbered.base == _SUM_OF_DOT
+def _is_flattened_early(trace: Trace) -> bool:
+    """True if the first flattening of the call graph made it, which copies what stays in use.
+
+    The partitioner does so, too, for reductions across devices.
+    """
+    return trace.original is not None and not trace.is_called_by("all-reduce")
 
 
-def _is_cloned_early(trace: Trace) -> bool:
-    """A first clone that converts (float normalization) or was cloned again (flattening)."""
+def _when_flattened_early(trace: Trace, claims: Claims) -> Priority:
+    """Clones that convert, or were cloned again, before the others."""
     is_first = _FIRST_CLONE.fullmatch(trace.name) is not None
-    return is_first and (trace.converts or trace.is_cloned_again)
-
-
-def _is_of_custom_call(trace: Trace) -> bool:
-    return trace.is_called_by("custom-call")
-
-
-def _merges_top_k(trace: Trace) -> bool:
-    return trace.name.startswith(_SORT_COMPARATOR)
+    is_older = is_first and (trace.converts or trace.is_cloned_again)
+    return not is_older, *when_met(trace, claims)
 
 
 def _find_gathers(claims: Claims) -> Iterator[Trace]:
@@ -108,7 +93,7 @@ def _find_gathers(claims: Claims) -> Iterator[Trace]:
 
 
 def _is_numbered_last(trace: Trace) -> bool:
-    """Whether its number exceeds the entry's, so that a pass must have made it."""
+    """True if its number exceeds the entry's, so that a pass must have made it."""
     entry = trace.module.entry
     return trace is not entry and 0 < entry.number <= trace.number
 
@@ -122,7 +107,7 @@ def _number_of_split(trace: Trace, _claims: Claims) -> Priority:
 
 
 def _is_made_before_fusion(trace: Trace) -> bool:
-    return trace.numbered.base in _MADE_BEFORE_FUSION
+    return trace.numbered[0] in _MADE_BEFORE_FUSION
 
 
 def _by_name(made: list[Trace], _claims: Claims) -> list[Trace]:
@@ -147,12 +132,12 @@ def _fusion_number(body: Trace, claims: Claims) -> Priority:
         return (body.number,)
     if caller.is_fused:
         return _fusion_number(caller, claims)
-    siblings = (each for each in caller.callees if each.is_fused and not each.is_clone)
+    siblings = (body for body in caller.callees if body.is_fused and not body.is_clone)
     return (min((sibling.number for sibling in siblings), default=-1),)
 
 
 def _reduces_exchanged(trace: Trace) -> bool:
-    """Whether it reduces what devices have exchanged, which is split after fusion."""
+    """True if it reduces what devices have exchanged, which is split after fusion."""
     return _SPLIT_REDUCER in trace.name and any(
         site.operands[0].opcode == "all-to-all" for site in trace.sites
     )
@@ -165,76 +150,22 @@ _OLD = "libtpu-0.0.17/tpu-v5e"
 _DERIVED = Stage(
     (
         Pass(
-            "GatherExpander, ScatterExpander",
-            CITED,
-            "service/hlo_creation_utils.cc: MakeBinaryScalarComputation",
-            f"{_V5E}/diffrax_fwd",
-            find=where(_checks_indices),
-            precedence=13,
-            key=when_met,
-        ),
-        Pass(
-            "dots that became reductions",
+            "simplifiers, rewriters and other expanders",
             OBSERVED,
             _DUMPS,
-            "",
-            find=where(_is_sum_of_dot),
-            precedence=14,
-            key=when_met,
-        ),
-        Pass(
-            "AllReducePromotion",
-            OBSERVED,
-            _DUMPS,
-            "",
-            find=where(is_promoted),
-            precedence=15,
-            key=when_met,
-        ),
-        Pass(
-            "float normalization, first flattening",
-            OBSERVED,
-            _DUMPS,
-            "",
-            find=where(_is_cloned_early),
-            precedence=17,
-            key=when_met,
-        ),
-        Pass(
-            "simplifiers and rewriters",
-            OBSERVED,
-            _DUMPS,
-            "",
-            find=where(is_clone),
-            precedence=18,
-            key=when_met,
-        ),
-        Pass(
-            "expanders",
-            OBSERVED,
-            _DUMPS,
-            "",
+            f"{_V6E}/h_switch_in_scan",
             find=where(is_derived),
             precedence=19,
             key=when_met,
         ),
         Pass(
-            "TopkRewriter",
+            "first flattening",
             OBSERVED,
             _DUMPS,
-            "",
-            find=where(_is_of_custom_call),
-            precedence=16,
-            key=when_met,
-        ),
-        Pass(
-            "mergers of a partitioned top-k",
-            OBSERVED,
-            _DUMPS,
-            "",
-            find=where(_merges_top_k),
-            precedence=12,
-            key=when_met,
+            f"{_V5E}/large_loop",
+            find=where(_is_flattened_early),
+            precedence=13,
+            key=_when_flattened_early,
         ),
     ),
     by_parameter_numbers,
@@ -261,26 +192,12 @@ TPU_PASSES = (
                 "expanders of linear algebra",
                 OBSERVED,
                 "hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation",
-                "",
+                f"{_V5E}/triangle",
                 find=where(_is_built),
                 precedence=20,
-                key=_place_in_builder,
             ),
         ),
-        by_priority,
-    ),
-    Stage(
-        (
-            Pass(
-                "SpmdPartitioner",
-                OBSERVED,
-                _DUMPS,
-                "",
-                find=where(is_partitioned),
-                precedence=21,
-            ),
-        ),
-        by_parameter_numbers,
+        by_number,
     ),
     Stage(
         (
@@ -288,7 +205,7 @@ TPU_PASSES = (
                 "TopkDecomposer",
                 OBSERVED,
                 _DUMPS,
-                "",
+                f"{_V5E}/top_k_and_products",
                 find=where(is_top_k_comparator),
                 precedence=12,
                 key=when_met,
@@ -374,7 +291,7 @@ TPU_PASSES = (
                 "splitters of exchanged reductions",
                 OBSERVED,
                 _DUMPS,
-                "",
+                f"{_V5E}/sharded_top_k",
                 find=where(_reduces_exchanged),
                 precedence=0,
             ),
@@ -403,18 +320,10 @@ TPU_PASSES = (
                 precedence=3,
             ),
             Pass(
-                "fusion of asynchronous collectives",
-                OBSERVED,
-                _DUMPS,
-                "",
-                find=find_fused_again,
-                precedence=4,
-            ),
-            Pass(
                 "fusion of copies",
                 OBSERVED,
                 _DUMPS,
-                "",
+                f"{_7X}/nested_while",
                 find=where(is_copy_fusion),
                 precedence=5,
                 key=_when_numbered,

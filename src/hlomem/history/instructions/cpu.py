@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _PART = "get-tuple-element"
 _REWRITTEN = frozenset({"fusion", "reduce", "custom-call"})
-"""What has parts that the program did not come with, as a rule."""
+"""Opcodes of instructions whose parts the program did not come with, as a rule."""
 
 
 def by_tuple_index(part: HloInstruction) -> int:
-    """Which element it takes."""
+    """The number of the element it takes."""
     return part.tuple_index
 
 
@@ -36,7 +36,7 @@ def _is_of_pass(instruction: HloInstruction, trace: Trace) -> bool:
 
 
 def _is_inlined(instruction: HloInstruction) -> bool:
-    """Whether it came from a function within the function that was compiled."""
+    """True if it came from a function within the function that was compiled."""
     name = instruction.metadata.op_name
     return name.count("jit(") > (2 if "/jit(main)/" in name else 1)
 
@@ -58,12 +58,12 @@ def _is_loop_start(instruction: HloInstruction, trace: Trace) -> bool:
 
 
 def is_part_of_loop(instruction: HloInstruction, trace: Trace) -> bool:
-    """Whether it takes a part out of the parameter of a loop's body."""
+    """True if it takes a part out of the parameter of a loop's body."""
     return instruction.operands[0].opcode == "parameter" and trace.is_loop_body
 
 
 def is_copied_result(instruction: HloInstruction, trace: Trace) -> bool:
-    """Whether copy insertion made a new result, of whose copies some or none may be left."""
+    """True if copy insertion made a new result, of whose copies some or none may be left."""
     if not instruction.is_root:
         return False
     is_entry = trace is trace.module.entry
@@ -104,7 +104,7 @@ CPU_STEPS = (
         "calls of the ParallelTaskAssigner",
         CITED,
         _AFTER_LAYOUTS,
-        "",
+        "jaxlib-0.4.30/cpu/split_bf16",
         opcodes=frozenset({"call"}),
         made=_is_parallel_call,
         precedence=1,

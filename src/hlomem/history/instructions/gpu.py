@@ -28,7 +28,7 @@ _MADE_LATE = ("copy-", "fusion-")
 
 
 def is_tracked(instruction: HloInstruction) -> bool:
-    """Whether it was there before fusion."""
+    """True if it was there before fusion."""
     return instruction.name.endswith(_TRACKED)
 
 
@@ -98,7 +98,7 @@ def _is_of_copy_fusion(instruction: HloInstruction, trace: Trace) -> bool:
 
 
 def took_copy_in(instruction: HloInstruction, trace: Trace) -> bool:
-    """Whether a fusion returns a copy beside what is copied."""
+    """True if a fusion returns a copy beside what is copied."""
     if instruction.opcode != "fusion":
         return False
     body = instruction.called_computations[0]

@@ -1,4 +1,4 @@
-"""How instructions list their users after the passes of the CPU compiler.
+"""The order of users after the passes of the CPU compiler.
 
 Of the users that an instruction made ready itself the schedule has kept the order, because the
 scheduler walks through the same list (`hlo_memory_scheduler.cc: BFSScheduler`); of others the text
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
 
 _MADE_INSIDE = frozenset({"bitcast", "bitcast-convert", "fusion"})
-"""What passes put into embedded computations: fusion, and `ComparisonExpander`."""
+"""Opcodes that passes put into embedded computations: fusion, and `ComparisonExpander`."""
 _FUSED_OR_NOT = frozenset({"fusion", "reduce"})
 _REDUCTIONS = ("wrapped_reduce", "reduce")
 _WINDOWS = ("wrapped_reduce-window", "reduce-window")
@@ -34,7 +34,7 @@ def _read_in_post_order(users: Users, trace: Trace) -> None:
 
 
 def _list_copies_last(users: Users, trace: Trace) -> None:
-    """What copy insertion made comes after all others.
+    """Copies that copy insertion made come after all other users.
 
     But a copy of a part of a loop's parameter was first put into a new tuple, and when the tuple
     simplifier had dropped that, the last user moved to the front.
@@ -83,7 +83,7 @@ def _move_before(users: list[HloInstruction], moved: HloInstruction, other: HloI
 
 
 def _list_results_first(users: Users, trace: Trace) -> None:
-    """What a loop's body returns as it is.
+    """A loop's new result comes before the one reader of a part that it returns as it is.
 
     Such a part was made by copy insertion together with a new result, and when the tuple simplifier
     drops the old result, the new one takes its place in the list: before the one that reads it, if

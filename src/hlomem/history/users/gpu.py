@@ -1,4 +1,4 @@
-"""How instructions list their users after the passes of the GPU compiler.
+"""The order of users after the passes of the GPU compiler.
 
 Fusion lists users about as a walk through the operands meets them (`priority_fusion.cc` goes by
 estimated cost, so which of two it took first the text does not tell); where a pass makes several of
@@ -123,7 +123,7 @@ def _key_of_parts(whole: HloInstruction, trace: Trace) -> Key:
 
 
 def _close_gap_of_counter(users: Users, trace: Trace) -> None:
-    """Where the program's own counter of a loop was dropped, the last part took its place."""
+    """The last part took the place of the program's own counter of a loop, if that was dropped."""
     for whole, listed in _lists(users, trace):
         if whole.opcode != "while":
             continue
@@ -148,7 +148,7 @@ def _list_bitcasts_first(users: Users, trace: Trace) -> None:
 
 
 def _list_results_first(users: Users, trace: Trace) -> None:
-    """What copy insertion put into a new result before anything else used it again."""
+    """Copy insertion put parts into a new result before anything else used them again."""
     for instruction, listed in _lists(users, trace):
         if _is_handed_on(instruction, trace):
             listed.sort(key=lambda user: not _is_new_result(user))
@@ -204,7 +204,7 @@ GPU_USERS = (
         "numbered users",
         OBSERVED,
         "uses of jaxlib 0.11.2",
-        "",
+        f"{_H200}/split_bf16",
         arrange=_sort_numbered,
         is_embedded=False,
     ),
@@ -220,7 +220,7 @@ GPU_USERS = (
         "bitcasts from the last",
         FITTED,
         "uses of jaxlib 0.11.2",
-        f"{_H200}/narrow_floats",
+        f"{_H200}/switch_branches",
         arrange=_reverse_bitcasts,
         is_embedded=False,
     ),
@@ -244,7 +244,7 @@ GPU_USERS = (
         "wrapped instructions last",
         CITED,
         "service/gpu/gpu_compiler.cc: RunPreSchedulingPasses",
-        "",
+        "jaxlib-0.12.0.1/gpu-h200/sorts_in_loops",
         arrange=_list_wrapped_last,
         is_embedded=False,
     ),
@@ -260,7 +260,7 @@ GPU_USERS = (
         "new results first",
         OBSERVED,
         "uses of jaxlib 0.11.2; hlo/transforms/simplifiers/tuple_simplifier.cc",
-        f"{_H200}/cond_simple",
+        f"{_H200}/nested_while",
         arrange=_list_results_first,
         is_embedded=False,
     ),

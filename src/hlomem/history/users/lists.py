@@ -27,7 +27,7 @@ class UserRule(Rule, frozen=True, kw_only=True):
     arrange: Callable[[Users, Trace], None]
     """Changes the lists of a computation's instructions."""
     is_embedded: bool | None = None
-    """Whether it is about computations that run inside one operation, or about all others."""
+    """True if it is about computations that run inside one operation, or about all others."""
 
 
 class UserRules:
@@ -65,4 +65,11 @@ def walk_in_post_order(users: Users, trace: Trace) -> None:
 
 def with_several_users(trace: Trace) -> list[HloInstruction]:
     """The instructions whose users have an order."""
-    return [each for each in trace.computation.instructions if len(each.users) > 1]
+    instructions = trace.computation.instructions
+    if len(instructions) <= _WITHOUT_CHOICE:
+        return []
+    return [listing for listing in instructions if len(listing.users) > 1]
+
+
+_WITHOUT_CHOICE = 3
+"""Of three instructions one can have two users, of which one uses the other."""

@@ -1,4 +1,4 @@
-"""How instructions list their users after libtpu's passes (docs/tpu-rules.md).
+"""The order of users after libtpu's passes (docs/tpu-rules.md).
 
 `TPU_USERS` is the table; above it stands what its rows do.
 """
@@ -37,7 +37,7 @@ def _sort_parts(users: Users, trace: Trace) -> None:
 
 
 def _close_gaps(users: Users, trace: Trace) -> None:
-    """Where a part was dropped, the last part stands in its place."""
+    """The last part stands in the place of one that was dropped."""
     for whole in _wholes(trace):
         parts = list_of(users, whole)
         numbers = [part.tuple_index for part in parts]
@@ -107,7 +107,7 @@ def _after_copies(
 
 
 def _readers_of_copy(copy: HloInstruction) -> list[HloInstruction]:
-    """Who reads what was copied, in one piece or, joined by a custom call, in slices."""
+    """The readers of what was copied, in one piece or, joined by a custom call, in slices."""
     readers: list[HloInstruction] = []
     for done in copy.users:
         for user in done.users:
