@@ -21,7 +21,7 @@ SEED ?= 1
 
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types js browser pytest bench parity replay fuzz faults clean
+.PHONY: demo test lint format types js browser pytest bench parity support replay fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -68,6 +68,11 @@ pytest: $(READY) browser
 # to docs/parity.md.
 parity: $(READY)
 	$(BIN)/python -m tools.write_parity --corpus $(CORPUS)
+
+# Measures what each rule about the order of XLA's lists rests on; writes the tables of
+# docs/history.md.
+support: $(READY)
+	$(BIN)/python -m tools.support --corpus $(CORPUS)
 
 # Plans and prints by revision BASE and by the working tree, compared.
 replay: $(READY)

@@ -4,7 +4,7 @@ Two things the text of a module does not say, and no rule can:
 
 * In which order an instruction lists its users. The goldens `twin_users_one` and
   `twin_users_other` prove it: XLA compiled two programs to the same module, and printed the uses of
-  one value in two orders. `hlomem.history.instructions.cpu` says what the text does imply.
+  one value in two orders. `hlomem.history.users.cpu` says what the text does imply.
 * How a hash map was iterated. Until jaxlib 0.8.0 the usage report listed rows of equal size and the
   shapes of a row in the order of one; the change "Make sure to produce a deterministic Memory usage
   report" of October 2025 gave them an order.
@@ -63,8 +63,15 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.12.0.1/cpu/partitioned_embedding",
         "jaxlib-0.12.0.1/cpu/passthrough_and_dup",
         "jaxlib-0.12.0.1/cpu/qr_loop",
+        "jaxlib-0.12.0.1/cpu/sharded_loops",
+        "jaxlib-0.12.0.1/cpu/sorts_in_loops",
+        "jaxlib-0.12.0.1/cpu/top_k_loop",
         "jaxlib-0.12.0.1/cpu/twin_users_one",
         "jaxlib-0.12.0.1/cpu/vmap_solve",
+        "jaxlib-0.12.0.1/gpu-h200/sorts_in_functions",
+        "jaxlib-0.12.0.1/gpu-h200/sorts_in_loops",
+        "jaxlib-0.12.0.1/gpu-h200/sorts_in_nested_loops",
+        "jaxlib-0.12.0.1/gpu-h200/top_k_and_products",
         "jaxlib-0.4.13/cpu/nested_while",
         "jaxlib-0.4.20/cpu/nested_while",
         "jaxlib-0.4.24/cpu/nested_while",
@@ -73,11 +80,13 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.4.35/cpu/nested_while",
         "jaxlib-0.4.38/cpu/nested_while",
         "jaxlib-0.5.0/cpu/nested_while",
+        "jaxlib-0.7.0/cpu/sort_argsort_topk",
         "jaxlib-0.7.1/cpu/solve",
         "jaxlib-0.9.0/cpu/narrow_reductions",
         "jaxlib-0.9.1/cpu/narrow_reductions",
         "libtpu-0.0.11.1/tpu-v5e/nested_while",
         "libtpu-0.0.17/tpu-v5e/nested_while",
+        "libtpu-0.0.17/tpu-v5e/sort_argsort_topk",
         "libtpu-0.0.2/tpu-v5e/nested_while",
         "libtpu-0.0.2/tpu-v5p/nested_while",
         "libtpu-0.0.24/tpu-v5e/nested_while",
@@ -94,10 +103,14 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.51/tpu-v5e/big_outputs",
         "libtpu-0.0.51/tpu-v5e/diffrax_fwd",
         "libtpu-0.0.51/tpu-v5e/g_scan_grad",
+        "libtpu-0.0.51/tpu-v5e/gathers_and_scatters",
+        "libtpu-0.0.51/tpu-v5e/large_loop",
         "libtpu-0.0.51/tpu-v5e/lookup_loop",
         "libtpu-0.0.51/tpu-v5e/m_gather_sharded",
         "libtpu-0.0.51/tpu-v5e/nested_while",
+        "libtpu-0.0.51/tpu-v5e/sharded_top_k",
         "libtpu-0.0.51/tpu-v5e/sm_permute_ring",
+        "libtpu-0.0.51/tpu-v5e/top_k_and_products",
         "libtpu-0.0.51/tpu-v5e/zero_size",
         "libtpu-0.0.51/tpu-v5p/nested_while",
         "libtpu-0.0.51/tpu-v6e/g_attention_grad",
@@ -116,11 +129,17 @@ KNOWN_POSITIONS = frozenset(
         "jaxlib-0.11.2/gpu-h200/sharded_sorts",
         "jaxlib-0.12.0.1/cpu/dynamic",
         "jaxlib-0.12.0.1/cpu/partitioned_argmax",
+        "jaxlib-0.12.0.1/cpu/sharded_loops",
+        "jaxlib-0.12.0.1/gpu-h200/sorts_in_loops",
+        "jaxlib-0.12.0.1/gpu-h200/sorts_in_nested_loops",
+        "libtpu-0.0.17/tpu-v5e/sort_argsort_topk",
         "libtpu-0.0.2/tpu-v5e/nested_while",
         "libtpu-0.0.2/tpu-v5p/nested_while",
         "libtpu-0.0.51/tpu-tpu7x/embed_scatter_add",
         "libtpu-0.0.51/tpu-v5e/diffrax_fwd",
         "libtpu-0.0.51/tpu-v5e/g_scan_grad",
+        "libtpu-0.0.51/tpu-v5e/gathers_and_scatters",
+        "libtpu-0.0.51/tpu-v5e/large_loop",
         "libtpu-0.0.51/tpu-v6e/recsys",
     }
 )

@@ -1,4 +1,4 @@
-"""What the name of a computation or instruction tells about its past.
+"""The parts of the names of computations and instructions.
 
 `NameUniquer` (`service/name_uniquer.cc`) counts upwards for each base name; passes add words.
 """
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 CLONE = ".clone"
 PARTITIONED = "_spmd"
-"""What the partitioner made of one of the program's own."""
+"""Ends the names of what the partitioner made of the program's own computations."""
 TOP_K_COMPARATOR = "compare-greater-than"
 
-_MOST_DIGITS = 18  # of a number that fits 64 bits
+_MAX_DIGITS = 18  # of a number that fits 64 bits
 
 
 def split_number(name: str) -> tuple[str, int]:
     """A name's base and number; -1 where it has none."""
     base, _, number = name.rpartition(".")
-    is_number = number.isdecimal() and len(number) <= _MOST_DIGITS
+    is_number = number.isdecimal() and len(number) <= _MAX_DIGITS
     return (base, int(number)) if base and is_number else (name, -1)
 
 

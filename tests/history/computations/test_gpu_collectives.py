@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from hlomem.analysis.call_graph import CallGraph
 from hlomem.history.computations.gpu_collectives import synchronized_collectives
-from hlomem.history.computations.gpu_since_fusion import gpu_creation_order
 from hlomem.history.computations.incremental_order import sorted_incrementally
-from hlomem.hlo.text.parser import parse
+from tests.history.orders import created, traces_of
 
 BRANCHES = """\
 HloModule branches, is_scheduled=true
@@ -49,10 +47,11 @@ true_computation=%region_0.0_spmd, false_computation=%region_2.0_spmd
 
 
 def _order(text: str) -> list[str]:
-    call_graph = CallGraph(parse(text))
-    created = gpu_creation_order(call_graph)
-    passing = synchronized_collectives(created, call_graph)
-    return [each.name for each in sorted_incrementally(created, call_graph, passing=passing)]
+    traces = traces_of(text)
+    oldest_first = created("gpu", traces)
+    vanished = synchronized_collectives(oldest_first, traces)
+    order = sorted_incrementally(oldest_first, traces.call_graph, vanished=vanished)
+    return [computation.name for computation in order]
 
 
 def test_the_caller_of_a_collective_stands_after_what_fusion_made() -> None:
@@ -71,8 +70,8 @@ def test_without_a_collective_nothing_is_gone() -> None:
         "all-reduce(%param.6), channel_id=1, replica_groups={}, to_apply=%region_1.0",
         "negate(%param.6)",
     )
-    call_graph = CallGraph(parse(text))
-    assert not synchronized_collectives(gpu_creation_order(call_graph), call_graph).callers
+    traces = traces_of(text)
+    assert not synchronized_collectives(created("gpu", traces), traces).callers
     assert _order(text).index("region_0.0_spmd") < _order(text).index("fused_multiply")
 
 
@@ -81,8 +80,8 @@ def test_every_collective_had_a_computation_after_fusion() -> None:
         "  ROOT %psum =",
         "  %gathered = f32[32]{0} all-gather(%param.6), dimensions={0}\n  ROOT %psum =",
     )
-    call_graph = CallGraph(parse(text))
-    created = gpu_creation_order(call_graph)
-    passing = synchronized_collectives(created, call_graph)
-    assert [each.name for each in passing.callers] == ["region_0.0_spmd"] * 2
-    assert created[passing.older_count].name == "wrapped_sine_computation"
+    traces = traces_of(text)
+    oldest_first = created("gpu", traces)
+    vanished = synchronized_collectives(oldest_first, traces)
+    assert [caller.name for caller in vanished.callers] == ["region_0.0_spmd"] * 2
+    assert oldest_first[vanished.older_count].name == "wrapped_sine_computation"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from hlomem.analysis.call_graph import CallGraph
-from hlomem.history.computations.gpu_since_fusion import gpu_creation_order
-from hlomem.hlo.text.parser import parse
 from tests.analysis.programs import comparator
+from tests.history.orders import created_names
 
 
 def _created(text: str) -> list[str]:
-    return [each.name for each in gpu_creation_order(CallGraph(parse(text)))]
+    return created_names("gpu", text)
 
 
 BRANCHES = """\

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem import hlo
-from hlomem.analysis.call_graph import CallGraph
-from hlomem.history.computations.tpu_passes import tpu_creation_order
+from tests.history.orders import created_names
 
 _ADDER = """\
 %{name} (x.{n}: f32[], y.{n}: f32[]) -> f32[] {{
@@ -70,8 +68,8 @@ to_apply=%slice.2.reduce_sub_computation
 
 
 def test_computations_come_in_the_order_of_the_passes() -> None:
-    order = tpu_creation_order(CallGraph(hlo.parse(MODULE)))
-    assert [computation.name for computation in order] == [
+    order = created_names("tpu", MODULE)
+    assert order == [
         "region_0.1",
         "main.4",
         "slice.2.reduce_sub_computation",
@@ -126,8 +124,8 @@ metadata={op_name="f/sum"}
 
 
 def test_what_a_copied_operation_applies_is_copied_after_fusion() -> None:
-    order = tpu_creation_order(CallGraph(hlo.parse(SHARED_REDUCERS)))
-    assert [computation.name for computation in order] == [
+    order = created_names("tpu", SHARED_REDUCERS)
+    assert order == [
         "region_0.1",
         "branch.2",
         "branch.3",

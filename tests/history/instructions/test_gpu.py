@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.analysis.call_graph import CallGraph
-from hlomem.history.instructions.gpu import gpu_instructions_by_age
-from hlomem.hlo.text.parser import parse
+from tests.history.orders import listed
 
 LOOP = """\
 HloModule loop, is_scheduled=true
@@ -55,9 +53,7 @@ ENTRY %main.3 (a: s32[], b: f32[8]) -> (f32[8], f32[8], f32[4]) {
 
 
 def _by_age(computation: str) -> list[str]:
-    graph = CallGraph(parse(LOOP))
-    found = graph.module.computation_by_name[computation]
-    return [each.name for each in gpu_instructions_by_age(found, graph)]
+    return listed("gpu", LOOP, computation)
 
 
 def test_what_has_the_suffix_is_older_than_what_fusion_and_copy_insertion_made() -> None:

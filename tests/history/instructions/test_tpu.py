@@ -1,10 +1,9 @@
-"""Users and instructions as memory-space assignment leaves them."""
+"""Instructions as memory-space assignment leaves them."""
 
 from __future__ import annotations
 
-from hlomem import hlo
-from hlomem.analysis.call_graph import CallGraph
-from hlomem.history.instructions.tpu import tpu_instructions_read_anew, tpu_reordered_users
+from hlomem.machines.options import Options
+from tests.history.orders import listed
 
 MODULE = """\
 HloModule m, is_scheduled=true
@@ -29,25 +28,7 @@ ENTRY %main (a: f32[8]) -> (f32[8], f32[8], f32[8], f32[8]) {
 """
 
 
-def test_who_reads_the_copy_leaves_its_place_to_the_copy() -> None:
-    graph = CallGraph(hlo.parse(MODULE))
-    entry = graph.module.entry
-    by_name = {each.name: each for each in entry.instructions}
-    users = tpu_reordered_users(entry, graph)
-    # Once `b, c, result` read it; `copy-start` came last, and took the place of `b`.
-    assert [each.name for each in users[by_name["a"]]] == ["copy-start", "c", "result"]
-
-
-def test_the_last_part_takes_the_place_of_a_dropped_one() -> None:
-    graph = CallGraph(hlo.parse(MODULE))
-    entry = graph.module.entry
-    by_name = {each.name: each for each in entry.instructions}
-    users = tpu_reordered_users(entry, graph)
-    assert [each.name for each in users[by_name["fusion"]]] == ["part.0", "part.3", "part.2"]
-
-
 def test_copies_are_made_last() -> None:
-    graph = CallGraph(hlo.parse(MODULE))
-    listed = [each.name for each in tpu_instructions_read_anew(graph.module.entry, graph)]
-    assert listed[-2:] == ["copy-start", "copy-done"]
-    assert listed[0] == "a"
+    names = listed("tpu", MODULE, options=Options(reparses_module=True))
+    assert names[-2:] == ["copy-start", "copy-done"]
+    assert names[0] == "a"

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from hlomem.analysis.call_graph import CallGraph
-from hlomem.history.users.gpu import gpu_reordered_users
-from hlomem.hlo.text.parser import parse
 from tests.history.instructions.test_gpu import LOOP
+from tests.history.orders import users
 
 
 def _users(computation: str, text: str = LOOP) -> dict[str, list[str]]:
-    graph = CallGraph(parse(text))
-    found = graph.module.computation_by_name[computation]
-    return {
-        each.name: [user.name for user in users]
-        for each, users in gpu_reordered_users(found, graph).items()
-    }
+    return users("gpu", text, computation)
 
 
 def test_parts_are_listed_as_numbered_and_those_of_a_parameter_from_the_last() -> None:
     users = _users("main.3")["loop_add_fusion"]
     assert users == ["get-tuple-element.7", "get-tuple-element.8"]
-    assert "p" not in _users("region_0.1")  # already from the last
+    assert _users("region_0.1")["p"] == ["get-tuple-element.6", "get-tuple-element.5"]
 
 
 def test_bitcasts_are_listed_against_the_schedule() -> None:

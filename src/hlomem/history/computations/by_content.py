@@ -30,7 +30,8 @@ _ANY_SPACE = re.compile(r"S\([0-9]+\)")
 def sorted_by_content(call_graph: CallGraph) -> list[HloComputation]:
     """The computations of a module, small ones first."""
     size_of = {
-        each: _instruction_count(each, call_graph) for each in call_graph.module.computations
+        computation: _instruction_count(computation, call_graph)
+        for computation in call_graph.module.computations
     }
 
     @cache
@@ -86,11 +87,11 @@ def _operands(instruction: HloInstruction, number_of: dict[HloInstruction, int])
         return _essence(instruction)
     if not instruction.operands:
         return instruction.payload
-    return ", ".join([f"tmp_{number_of[each]}" for each in instruction.operands])
+    return ", ".join([f"tmp_{number_of[operand]}" for operand in instruction.operands])
 
 
 def _essence(constant: HloInstruction) -> str:
-    """What is printed of a constant: integers, and otherwise only zeros and ones."""
+    """The part of a constant that is printed: integers, and otherwise only zeros and ones."""
     numbers = set(_NUMBER.findall(constant.payload))
     for digit, spellings in _ZERO_AND_ONE.items():
         if numbers and numbers <= spellings:
@@ -111,7 +112,7 @@ def _attributes(instruction: HloInstruction, call_graph: CallGraph, indent: str)
             parts.append(f", {name}={value}")
             continue
         by_name = call_graph.module.computation_by_name
-        called = [_content(by_name[each], call_graph, indent) for each in _NAME.findall(value)]
+        called = [_content(by_name[callee], call_graph, indent) for callee in _NAME.findall(value)]
         shown = "calls" if instruction.opcode == "reduce-scatter" else name
         if name in _LISTS:
             parts.append(f", {shown}={{\n" + ",\n".join(called) + "\n}")

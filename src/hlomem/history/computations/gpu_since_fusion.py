@@ -1,15 +1,8 @@
-"""In which order the GPU compiler made the computations of a module, read off their names.
+"""Computations that the GPU compiler made since fusion, put in order by the numbers of parameters.
 
-As `creation_order.py`, for the passes of `service/gpu/gpu_compiler.cc`:
-
-1. all that is older than fusion (`gpu_derivates.py`),
-2. bodies around products and softmaxes (`GemmFusion`, `SoftmaxRewriterTriton`), numbered by their
-   parameters,
-3. clones that convert (`FloatNormalization`), by what the program came with,
-4. bodies around sorts and the indices they take along (`SortIotaFusion`),
-5. everything else: bodies of fusions, bodies around one instruction, asynchronous computations and
-   rematerialized bodies. All their parameters are called `param_0`, and `NameUniquer` numbers them
-   as they are made, whichever pass does it. `RenameFusions` leaves no other trace.
+Bodies of fusions, bodies around one instruction, asynchronous computations and rematerialized
+bodies: all their parameters are called `param_0`, and `NameUniquer` numbers them as they are made,
+whichever pass does it. `RenameFusions` leaves no other trace.
 """
 
 from __future__ import annotations
@@ -17,132 +10,62 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations.creation import first_parameter, parameter_number, wrapped_bodies
-from hlomem.history.computations.gpu_before_fusion import (
-    is_stable_comparator,
-    made_before_fusion,
-    region_numbers,
-)
 from hlomem.history.computations.incremental_order import sorted_incrementally
-from hlomem.history.names import CLONE, split_number
+from hlomem.history.names import split_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.history.computations.engine import Claims
+    from hlomem.history.evidence import Trace
     from hlomem.hlo.ir import HloComputation
 
-_MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")
-_NOT_RENAMED = "fused_computation"
+FUSION = "PriorityFusion, MultiOutputFusion"
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"
 _NEVER = float("inf")
 
-Stamped = list[tuple[float, "HloComputation"]]
+Stamped = list[tuple[float, "Trace"]]
 """Computations with the time they were made at, as their parameters are numbered."""
 
 
-def gpu_creation_order(call_graph: CallGraph) -> list[HloComputation]:
-    """The computations of a module, the oldest first."""
-    early: list[HloComputation] = []
-    converted: list[HloComputation] = []
-    products: list[HloComputation] = []
-    sorts: list[HloComputation] = []
-    fused: list[HloComputation] = []
-    asynchronous = dict.fromkeys(_asynchronous(call_graph))
-    wrapped = [each for each in wrapped_bodies(call_graph) if each not in asynchronous]
-    numbered = dict.fromkeys([*wrapped, *asynchronous])
-    for computation in call_graph.module.computations:
-        if computation in numbered:
-            continue
-        if not call_graph.is_fused(computation):
-            (converted if _is_converted(computation, call_graph) else early).append(computation)
-        elif computation.name.startswith(_MADE_BEFORE_FUSION) and not _is_rematerialized(
-            computation, call_graph
-        ):
-            products.append(computation)
-        elif _is_sort_with_iota(computation, call_graph):
-            sorts.append(computation)
-        else:
-            fused.append(computation)
-    for each_kind in (products, sorts):
-        each_kind.sort(key=lambda each: parameter_number(each, call_graph))
-    converted.sort(
-        key=lambda each: (*region_numbers(each.name), parameter_number(each, call_graph))
-    )
-    before_fusion = [*made_before_fusion(early, call_graph), *products, *converted, *sorts]
-    late = _stamp_numbered(list(numbered), call_graph)
-    roughly = [*before_fusion, *fused, *numbered]
-    order = sorted_incrementally(roughly, call_graph, len(before_fusion))
-    stamped = [*_stamp_fused(fused, order, late, call_graph), *late]
+def sort_by_time(made: list[Trace], claims: Claims) -> list[Trace]:
+    """All that was made since fusion, the oldest first."""
+    fused = claims.made_by(FUSION)
+    numbered = made[len(fused) :]
+    late = _stamp_numbered(numbered)
+    roughly = [trace.computation for trace in (*claims.older, *made)]
+    order = sorted_incrementally(roughly, claims.traces.call_graph, len(claims.older))
+    stamped = [*_stamp_fused(fused, order, late), *late]
     stamped.sort(key=lambda entry: entry[0])
-    return [*before_fusion, *(computation for _, computation in stamped)]
+    return [trace for _, trace in stamped]
 
 
-def _time(body: HloComputation, call_graph: CallGraph) -> int | None:
-    """When a body got its first parameter, None where that is not known."""
-    base, number = split_number(first_parameter(body, call_graph))
-    return number if base == _NUMBERED_PARAMETER else None
+def is_rematerialized(body: Trace) -> bool:
+    """True if it is the body of a fusion that runs again to save memory."""
+    return any(_REMATERIALIZED in site.name for site in body.sites)
 
 
-def _is_rematerialized(body: HloComputation, call_graph: CallGraph) -> bool:
-    return any(_REMATERIALIZED in site.name for site in call_graph.callsites[body])
+def _time(body: Trace) -> int | None:
+    """The time at which a body got its first parameter, None where that is not known."""
+    parameter = body.parameter
+    is_stamped = parameter is not None and parameter.base == _NUMBERED_PARAMETER
+    return parameter.number if parameter is not None and is_stamped else None
 
 
-def _asynchronous(call_graph: CallGraph) -> list[HloComputation]:
-    """The computations of asynchronous operations, and the bodies that were cloned into them."""
-    found: list[HloComputation] = []
-    for computation, sites in call_graph.callsites.items():
-        if any(site.opcode == "async-start" for site in sites):
-            found += [
-                callee
-                for callee in call_graph.callees[computation]
-                if call_graph.is_fused(callee) and CLONE in callee.name
-            ]
-            found.append(computation)
-    found.sort(key=lambda each: parameter_number(each, call_graph))
-    return found
-
-
-# Before fusion.
-
-
-def _is_converted(computation: HloComputation, call_graph: CallGraph) -> bool:
-    return (
-        CLONE in computation.name
-        and not call_graph.is_in_flow(computation)
-        and not is_stable_comparator(computation, call_graph)
-        and any(each.opcode == "convert" for each in computation.instructions)
-    )
-
-
-def _is_sort_with_iota(body: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether `SortIotaFusion` made it, before what all other fusions go through."""
-    is_custom = body.name.startswith(_NOT_RENAMED)
-    return is_custom and bool(call_graph.callees[body]) and body.root.opcode == "sort"
-
-
-# Since fusion.
-
-
-def _stamp_numbered(computations: list[HloComputation], call_graph: CallGraph) -> Stamped:
+def _stamp_numbered(computations: list[Trace]) -> Stamped:
     """By their parameters; what has none is as old as the next that has."""
     stamped: Stamped = []
     next_time = _NEVER
     for computation in reversed(computations):
-        time = _time(computation, call_graph)
+        time = _time(computation)
         next_time = next_time if time is None else time
         stamped.append((next_time, computation))
     stamped.reverse()
     return stamped
 
 
-def _stamp_fused(
-    fused: list[HloComputation],
-    order: Sequence[HloComputation],
-    late: Stamped,
-    call_graph: CallGraph,
-) -> Stamped:
+def _stamp_fused(fused: list[Trace], order: Sequence[HloComputation], late: Stamped) -> Stamped:
     """By their parameters; what has none was made when its caller was gone through.
 
     Fusion goes through one computation after the other, about in `order`. A number from the time of
@@ -151,21 +74,20 @@ def _stamp_fused(
     """
     place_of = {computation: place for place, computation in enumerate(order)}
 
-    def caller(body: HloComputation) -> int:
-        sites = call_graph.callsites[body]
-        return place_of.get(sites[0].parent, -1) if sites else -1
+    def caller(body: Trace) -> int:
+        return place_of.get(body.sites[0].parent, -1) if body.sites else -1
 
     groups = [list(group) for _, group in itertools.groupby(sorted(fused, key=caller), key=caller)]
-    visits = [[(_time(body, call_graph), body) for body in group] for group in groups]
+    visits = [[(_time(body), body) for body in group] for group in groups]
     begin = min(itertools.chain.from_iterable(map(_times, visits)), default=0)
-    end = min((each for each, _ in late if each > begin), default=_NEVER)
+    end = min((time for time, _ in late if time > begin), default=_NEVER)
     visits = _in_order_of_times(visits, end)
     stamped: Stamped = []
     latest = -1.0
     for visit, visit_end in zip(visits, _ends(visits, end), strict=True):
-        latest = max([latest, *(each for each in _times(visit) if each < visit_end)])
+        latest = max([latest, *(time for time in _times(visit) if time < visit_end)])
         for time, body in visit:
-            if _is_rematerialized(body, call_graph):
+            if is_rematerialized(body):
                 stamped.append((_NEVER if time is None else time, body))
             elif time is None or _is_renewed(time, body, visit_end):
                 stamped.append((latest + 0.5, body))
@@ -174,7 +96,7 @@ def _stamp_fused(
     return stamped
 
 
-_Visit = list[tuple[int | None, "HloComputation"]]
+_Visit = list[tuple[int | None, "Trace"]]
 """The bodies in one computation that fusion went through, with the time they were made at."""
 
 
@@ -183,7 +105,7 @@ def _times(visit: _Visit) -> list[int]:
 
 
 def _ends(visits: list[_Visit], end: float) -> list[float]:
-    """When each visit was over: before the first time of any later one."""
+    """The end of each visit: before the first time of any later one."""
     ends: list[float] = []
     for visit in reversed(visits):
         ends.append(end)
@@ -225,15 +147,16 @@ def _start(visit: _Visit, visit_end: float) -> float:
     return min(kept, default=_NEVER)
 
 
-def _is_renewed(time: float, body: HloComputation, visit_end: float) -> bool:
+def _is_renewed(time: float, body: Trace, visit_end: float) -> bool:
     return time >= visit_end and _took_other_in(body)
 
 
-def _took_other_in(body: HloComputation) -> bool:
-    """Whether a later pass put clones of another body into this one, and renewed its parameters.
+def _took_other_in(body: Trace) -> bool:
+    """True if a later pass put clones of another body into this one, and renewed its parameters.
 
     `MultiOutputFusion` does so; but of a single instruction it makes a new body first.
     """
-    own = [each for each in body.instructions if each.opcode not in ("parameter", "tuple")]
-    kept = [each for each in own if "clone" not in each.name]
-    return body.root.opcode == "tuple" and 1 < len(kept) < len(own)
+    instructions = body.computation.instructions
+    own = [inner for inner in instructions if inner.opcode not in ("parameter", "tuple")]
+    kept = [inner for inner in own if "clone" not in inner.name]
+    return body.computation.root.opcode == "tuple" and 1 < len(kept) < len(own)

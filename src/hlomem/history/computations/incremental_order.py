@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 
-class Passing(NamedTuple):
-    """Computations that are gone, all made after one another."""
+class Vanished(NamedTuple):
+    """Computations that existed for a while; created consecutively, all gone now."""
 
     older_count: int
-    """How many of the others had been made before."""
+    """The number of others that had been made before."""
     callers: Sequence[HloComputation]
-    """Who called each."""
+    """The caller of each."""
 
 
-NONE_PASSING = Passing(0, ())
+NONE_VANISHED = Vanished(0, ())
 
 
 def sorted_incrementally(
@@ -34,14 +34,14 @@ def sorted_incrementally(
     call_graph: CallGraph,
     count: int | None = None,
     delta: int = 0,
-    passing: Passing = NONE_PASSING,
+    vanished: Vanished = NONE_VANISHED,
 ) -> list[HloComputation]:
     """Replay how computations were made and called (`HloModule::AddComputationInternal`).
 
-    With a `count`, how they lay when the first so many had been made. `delta` is how far searches
-    went already, because of computations that are gone; those that are `passing` still moved their
-    callers. A computation that calls only older ones
-    was cut out of its caller, which called them before.
+    With a `count`, how they lay when the first so many had been made. `delta` starts the limit of
+    the search where computations that no longer exist had pushed it; those that are known to have
+    `vanished` moved their callers. A computation that calls only older ones was cut out of its
+    caller, which called them before.
     """
     rank_of = {computation: rank for rank, computation in enumerate(created)}
     callees = _ranks_of_callees(created, rank_of, call_graph)
@@ -51,10 +51,10 @@ def sorted_incrementally(
             callers[callee].append(rank)
     older_callers = _older_callers(callers)
     order: OnlineTopologicalSort[int] = OnlineTopologicalSort(delta)
-    gone = [rank_of[caller] for caller in passing.callers]
+    gone = [rank_of[caller] for caller in vanished.callers]
     for rank in range(len(created))[:count]:
-        if rank == passing.older_count:
-            _add_passing(order, gone)
+        if rank == vanished.older_count:
+            _add_vanished(order, gone)
         order.add_node(rank)
         for caller in older_callers[rank]:
             order.add_edge(caller, rank)
@@ -64,12 +64,12 @@ def sorted_incrementally(
                 for caller in callers[rank]:
                     if caller < rank and caller not in callers[callee]:
                         order.remove_edge(caller, callee)
-    if passing.older_count == len(created):
-        _add_passing(order, gone)
+    if vanished.older_count == len(created):
+        _add_vanished(order, gone)
     return [created[rank] for rank in order.reverse_order() if rank >= 0]
 
 
-def _add_passing(order: OnlineTopologicalSort[int], callers: list[int]) -> None:
+def _add_vanished(order: OnlineTopologicalSort[int], callers: list[int]) -> None:
     for number, caller in enumerate(callers, 1):
         order.add_node(-number)
         order.add_edge(caller, -number)
@@ -78,13 +78,13 @@ def _add_passing(order: OnlineTopologicalSort[int], callers: list[int]) -> None:
 def _ranks_of_callees(
     created: Sequence[HloComputation], rank_of: Mapping[HloComputation, int], call_graph: CallGraph
 ) -> list[list[int]]:
-    """What each computation calls, the oldest first; a rank is a place in the order of age."""
+    """The callees of each computation, the oldest first; a rank is a place in the order of age."""
     callees = [call_graph.callees[computation] for computation in created]
     return [sorted([rank_of[callee] for callee in called]) if called else [] for called in callees]
 
 
 def _older_callers(callers: list[list[int]]) -> list[list[int]]:
-    """Who called each computation before any younger one was there; callers are given by age.
+    """The callers of each computation before any younger one was there; callers are given by age.
 
     A younger caller stands for its own older callers, which are known: the youngest come first.
     """

@@ -24,7 +24,7 @@ else:
 
 
 class _Place(Struct, Generic[Node], eq=False):
-    """Where a node lies."""
+    """The place of a node."""
 
     node: Node
     rank: int
@@ -103,7 +103,7 @@ class OnlineTopologicalSort(Generic[Node]):
             self._delta += 1
 
     def _search_backwards(self, start: _Place[Node]) -> list[_Place[Node]] | None:
-        """What leads to a node within its level, sources first; None after `delta` edges."""
+        """The nodes that lead to one within its level, sources first; None after `delta` edges."""
         self._update_delta()
         found: list[_Place[Node]] = []
         visited: set[_Place[Node]] = set()
@@ -128,7 +128,7 @@ class OnlineTopologicalSort(Generic[Node]):
 
 
 def _search_forwards(end: _Place[Node]) -> list[_Place[Node]]:
-    """What must rise with a node to its level, targets first."""
+    """The nodes that must rise with a node to its level, targets first."""
     found: list[_Place[Node]] = []
     visited: set[_Place[Node]] = set()
     risen = {end}

@@ -1,71 +1,35 @@
-"""In which order the GPU compiler made the instructions of a computation.
+"""The steps in which the GPU compiler makes the instructions of a computation.
 
-As `instruction_order.py`, for the passes of `service/gpu/gpu_compiler.cc`. One of them tells the
-old from the new: before fusion `AddTrackingSuffixToInstructionNames` puts `.0` behind the names of
-all that might be fused. What is asked about is what hands values on; in order:
-
-1. what the program came with, parameters first, loops and branches included,
-2. what passes made before fusion: parts of results, new operands of branches,
-3. bitcasts of that time, numbered; then transfers from and to the host,
-4. what fusion and the combiners of collectives made: parts of their results, and bitcasts,
-5. asynchronous collectives, numbered,
-6. copy insertion: a new tuple for the start of a loop, new parts of its parameter, new results,
-7. parts of fusions that took a copy in (`CopyFusion`),
-8. other asynchronous operations, numbered.
-
-Within one step the order is that of the text.
+Mirrors the order of passes in `service/gpu/gpu_compiler.cc`. One of them tells the old from the
+new: before fusion `AddTrackingSuffixToInstructionNames` puts `.0` behind the names of all that
+might be fused. `GPU_STEPS` is the table; above it stands what its rows ask.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations.creation import is_derived
+from hlomem.history.instructions.cpu import by_tuple_index
+from hlomem.history.instructions.steps import Step
 from hlomem.history.names import split_number
+from hlomem.history.rules import CITED, OBSERVED
 from hlomem.hlo.opcodes import COLLECTIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hlomem.analysis.call_graph import CallGraph
-    from hlomem.hlo.ir import HloComputation, HloInstruction
-
-(
-    _PARAMETERS,
-    _PROGRAM,
-    _PASSES,
-    _BITCASTS,
-    _TRANSFERS,
-    _FUSION,
-    _COLLECTIVES,
-    _LOOP_STARTS,
-    _LOOP_PARTS,
-    _RESULTS,
-    _COPY_FUSION,
-    _ASYNC,
-) = range(12)
+    from hlomem.history.evidence import Trace
+    from hlomem.hlo.ir import HloInstruction
 
 _TRACKED = ".0"
+_PART = "get-tuple-element"
+_ASYNC = frozenset({"async-start", "async-done"})
+_FROM_PROGRAM = frozenset({"parameter", "conditional"})
+_WHOLE_KNOWN = frozenset({"parameter", "tuple", "while"})
+_MADE_LATE = ("copy-", "fusion-")
 
 
-def gpu_instructions_by_age(
-    computation: HloComputation, call_graph: CallGraph
-) -> list[HloInstruction]:
-    """The instructions of a computation, the oldest first."""
-    if call_graph.is_embedded(computation):
-        return computation.instructions
-    return sorted(computation.instructions, key=lambda each: _age(each, call_graph))
-
-
-def _age(instruction: HloInstruction, call_graph: CallGraph) -> tuple[int, int, int]:
-    if instruction.opcode == "parameter":
-        return _PARAMETERS, instruction.parameter_number, 0
-    find_step = _STEP_OF.get(instruction.opcode)
-    step = _PROGRAM if find_step is None else find_step(instruction, call_graph)
-    number = name_number(instruction) if step in _NUMBERED else 0
-    if step == _LOOP_PARTS:
-        number = instruction.tuple_index
-    return step, number, instruction.index
+def is_tracked(instruction: HloInstruction) -> bool:
+    """True if it was there before fusion."""
+    return instruction.name.endswith(_TRACKED)
 
 
 def name_number(instruction: HloInstruction) -> int:
@@ -73,78 +37,184 @@ def name_number(instruction: HloInstruction) -> int:
     return split_number(instruction.name.removesuffix(_TRACKED))[1]
 
 
-def is_tracked(instruction: HloInstruction) -> bool:
-    """Whether it was there before fusion."""
-    return instruction.name.endswith(_TRACKED)
+def _parameter_number(parameter: HloInstruction) -> int:
+    return parameter.parameter_number
 
 
-def _step_of_tuple(instruction: HloInstruction, _: CallGraph) -> int:
-    if is_tracked(instruction):
-        is_new = not instruction.is_root and instruction.name.startswith("tuple.")
-        return _PASSES if is_new else _PROGRAM
-    if any(user.opcode == "while" for user in instruction.users):
-        return _LOOP_STARTS
-    return _RESULTS
-
-
-def _step_of_while(instruction: HloInstruction, call_graph: CallGraph) -> int:
-    return _PASSES if is_derived(instruction.called_computations[0], call_graph) else _PROGRAM
-
-
-def _step_of_part(instruction: HloInstruction, call_graph: CallGraph) -> int:
+def _is_of_pass(instruction: HloInstruction, trace: Trace) -> bool:
+    """A loop that was rewritten, the new operand of a branch, or a part of a result."""
+    if instruction.opcode == "while":
+        return trace.module[instruction.called_computations[0]].is_derived
+    is_named_so = instruction.name.startswith(f"{instruction.opcode}.")
+    is_new = is_tracked(instruction) and is_named_so
+    if instruction.opcode == "tuple":
+        return is_new and not instruction.is_root
     whole = instruction.operands[0]
     if whole.opcode == "while":
-        is_new = is_tracked(instruction) and instruction.name.startswith(instruction.opcode)
-        return _PASSES if is_new else _step_of_while(whole, call_graph)
+        return is_new or _is_of_pass(whole, trace)
     if whole.opcode == "tuple":
-        return _step_of_tuple(whole, call_graph)
+        return _is_of_pass(whole, trace)
+    return is_tracked(instruction) and whole.opcode not in _FROM_PROGRAM
+
+
+def _is_tracked_bitcast(instruction: HloInstruction, _trace: Trace) -> bool:
+    return is_tracked(instruction)
+
+
+def _is_of_collective(instruction: HloInstruction, _trace: Trace) -> bool:
+    computation = instruction.async_wrapped_computation
+    return computation is not None and computation.root.opcode in COLLECTIVES
+
+
+def _is_made_late(instruction: HloInstruction, _trace: Trace) -> bool:
+    return instruction.name.startswith(_MADE_LATE)
+
+
+def _is_loop_start(instruction: HloInstruction, _trace: Trace) -> bool:
+    whole = instruction.operands[0] if instruction.opcode == _PART else instruction
+    is_new = whole.opcode == "tuple" and not is_tracked(whole)
+    return is_new and any(user.opcode == "while" for user in whole.users)
+
+
+def _is_new_result(instruction: HloInstruction, _trace: Trace) -> bool:
+    whole = instruction.operands[0] if instruction.opcode == _PART else instruction
+    return whole.opcode == "tuple" and not is_tracked(whole)
+
+
+def _is_part_of_loop(instruction: HloInstruction, trace: Trace) -> bool:
+    whole = instruction.operands[0]
+    is_new = whole.opcode == "parameter" and not is_tracked(instruction)
+    return is_new and trace.is_called_by("while")
+
+
+def _is_of_fusion(instruction: HloInstruction, _trace: Trace) -> bool:
     if is_tracked(instruction):
-        return _PROGRAM if whole.opcode in _OF_PROGRAM else _PASSES
-    if whole.opcode == "parameter":
-        return _LOOP_PARTS if is_of_loop(whole.parent, call_graph) else _PROGRAM
-    return _COPY_FUSION if took_copy_in(whole, call_graph) else _FUSION
+        return False
+    return instruction.opcode == "bitcast" or instruction.operands[0].opcode not in _WHOLE_KNOWN
 
 
-def took_copy_in(instruction: HloInstruction, call_graph: CallGraph) -> bool:
-    """Whether a fusion returns a copy beside what is copied."""
+def _is_of_copy_fusion(instruction: HloInstruction, trace: Trace) -> bool:
+    return not is_tracked(instruction) and took_copy_in(instruction.operands[0], trace)
+
+
+def took_copy_in(instruction: HloInstruction, trace: Trace) -> bool:
+    """True if a fusion returns a copy beside what is copied."""
     if instruction.opcode != "fusion":
         return False
     body = instruction.called_computations[0]
-    if "copy" not in call_graph.bodies[body].opcodes:
+    if "copy" not in trace.module.call_graph.bodies[body].opcodes:
         return False
-    return any(each.opcode == "copy" for each in body.root.operands)
+    return any(operand.opcode == "copy" for operand in body.root.operands)
 
 
-def is_of_loop(computation: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether it is the body or the condition of a loop."""
-    return any(site.opcode == "while" for site in call_graph.callsites[computation])
+_GPU = "service/gpu/gpu_compiler.cc"
+_POSITIONS = "positions of jaxlib 0.11.2"
+_H200 = "jaxlib-0.11.2/gpu-h200"
 
-
-def _step_of_bitcast(instruction: HloInstruction, _: CallGraph) -> int:
-    return _BITCASTS if is_tracked(instruction) else _FUSION
-
-
-def _step_of_copy(_instruction: HloInstruction, _: CallGraph) -> int:
-    return _TRANSFERS
-
-
-def _step_of_async(instruction: HloInstruction, _: CallGraph) -> int:
-    computation = instruction.async_wrapped_computation
-    if computation is not None and computation.root.opcode in COLLECTIVES:
-        return _COLLECTIVES
-    return _ASYNC if instruction.name.startswith(_MADE_LATE) else _TRANSFERS
-
-
-_NUMBERED = frozenset({_BITCASTS, _COLLECTIVES, _ASYNC})
-_OF_PROGRAM = frozenset({"parameter", "conditional"})
-_MADE_LATE = ("copy-", "fusion-")
-_STEP_OF: dict[str, Callable[[HloInstruction, CallGraph], int]] = {
-    "async-done": _step_of_async,
-    "async-start": _step_of_async,
-    "bitcast": _step_of_bitcast,
-    "copy-done": _step_of_copy,
-    "copy-start": _step_of_copy,
-    "get-tuple-element": _step_of_part,
-    "tuple": _step_of_tuple,
-    "while": _step_of_while,
-}
+GPU_STEPS = (
+    Step(
+        "parameters",
+        CITED,
+        "hlo/ir/hlo_computation.cc: HloComputation::HloComputation",
+        f"{_H200}/host_scan",
+        opcodes=frozenset({"parameter"}),
+        key=_parameter_number,
+    ),
+    Step(
+        "instructions of the program",
+        CITED,
+        "hlo/ir/hlo_computation.cc: AddInstructionInternal",
+        f"{_H200}/cond_simple",
+        opcodes=frozenset(),
+    ),
+    Step(
+        "loops and parts that passes made",
+        OBSERVED,
+        f"{_POSITIONS}; backends/gpu/transforms/add_tracking_suffix_to_instruction_names.cc",
+        f"{_H200}/narrow_floats",
+        opcodes=frozenset({"while", "tuple", _PART}),
+        made=_is_of_pass,
+    ),
+    Step(
+        "bitcasts before fusion",
+        OBSERVED,
+        f"{_POSITIONS}; backends/gpu/transforms/add_tracking_suffix_to_instruction_names.cc",
+        f"{_H200}/narrow_floats",
+        opcodes=frozenset({"bitcast"}),
+        made=_is_tracked_bitcast,
+        key=name_number,
+    ),
+    Step(
+        "transfers from and to the host",
+        OBSERVED,
+        _POSITIONS,
+        f"{_H200}/host_scan",
+        opcodes=frozenset({"copy-start", "copy-done", *_ASYNC}),
+        precedence=2,
+    ),
+    Step(
+        "parts and bitcasts of fusions",
+        CITED,
+        f"{_GPU}: RunFusionPasses",
+        f"{_H200}/host_moments",
+        opcodes=frozenset({"bitcast", _PART}),
+        made=_is_of_fusion,
+        precedence=3,
+    ),
+    Step(
+        "asynchronous collectives",
+        CITED,
+        "service/gpu/gpu_hlo_schedule.cc: RunAsyncCollectivesConversionPasses",
+        f"{_H200}/sharded_sorts",
+        opcodes=_ASYNC,
+        made=_is_of_collective,
+        key=name_number,
+    ),
+    Step(
+        "CopyInsertion: starts of loops",
+        CITED,
+        "service/copy_insertion.cc: AddCopiesForWhile",
+        f"{_H200}/nested_while",
+        opcodes=frozenset({"tuple", _PART}),
+        made=_is_loop_start,
+        precedence=1,
+    ),
+    Step(
+        "CopyInsertion: parts of a loop's parameter",
+        CITED,
+        "service/copy_insertion.cc: AddCopiesForWhile",
+        f"{_H200}/nested_while",
+        opcodes=frozenset({_PART}),
+        made=_is_part_of_loop,
+        precedence=1,
+        key=by_tuple_index,
+    ),
+    Step(
+        "CopyInsertion: results",
+        CITED,
+        "service/copy_insertion.cc: AddCopiesForWhile",
+        f"{_H200}/cond_simple",
+        opcodes=frozenset({"tuple", _PART}),
+        made=_is_new_result,
+        precedence=2,
+    ),
+    Step(
+        "parts of fusions that took a copy in",
+        CITED,
+        "backends/gpu/transforms/copy_fusion.cc: DoCopyFusion",
+        f"{_H200}/lstm_scan",
+        opcodes=frozenset({_PART}),
+        made=_is_of_copy_fusion,
+        precedence=2,
+    ),
+    Step(
+        "other asynchronous operations",
+        OBSERVED,
+        _POSITIONS,
+        f"{_H200}/lstm_scan",
+        opcodes=_ASYNC,
+        made=_is_made_late,
+        precedence=1,
+        key=name_number,
+    ),
+)

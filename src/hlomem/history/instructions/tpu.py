@@ -1,131 +1,75 @@
-"""In which order libtpu lists instructions and their users, as far as the text tells.
+"""The lists of instructions that libtpu leaves.
 
-A removed user's place is taken by the last one (`HloInstruction::Users::RemoveUser`), so the lists
-tell what the passes did last (docs/tpu-rules.md):
-
-1. modules are read in post-order, and users stand in it,
-2. parts of results are made together, in the order of their numbers; where one was dropped, the
-   last part stands in its place. The body of a loop takes its parameter apart from the last part to
-   the first,
-3. memory-space assignment appends copies to the users of what it copies; then those that read the
-   copy from now on are removed.
+Until 0.0.34 by the steps of the CPU compiler. 0.0.51 writes the module out and reads it again
+before its last passes, so that lists stand in post-order. Memory-space assignment comes after both
+(docs/tpu-rules.md).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.history.instructions.cpu import instructions_by_age
-from hlomem.history.names import number_of
+from msgspec.structs import replace
+
+from hlomem.history.instructions.cpu import CPU_STEPS
+from hlomem.history.instructions.steps import Arrangement
+from hlomem.history.rules import OBSERVED
 
 if TYPE_CHECKING:
-    from hlomem.analysis.call_graph import CallGraph
-    from hlomem.hlo.ir import HloComputation, HloInstruction
-
-
-def tpu_reordered_users(
-    computation: HloComputation, call_graph: CallGraph
-) -> dict[HloInstruction, list[HloInstruction]]:
-    """The users of instructions that have several."""
-    rank = {each: i for i, each in enumerate(call_graph.post_order(computation))}
-    reordered: dict[HloInstruction, list[HloInstruction]] = {}
-    for instruction in computation.instructions:
-        users = instruction.users
-        if len(users) < _SEVERAL:
-            continue
-        if all(user.opcode == "get-tuple-element" for user in users):
-            reordered[instruction] = _parts(instruction, call_graph)
-        else:
-            reordered[instruction] = _after_copies(instruction, rank)
-    return reordered
-
-
-def tpu_instructions_by_age(
-    computation: HloComputation, call_graph: CallGraph
-) -> list[HloInstruction]:
-    """The instructions of a computation as the passes made them."""
-    return _with_copies_last(instructions_by_age(computation, call_graph))
-
-
-def tpu_instructions_read_anew(
-    computation: HloComputation, call_graph: CallGraph
-) -> list[HloInstruction]:
-    """The instructions of a computation that was read anew in post-order."""
-    return _with_copies_last(call_graph.post_order(computation))
-
-
-def _with_copies_last(listed: list[HloInstruction]) -> list[HloInstruction]:
-    """What memory-space assignment made comes last."""
-    made = {each for each in listed if each.opcode in _MADE_BY_MSA}
-    if not made:
-        return listed
-    for each in listed:
-        if each.opcode in _MADE_ANEW and not each.is_root and not made.isdisjoint(each.operands):
-            made.add(each)
-    return sorted(listed, key=made.__contains__)
-
+    from hlomem.history.evidence import Trace
+    from hlomem.hlo.ir import HloInstruction
 
 _MADE_BY_MSA = frozenset({"copy-start", "copy-done", "async-start", "async-done"})
 _MADE_ANEW = frozenset({"bitcast", "get-tuple-element", "tuple"})
-"""What it makes again for what it has moved."""
-_SEVERAL = 2
+"""Opcodes that memory-space assignment makes again for what it has moved."""
 
 
-def _parts(whole: HloInstruction, call_graph: CallGraph) -> list[HloInstruction]:
-    if whole.opcode == "parameter":
-        is_condition = any(
-            site.opcode == "while" and site.called_computations[1] is whole.parent
-            for site in call_graph.callsites[whole.parent]
-        )
-        return sorted(whole.users, key=lambda part: part.tuple_index, reverse=not is_condition)
-    parts = sorted(whole.users, key=number_of)
-    numbers = [part.tuple_index for part in parts]
-    return _without_dropped(parts) if numbers == sorted(set(numbers)) else parts
+def _read_anew(_listed: list[HloInstruction], trace: Trace) -> list[HloInstruction]:
+    return trace.module.call_graph.post_order(trace.computation)
 
 
-def _without_dropped(parts: list[HloInstruction]) -> list[HloInstruction]:
-    """Parts by number, after those that are missing among them were removed one by one."""
-    listed: list[HloInstruction | None] = [None] * (parts[-1].tuple_index + 1)
-    for part in parts:
-        listed[part.tuple_index] = part
-    place = 0
-    while place < len(listed):
-        if listed[place] is None:
-            listed[place] = listed[-1]
-            listed.pop()
-        else:
-            place += 1
-    return [part for part in listed if part is not None]
+def _with_copies_last(listed: list[HloInstruction], _trace: Trace) -> list[HloInstruction]:
+    made = {instruction for instruction in listed if instruction.opcode in _MADE_BY_MSA}
+    if not made:
+        return listed
+    for instruction in listed:
+        is_anew = instruction.opcode in _MADE_ANEW and not instruction.is_root
+        if is_anew and not made.isdisjoint(instruction.operands):
+            made.add(instruction)
+    return sorted(listed, key=made.__contains__)
 
 
-def _after_copies(copied: HloInstruction, rank: dict[HloInstruction, int]) -> list[HloInstruction]:
-    copies = sorted((user for user in copied.users if user.opcode in _COPYING), key=number_of)
-    readers = [user for user in copied.users if user.opcode not in _COPYING]
-    moved = [
-        reader
-        for copy in copies
-        for reader in _readers_of_copy(copy)
-        if reader in rank and reader not in readers
-    ]
-    listed = sorted({*readers, *moved}, key=rank.__getitem__) + copies
-    for reader in dict.fromkeys(moved):
-        place = listed.index(reader)
-        listed[place] = listed[-1]
-        listed.pop()
-    return listed
+_OLD, _NEW = "libtpu-0.0.17/tpu-v5e", "libtpu-0.0.51/tpu-v6e"
+_GOLDEN_OF = {"bitcasts made of reshapes": "sort_argsort_topk"}
+_OF_CPU = frozenset({"calls of the ParallelTaskAssigner", "SmallWhileLoopHoistingPass"})
 
-
-def _readers_of_copy(copy: HloInstruction) -> list[HloInstruction]:
-    """Who reads what was copied, in one piece or, joined by a custom call, in slices."""
-    readers: list[HloInstruction] = []
-    for done in copy.users:
-        for user in done.users:
-            if user.opcode == "custom-call" and user.custom_call_target == _JOINS_SLICES:
-                readers += user.users
-            elif user.opcode not in _COPYING:
-                readers.append(user)
-    return readers
-
-
-_COPYING = frozenset({"copy-start", "async-start"})
-_JOINS_SLICES = "ConcatBitcast"
+TPU_STEPS = tuple(
+    replace(
+        step,
+        evidence=OBSERVED,
+        source="positions of libtpu 0.0.2 to 0.0.34",
+        golden=f"{_OLD}/{_GOLDEN_OF.get(step.name, 'nested_while')}",
+        until=(0, 0, 34) if step.opcodes else None,
+        option="not reparses_module" if step.opcodes else "",
+    )
+    for step in CPU_STEPS
+    if step.name not in _OF_CPU
+)
+TPU_ARRANGEMENTS = (
+    Arrangement(
+        "module read anew",
+        OBSERVED,
+        "positions of libtpu 0.0.51",
+        f"{_NEW}/recsys",
+        since=(0, 0, 51),
+        option="reparses_module",
+        arrange=_read_anew,
+    ),
+    Arrangement(
+        "memory-space assignment",
+        OBSERVED,
+        "positions of libtpu 0.0.2 to 0.0.51",
+        f"{_OLD}/nested_while",
+        arrange=_with_copies_last,
+    ),
+)

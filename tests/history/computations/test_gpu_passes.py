@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from hlomem.analysis.call_graph import CallGraph
-from hlomem.history.computations.gpu_before_fusion import made_before_fusion
-from hlomem.hlo.text.parser import parse
 from tests.analysis.programs import comparator
+from tests.history.orders import created_names
 
 
 def _created(text: str) -> list[str]:
-    module = parse(text)
-    return [each.name for each in made_before_fusion(module.computations, CallGraph(module))]
+    return created_names("gpu", text)
 
 
 def _sums(names: str) -> str:
@@ -115,7 +112,7 @@ def test_within_a_loop_what_the_program_applies_is_cloned_first() -> None:
     assert _created(text)[-3:] == ["region_2.3.clone.1", "region_0.1.clone", "made.clone"]
 
 
-def test_comparators_of_top_k_are_older_and_sums_of_products_younger_than_other_derivates() -> None:
+def test_comparators_of_top_k_are_older_and_sums_of_products_younger_than_others() -> None:
     names = "scalar_add_computation region_0.1_rw_wrapper compare-greater-than.1 region_0.1"
     assert _created(_sums(names))[-3:] == [
         "compare-greater-than.1",
@@ -190,47 +187,6 @@ def test_comparators_of_stable_sorts_are_made_between_rewriters_and_flattening()
         "region_0.1.clone",
         "region_5.6.clone.clone",
     ]
-
-
-def test_sorts_are_met_in_the_order_of_computations_after_loops_were_cloned() -> None:
-    text = "HloModule sorts, is_scheduled=true\n"
-    for number, name in enumerate(["region_5.6.clone", "region_9.9.clone"]):
-        text += comparator(name).replace("x", f"x_{number}").replace("y", f"y_{number}")
-    text = text.replace("%less", "%less.0", 1)
-    for number, name in enumerate(["region_1.3", "region_1.3.clone.1"]):
-        text += f"""
-%{name} (v.{number}: f32[8]) -> f32[8] {{
-  %v.{number} = f32[8]{{0}} parameter(0)
-  ROOT %negate.{number} = f32[8]{{0}} negate(%v.{number})
-}}
-
-%until.{number} (w.{number}: f32[8]) -> pred[] {{
-  %w.{number} = f32[8]{{0}} parameter(0)
-  ROOT %end.{number} = pred[] constant(true)
-}}
-"""
-    text += """
-%region_6.8 (a: f32[8]) -> f32[8] {
-  %a = f32[8]{0} parameter(0)
-  %while.1 = f32[8]{0} while(%a), condition=%until.1, body=%region_1.3.clone.1
-  ROOT %sort.1 = f32[8]{0} sort(%while.1), dimensions={0}, to_apply=%region_5.6.clone
-}
-
-%region_8.11 (b: f32[8]) -> f32[8] {
-  %b = f32[8]{0} parameter(0)
-  ROOT %sort.2 = f32[8]{0} sort(%b), dimensions={0}, to_apply=%region_9.9.clone
-}
-
-ENTRY %main.14 (p: pred[], c: f32[8]) -> f32[8] {
-  %p = pred[] parameter(0)
-  %c = f32[8]{0} parameter(1)
-  %while.0 = f32[8]{0} while(%c), condition=%until.0, body=%region_1.3
-  ROOT %conditional.1 = f32[8]{0} conditional(%p, %while.0, %c), \
-true_computation=%region_6.8, false_computation=%region_8.11
-}
-"""
-    order = _created(text)
-    assert order.index("region_9.9.clone") < order.index("region_5.6.clone")
 
 
 SHARED = """\

@@ -1,0 +1,438 @@
+"""The passes of the CPU compiler that make computations, in the order of its pipeline.
+
+Mirrors `service/cpu/cpu_compiler.cc: RunHloPassesThroughLayoutAssn` and
+`RunHloPassesAfterLayoutAssn`. `CPU_PASSES` is the table; below it stands what its rows ask.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from hlomem.history.computations.engine import (
+    Claims,
+    Pass,
+    Priority,
+    Stage,
+    as_found,
+    by_number,
+    by_parameter_numbers,
+    by_priority,
+    in_text_order,
+    sort_by_parameter_numbers,
+    when_met,
+    where,
+)
+from hlomem.history.computations.marks import (
+    find_wrapped,
+    is_clone,
+    is_first_top_k_comparator,
+    is_fused,
+    is_own,
+    is_partitioned,
+    is_promoted,
+    is_top_k_comparator,
+)
+from hlomem.history.evidence import channel_of, place_by_name
+from hlomem.history.names import CLONE, number_of
+from hlomem.history.rules import CITED, OBSERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.history.evidence import Trace
+    from hlomem.hlo.ir import HloComputation
+
+_WINDOW = "reduce-window"
+_CLONED_BY_PARTITIONER = ("all-reduce", "all-reduce-start", "reduce-scatter", "scatter")
+_REWRITTEN_TO = frozenset({_WINDOW, "map", "reduce"})
+
+# The program's own.
+
+
+def place_in_program(trace: Trace, _claims: Claims) -> Priority:
+    """As the program numbers its computations."""
+    return trace.place_in_program
+
+
+# Derived from others.
+
+
+def _is_cloned_for_partitions(trace: Trace) -> bool:
+    """In a partitioned program the partitioner clones whatever nobody else does."""
+    return trace.module.is_partitioned and trace.is_clone
+
+
+def _is_cloned_for_collective(trace: Trace) -> bool:
+    return _is_cloned_for_partitions(trace) and _is_applied_by(trace, *_CLONED_BY_PARTITIONER)
+
+
+def _is_applied_by(trace: Trace, *opcodes: str) -> bool:
+    return trace.application is not None and trace.application.opcode in opcodes
+
+
+def _when_partitioned(trace: Trace, claims: Claims) -> Priority:
+    return *claims.once(_places_of_calls).get(trace.computation, (0, 0)), *when_met(trace, claims)
+
+
+def _places_of_calls(claims: Claims) -> dict[HloComputation, tuple[int, int]]:
+    """The times at which the partitioner met calls: it counts the channels of collectives.
+
+    Others come before the first channel whose operand is scheduled later: not the collective
+    itself, which may have been combined with others since.
+    """
+    call_graph = claims.traces.call_graph
+    channels: dict[HloComputation, int] = {}
+    time_of_call: dict[HloComputation, tuple[int, int]] = {}
+    for number, computation in enumerate(call_graph.module.computations):
+        if not call_graph.is_in_flow(computation):
+            continue
+        time_of = {each: time for time, each in enumerate(computation.instructions)}
+        for instruction in reversed(computation.instructions):
+            channel = channel_of(instruction)
+            operands = instruction.operands if channel is None else instruction.operands[:1]
+            time = number, max((time_of[operand] for operand in operands), default=0)
+            for callee in instruction.called_computations:
+                if channel is not None:
+                    channels[callee] = channel
+                for applied in (callee, *call_graph.callees[callee]):
+                    time_of_call[applied] = time
+    places: dict[HloComputation, tuple[int, int]] = {}
+    next_channel = _NO_CHANNEL
+    for callee in sorted(time_of_call, key=time_of_call.__getitem__, reverse=True):
+        channel = channels.get(callee)
+        places[callee] = (next_channel, 0) if channel is None else (channel, 1)
+        next_channel = min(next_channel, channel or _NO_CHANNEL)
+    return places
+
+
+_NO_CHANNEL = 1 << 62
+
+
+def _is_cloned_for_top_k(trace: Trace) -> bool:
+    return is_top_k_comparator(trace) and trace.is_clone
+
+
+def _when_flattened(clone: Trace, claims: Claims) -> Priority:
+    """By the function that is called again, then by the call."""
+    own = clone.original_name.partition(CLONE)[0]
+    call = clone.original_name.count(CLONE), number_of(clone.computation)
+    function = claims.once(_functions)[own]
+    return *function, *call, *place_by_name(own), *when_met(clone, claims)
+
+
+def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
+    """The beginning of the function that calls each of the program's own computations.
+
+    What one function calls was cloned as often, so that the clones end alike.
+    """
+    ends: dict[str, set[str]] = {}
+    for trace in claims.made_in(_DERIVED):
+        own, clone, end = trace.name.partition(CLONE)
+        if clone:
+            ends.setdefault(own, set()).add(end)
+    start_of: dict[frozenset[str], tuple[int, int]] = {}
+    for own in sorted(ends, key=place_by_name):
+        start_of.setdefault(frozenset(ends[own]), place_by_name(own))
+    return {own: start_of[frozenset(end)] for own, end in ends.items()}
+
+
+def _is_normalized(trace: Trace) -> bool:
+    """True if it is a first clone that converts, or was made to convert.
+
+    Of those for collectives the original stays.
+    """
+    if not trace.is_clone or CLONE in trace.original_name:
+        return False
+    is_replaced = trace.module.is_partitioned and trace.original is None
+    return is_replaced or trace.converts
+
+
+def _when_normalized(trace: Trace, claims: Claims) -> Priority:
+    place = place_by_name(trace.original_name) if trace.module.is_partitioned else ()
+    return *place, *when_met(trace, claims)
+
+
+def _is_sum_of_dot(trace: Trace) -> bool:
+    return _is_made_anew(trace) and trace.name.startswith("scalar_add_computation")
+
+
+def _is_made_anew(trace: Trace) -> bool:
+    return trace.is_derived and not trace.is_clone
+
+
+def _is_loop_rewritten_again(trace: Trace) -> bool:
+    return CLONE in trace.original_name and _is_applied_by(trace, "while")
+
+
+def _is_doubled(clone: Trace) -> bool:
+    """True if the original got its second caller only after the first flattening.
+
+    A pass made it, or a reduction became several: with windows reduced first, or, where it has
+    several results, one for each partition's part.
+    """
+    original = clone.original
+    if original is None:
+        return _is_cloned_for_top_k(clone)
+    is_partial = clone.module.is_partitioned and clone.computation.root.shape.is_tuple
+    is_made_by_pass = original.is_derived and not original.is_clone
+    return is_partial or is_made_by_pass or _is_rewritten(clone)
+
+
+def _is_rewritten(clone: Trace) -> bool:
+    """True if a rewriter put both callers, the first of them a window, in the place of one.
+
+    What was cloned again is older.
+    """
+    original = clone.original
+    if original is None or clone.is_cloned_again or original.application is None:
+        return False
+    is_window = original.application.opcode == _WINDOW
+    is_new = is_window and not original.application.has_op_name
+    return is_new and _is_applied_by(clone, *_REWRITTEN_TO)
+
+
+def _is_rewritten_window(clone: Trace) -> bool:
+    return _is_rewritten(clone) and not _is_rewritten_reduction(clone)
+
+
+def _is_rewritten_reduction(clone: Trace) -> bool:
+    return _is_rewritten(clone) and _is_applied_by(clone, "reduce")
+
+
+def _when_flattened_last(clone: Trace, claims: Claims) -> Priority:
+    """By the age of the original: the program's own first."""
+    original = clone.original
+    if original is None:
+        return _TOP_K_AGE, *when_met(clone, claims)
+    if original.is_derived:
+        return *claims.priority(original), *when_met(clone, claims)
+    return -1, *original.place_in_program, *when_met(clone, claims)
+
+
+_TOP_K_AGE = 0
+
+
+def _sort_derived(made: list[Trace], claims: Claims) -> list[Trace]:
+    """By parameters' numbers; what is not partitioned hurries from pass to pass only."""
+    made = in_text_order(made, claims)
+    for trace in sorted(made, key=lambda trace: len(trace.name)):
+        claims.priority(trace)  # originals first: no long chain of clones is followed at once
+    priorities = {trace: claims.priority(trace) for trace in made}
+    is_partitioned = claims.traces.is_partitioned
+    return sort_by_parameter_numbers(made, priorities, advance_whole_priority=is_partitioned)
+
+
+# Bodies of fusions, and calls.
+
+
+def _sort_wrapped(walked: list[Trace], _claims: Claims) -> list[Trace]:
+    """By the number of the first parameter; what has none stays before the one after it.
+
+    The walk went through the program as it was then: dead instructions, gone since, came first.
+    """
+    groups: list[tuple[int, list[Trace]]] = []
+    group: list[Trace] = []
+    for body in walked:
+        group.append(body)
+        if body.parameter is not None:
+            groups.append((body.parameter_number, group))
+            group = []
+    groups.sort(key=lambda entry: entry[0])
+    return [*itertools.chain.from_iterable(bodies for _, bodies in groups), *group]
+
+
+def _find_outlined(claims: Claims) -> Iterable[Trace]:
+    """Computations that calls were made for, by age, each after the bodies cloned into it."""
+    made_for_calls = [
+        trace for trace in claims.free if not trace.is_fused and trace.is_made_for_call
+    ]
+    for trace in sort_by_parameter_numbers(made_for_calls):
+        yield from (callee for callee in trace.callees if callee.is_fused and callee.is_clone)
+        yield trace
+
+
+_SPMD = "service/spmd/spmd_partitioner.cc"
+_PIPELINE = "service/cpu/cpu_compiler.cc: RunHloPassesThroughLayoutAssn"
+_SIMPLIFIERS = "hlo/transforms/simplifiers"
+_NEW, _OLD = "jaxlib-0.12.0.1/cpu", "jaxlib-0.9.0/cpu"
+
+_DERIVED = Stage(
+    (
+        Pass(
+            "SpmdPartitioner: clones",
+            OBSERVED,
+            f"{_SPMD}: SpmdPartitioningVisitor; channels are counted as they are made",
+            f"{_NEW}/partitioned_embedding",
+            find=where(_is_cloned_for_collective),
+            precedence=8,
+            key=_when_partitioned,
+        ),
+        Pass(
+            "TopkDecomposer",
+            CITED,
+            f"{_PIPELINE}; hlo/builder/lib/comparators.cc: CreateScalarGtComputation",
+            f"{_NEW}/top_k_loop",
+            find=where(is_first_top_k_comparator),
+            precedence=5,
+            key=when_met,
+        ),
+        Pass(
+            "FlattenCallGraph, first",
+            CITED,
+            f"{_SIMPLIFIERS}/flatten_call_graph.cc: RunImpl",
+            f"{_NEW}/functions_twice",
+            find=where(is_clone),
+            precedence=14,
+            key=_when_flattened,
+        ),
+        Pass(
+            "AllReducePromotion",
+            CITED,
+            "service/all_reduce_promotion.cc: RunImpl",
+            f"{_NEW}/partitioned_embedding",
+            find=where(is_promoted),
+            precedence=6,
+            key=when_met,
+        ),
+        Pass(
+            "FloatNormalization",
+            CITED,
+            f"{_SIMPLIFIERS}/float_normalization.cc: ConvertCalledComputations",
+            f"{_NEW}/partitioned_embedding",
+            find=where(_is_normalized),
+            precedence=12,
+            key=_when_normalized,
+        ),
+        Pass(
+            "AlgebraicSimplifier",
+            CITED,
+            f"{_SIMPLIFIERS}/algebraic_simplifier.cc: GetOrCreateScalarAddComputation",
+            f"{_NEW}/made_by_passes",
+            find=where(_is_sum_of_dot),
+            precedence=7,
+            key=when_met,
+        ),
+        Pass(
+            "expanders",
+            CITED,
+            f"{_PIPELINE}; service/hlo_creation_utils.cc: MakeBinaryScalarComputation",
+            f"{_NEW}/made_by_passes",
+            find=where(_is_made_anew),
+            precedence=7,
+            key=when_met,
+        ),
+        Pass(
+            "loops cloned again",
+            OBSERVED,
+            "names (`.clone.clone`) of loops, jaxlib 0.7.1",
+            "jaxlib-0.7.1/cpu/solve",
+            find=where(_is_loop_rewritten_again),
+            precedence=11,
+            key=when_met,
+        ),
+        Pass(
+            "TopkRewriter, once",
+            OBSERVED,
+            "ids of jaxlib 0.4.13 to 0.9.0",
+            "jaxlib-0.7.0/cpu/sort_argsort_topk",
+            until=(0, 9, 0, 1),
+            option="rewrites_reductions_last",
+            find=where(_is_cloned_for_top_k),
+            precedence=4,
+            key=when_met,
+        ),
+        Pass(
+            "ReduceWindowRewriter, once",
+            OBSERVED,
+            "ids of jaxlib 0.4.13 to 0.9.0",
+            f"{_OLD}/narrow_reductions",
+            until=(0, 9, 0, 1),
+            option="rewrites_reductions_last",
+            find=where(_is_rewritten_window),
+            precedence=9,
+            key=when_met,
+        ),
+        Pass(
+            "FlattenCallGraph, last",
+            CITED,
+            "service/cpu/cpu_compiler.cc: RunHloPassesAfterLayoutAssn",
+            f"{_NEW}/g_cholesky_solve",
+            find=where(_is_doubled),
+            precedence=10,
+            key=_when_flattened_last,
+        ),
+    ),
+    _sort_derived,
+)
+
+CPU_PASSES = (
+    Stage(
+        (
+            Pass(
+                "the program",
+                CITED,
+                "service/name_uniquer.cc: GetUniqueName",
+                f"{_NEW}/functions_twice",
+                find=where(is_own),
+                precedence=4,
+                key=place_in_program,
+            ),
+        ),
+        by_priority,
+    ),
+    Stage(
+        (
+            Pass(
+                "SpmdPartitioner",
+                CITED,
+                f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`)",
+                f"{_NEW}/sharded_loops",
+                find=where(is_partitioned),
+                precedence=15,
+            ),
+        ),
+        by_parameter_numbers,
+    ),
+    _DERIVED,
+    Stage(
+        (
+            Pass(
+                "CpuInstructionFusion",
+                CITED,
+                "service/cpu/cpu_compiler.cc: RunHloPassesAfterLayoutAssn",
+                f"{_NEW}/made_by_passes",
+                find=where(is_fused),
+                precedence=3,
+            ),
+        ),
+        by_number,
+    ),
+    Stage(
+        (
+            Pass(
+                "FusionWrapper",
+                CITED,
+                "codegen/emitters/fusion_wrapper_base.cc: RunImpl",
+                f"{_NEW}/cond_in_loop",
+                find=find_wrapped,
+                precedence=2,
+            ),
+        ),
+        _sort_wrapped,
+    ),
+    Stage(
+        (
+            Pass(
+                "calls",
+                CITED,
+                "service/cpu/parallel_task_assignment.cc: AssignParallelTasksHelper,"
+                " small_while_loop_hoisting_pass.cc: RunImpl",
+                f"{_NEW}/qr_loop",
+                find=_find_outlined,
+                precedence=1,
+            ),
+        ),
+        as_found,
+    ),
+)

@@ -1,0 +1,52 @@
+"""A rule about the past of a module, and what it rests on.
+
+Every row of the tables in `computations`, `instructions` and `users` is a rule. docs/history.md
+lists them all, and `tools/support.py` measures who needs which.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+Version = tuple[int, ...]
+"""Of jaxlib, or on TPU of libtpu."""
+
+
+class Evidence(Enum):
+    """The ways in which a rule can be known."""
+
+    CITED = "cited"
+    """XLA's source says so, at the place named."""
+    OBSERVED = "observed"
+    """Dumps show it: those of single passes, or names and numbers that leave no other reading."""
+    FITTED = "fitted"
+    """It explains the order of the modules there are; why is not known."""
+
+
+CITED, OBSERVED, FITTED = Evidence
+
+
+class Rule(Struct, frozen=True):
+    """A statement about how XLA's lists came about."""
+
+    name: str
+    evidence: Evidence
+    source: str
+    """XLA's file and function (below `xla/`), or the dumps it was read off."""
+    golden: str
+    """One of the goldens that change without it, as `release/machine/program`."""
+    since: Version | None = None
+    until: Version | None = None
+    """The last release with it."""
+    option: str = ""
+    """The field of `Options` that says whether a release has it, or `not ` and that field."""
+
+    def applies(self, options: object) -> bool:
+        """True if the release that `options` describe has it."""
+        denied = self.option.startswith(_NOT)
+        return not self.option or getattr(options, self.option.removeprefix(_NOT)) is not denied
+
+
+_NOT = "not "

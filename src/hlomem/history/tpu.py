@@ -1,0 +1,25 @@
+"""The rules for libtpu (docs/tpu-rules.md)."""
+
+from __future__ import annotations
+
+from hlomem.history.computations.tpu_passes import TPU_PASSES
+from hlomem.history.instructions.tpu import TPU_ARRANGEMENTS, TPU_STEPS
+from hlomem.history.rules import FITTED
+from hlomem.history.tables import SearchLimit, Tables
+from hlomem.history.users.tpu import TPU_USERS
+
+TABLES = Tables(
+    stages=TPU_PASSES,
+    steps=TPU_STEPS,
+    arrangements=TPU_ARRANGEMENTS,
+    users=TPU_USERS,
+    limits=(
+        SearchLimit(
+            "computations that are gone",
+            FITTED,
+            "online_topsort.h; every loop is cloned several times before the last clone stays",
+            "libtpu-0.0.51/tpu-tpu7x/nested_while",
+            delta=16,
+        ),
+    ),
+)

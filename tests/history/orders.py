@@ -1,0 +1,51 @@
+"""The order that the tables of a platform give to a text, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.analysis.call_graph import CallGraph
+from hlomem.history.computations.engine import creation_order
+from hlomem.history.evidence import Traces
+from hlomem.history.order import tables_of
+from hlomem.hlo.text.parser import parse
+from hlomem.machines.options import Options
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloComputation
+
+NEWEST = Options()
+
+
+def traces_of(text: str) -> Traces:
+    """The traces of a module."""
+    return Traces(CallGraph(parse(text)))
+
+
+def created(platform: str, traces: Traces, options: Options = NEWEST) -> list[HloComputation]:
+    """The computations of a module, the oldest first."""
+    stages = tables_of(platform).in_force(options).stages
+    return [trace.computation for trace in creation_order(traces, stages)]
+
+
+def created_names(platform: str, text: str, options: Options = NEWEST) -> list[str]:
+    """Their names."""
+    return [computation.name for computation in created(platform, traces_of(text), options)]
+
+
+def listed(platform: str, text: str, computation: str = "", options: Options = NEWEST) -> list[str]:
+    """The instructions of a computation, by default the entry's."""
+    traces = traces_of(text)
+    trace = traces.by_name[computation] if computation else traces.entry
+    tables = tables_of(platform).in_force(options)
+    return [instruction.name for instruction in tables.instructions_of(trace)]
+
+
+def users(platform: str, text: str, computation: str = "") -> dict[str, list[str]]:
+    """The users of its instructions, where a rule is about them."""
+    traces = traces_of(text)
+    trace = traces.by_name[computation] if computation else traces.entry
+    return {
+        instruction.name: [user.name for user in found]
+        for instruction, found in tables_of(platform).users_in(trace).items()
+    }
