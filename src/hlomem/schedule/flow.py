@@ -40,6 +40,14 @@ class FlowValue(NamedTuple):
     """Whether it is a part of the result, and so needed until the end."""
 
 
+class FlowLender(NamedTuple):
+    """An allocation of a result, or of an argument that a result takes over."""
+
+    size: int
+    values: tuple[FlowValue, ...]
+    """What of it is the program's own; `buffer` has no meaning here."""
+
+
 class Flow(Struct, frozen=True, eq=False):
     """A computation whose order is looked for."""
 
@@ -64,6 +72,8 @@ class Flow(Struct, frozen=True, eq=False):
     """By node: the most bytes that what it calls needs at once."""
     counted_inside: Mapping[int, frozenset[int]]
     """By node: the buffers that `inner` counts already."""
+    lenders: Sequence[FlowLender]
+    """Memory of results, which temporaries may borrow while nothing of a result is in it."""
 
 
 class FlowBuilder:
@@ -114,7 +124,27 @@ class FlowBuilder:
             shares=self._shares(nodes, kept),
             inner=inner,
             counted_inside=counted,
+            lenders=self._lenders(computation),
         )
+
+    def _lenders(self, computation: HloComputation) -> list[FlowLender]:
+        """The memory of results, in the entry; elsewhere there is none to tell."""
+        if computation is not self._stages.module.entry:
+            return []
+        values_of: dict[HloBuffer, list[HloValue]] = {}
+        for value in self._values_in.get(computation, ()):
+            buffer = self._stages.aliasing.buffer_of[value]
+            if buffer in self._stages.aliasing.live_out:
+                values_of.setdefault(buffer, []).append(value)
+        size_of = self._stages.options.backend.size_of
+        return [
+            FlowLender(
+                max(size_of(value.shape) for value in values),
+                tuple(self._value(value, computation, {}) for value in values),
+            )
+            for values in values_of.values()
+            if self._stages.colors[values[0]] == self._color
+        ]
 
     def _value(
         self, value: HloValue, computation: HloComputation, buffers: dict[HloBuffer, int]
@@ -278,9 +308,25 @@ def _kept_sequences(nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]
 
 
 _EFFECTS = frozenset(
-    """all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast
-    collective-permute collective-permute-start infeed outfeed ragged-all-to-all recv recv-done
-    reduce-scatter rng-get-and-update-state send send-done""".split()
+    [
+        "all-gather",
+        "all-gather-start",
+        "all-reduce",
+        "all-reduce-start",
+        "all-to-all",
+        "collective-broadcast",
+        "collective-permute",
+        "collective-permute-start",
+        "infeed",
+        "outfeed",
+        "ragged-all-to-all",
+        "recv",
+        "recv-done",
+        "reduce-scatter",
+        "rng-get-and-update-state",
+        "send",
+        "send-done",
+    ]
 )
 
 

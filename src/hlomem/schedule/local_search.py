@@ -48,7 +48,7 @@ def improve_order(flow: Flow, order: Sequence[int], budget: Budget) -> list[int]
     current, current_score = best, best_score
     plateau = 0
     while plateau < _MAX_PLATEAU:
-        moves = list(_moves(flow, current, levels))
+        moves = list(iter_moves(flow, current, levels))
         chance.shuffle(moves)
         found: tuple[Score, list[int], list[int]] | None = None
         for moved in moves:
@@ -75,7 +75,7 @@ def _score(flow: Flow, order: list[int]) -> tuple[Score, list[int]]:
     return (peak, sum(level == peak for level in levels)), levels
 
 
-def _moves(flow: Flow, order: list[int], levels: list[int]) -> Iterator[list[int]]:
+def iter_moves(flow: Flow, order: list[int], levels: list[int]) -> Iterator[list[int]]:
     """The orders in which something alive and idle at the peak is out of its way."""
     if not order:
         return

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from hlomem.hlo.schedule import Schedule
 from hlomem.schedule.bound import lower_bound
+from hlomem.schedule.climb import climb
 from hlomem.schedule.constructions import iter_constructions
 from hlomem.schedule.flow import FlowBuilder
 from hlomem.schedule.local_search import Budget, improve_order
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
 Effort: TypeAlias = Literal["low", "default", "high"]
 _NODES_PER_EFFORT: Mapping[Effort, int] = {"low": 0, "default": 400_000, "high": 8_000_000}
-_FINALISTS: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 12}
 
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
 
@@ -66,26 +68,31 @@ class _Search:
         self._budget = Budget(_NODES_PER_EFFORT[effort])
         self._builder = FlowBuilder(stages)
         self._peaks: dict[HloComputation, int] = {}
+        self._bounds: dict[HloComputation, int] = {}
         self._chosen: dict[HloComputation, list[HloInstruction]] = {}
-        self._bound: int | None = None
 
     def run(self) -> Improvement:
-        before = temporary_bytes(self._stages)
-        finalists: list[tuple[str, dict[HloComputation, list[HloInstruction]]]] = []
+        """All computations, callees first; the entry is decided by plans."""
+        entry = self._stages.module.entry
         for computation in self._builder.computations():
             flow = self._builder.build(computation, self._peaks)
             candidates = self._candidates(flow)
+            self._bounds[computation] = self._bound_of(flow) or 0
+            if computation is entry:
+                return self._judge(flow, candidates)
             best = candidates[0]
             self._peaks[computation] = best.peak
-            if computation is self._stages.module.entry:
-                self._bound = lower_bound(flow)
-                finalists = [
-                    (each.name, self._chosen | self._named(flow, each))
-                    for each in candidates[: _FINALISTS[self._effort]]
-                ]
-            elif best.name != "xla":
-                self._chosen |= self._named(flow, best)
-        return self._judge(before, finalists)
+            if best.name != "xla":
+                self._chosen |= _named(flow, best.order)
+        raise AssertionError("every module has an entry")
+
+    def _bound_of(self, flow: Flow) -> int | None:
+        """The bound of a computation, with those of what it calls."""
+        inner = {
+            node: max(self._bounds.get(each, 0) for each in flow.nodes[node].called_computations)
+            for node in flow.inner
+        }
+        return lower_bound(replace(flow, inner=inner))
 
     def _candidates(self, flow: Flow) -> list[_Candidate]:
         """Orders of one computation, the best first; of equals XLA's."""
@@ -96,7 +103,7 @@ class _Search:
                 seen.add(tuple(order))
                 made.append(_Candidate(peak_of(flow, order).size, rank, name, order))
         made.sort(key=lambda each: each[:2])
-        for each in made[:3]:
+        for each in made[:_MOVED]:
             order = improve_order(flow, each.order, self._budget)
             if order != each.order:
                 peak = peak_of(flow, order).size
@@ -104,22 +111,38 @@ class _Search:
         made.sort(key=lambda each: each[:2])
         return made
 
-    @staticmethod
-    def _named(flow: Flow, found: _Candidate) -> dict[HloComputation, list[HloInstruction]]:
-        return {flow.computation: [flow.nodes[number] for number in found.order]}
+    def _judge(self, flow: Flow, candidates: list[_Candidate]) -> Improvement:
+        """The order whose plan is the smallest, if it is smaller than that of the given one."""
 
-    def _judge(
-        self,
-        before: int,
-        finalists: list[tuple[str, dict[HloComputation, list[HloInstruction]]]],
-    ) -> Improvement:
-        """The finalist whose plan is the smallest, if it is smaller than the given one."""
-        found = Improvement({}, before, before, self._bound, "xla")
-        for name, orders in finalists:
-            after = temporary_bytes(self._stages.rescheduled(Schedule(orders)))
-            if after < found.after:
-                found = Improvement(orders, before, after, self._bound, name)
-        return found
+        def cost_of(order: list[int]) -> int:
+            orders = self._chosen | _named(flow, order)
+            return temporary_bytes(self._stages.rescheduled(Schedule(orders)))
+
+        before = temporary_bytes(self._stages)
+        bound = self._bound_of(flow)
+        finalists = candidates[: self._plans(flow) // 4 + 2]
+        costs = [(cost_of(each.order), each) for each in finalists]
+        cost, best = min(costs, key=lambda each: each[0])
+        order, name = best.order, best.name
+        if cost > (bound or 0):
+            climbed, order = climb(flow, order, cost_of, self._plans(flow))
+            name, cost = (f"{name}, climbed", climbed) if climbed < cost else (name, cost)
+        if cost >= before:
+            return Improvement({}, before, before, bound, "xla")
+        return Improvement(self._chosen | _named(flow, order), before, cost, bound, name)
+
+    def _plans(self, flow: Flow) -> int:
+        """How many plans of the program are worth their time."""
+        return min(200, _PLANNED_NODES[self._effort] // max(1, len(flow.nodes)))
+
+
+_MOVED = 3
+"""How many of the best constructions are moved."""
+_PLANNED_NODES: Mapping[Effort, int] = {"low": 0, "default": 10_000, "high": 200_000}
+
+
+def _named(flow: Flow, order: list[int]) -> dict[HloComputation, list[HloInstruction]]:
+    return {flow.computation: [flow.nodes[number] for number in order]}
 
 
 def temporary_bytes(stages: Stages, color: int = 0) -> int:
