@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 
 import hlomem
 from hlomem.cli import main
+from hlomem.report.data.roles import ROLES
 from hlomem.report.page.html import format_page
 from tests.browser.conftest import Shown
 from tests.browser.many import ONE, many_buffers
@@ -55,6 +56,37 @@ def test_figures_are_those_of_the_commands(
         assert sorted(map(tuple, owned)) == sorted(
             (row["largest"], row["size"]) for row in alive["rows"] if row["size"]
         )
+
+
+def test_the_page_adds_one_name_to_the_window(show: Show) -> None:
+    added = show(LOOPS).ask(
+        """(() => {
+          const frame = document.body.appendChild(document.createElement("iframe"));
+          const usual = new Set(Object.getOwnPropertyNames(frame.contentWindow));
+          frame.remove();
+          return Object.getOwnPropertyNames(window).filter((name) => /^[a-z$]/i.test(name) &&
+            !usual.has(name));
+        })()"""
+    )
+    assert isinstance(added, list)
+    assert {name for name in added if not name.startswith("__")} == {"hlomem"}
+
+
+def test_names_of_the_scripts_are_their_own(show: Show) -> None:
+    shown = show(LOOPS)
+    for name in ("modules", "state", "report", "$", "formatBytes", "Report", "draw"):
+        assert shown.ask(f"typeof {name}") == "undefined"
+
+
+def test_every_role_is_drawn_in_its_colour(show: Show, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = show(SEED)
+    shares = _json(capsys, "summary", SEED)["roles"]
+    drawn = shown.ask(
+        "[...document.querySelectorAll('#legend .swatch')].map(each => each.style.background)"
+    )
+    colour_of = {role.name: role.colour for role in ROLES}
+    wanted = [tuple(bytes.fromhex(colour_of[share["role"]][1:])) for share in shares]
+    assert drawn == [f"rgb{rgb}" for rgb in wanted]
 
 
 def test_a_click_on_the_skyline_moves_the_cursor_everywhere(show: Show) -> None:
@@ -147,6 +179,7 @@ def test_tables_sort_and_choose(show: Show) -> None:
     for table in ("Source lines", "Operations", "Padding", "Donations", "Copies", "Advice"):
         shown.page.click(f"#tables >> text={table}")
         assert shown.text("table").strip()
+        assert "undefined" not in shown.text("table")
 
 
 def test_a_table_is_used_by_keyboard_and_copied(show: Show) -> None:

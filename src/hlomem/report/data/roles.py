@@ -12,6 +12,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hlomem.dump.records import Record
 from hlomem.report.data.lines import op_name
 from hlomem.report.data.overview import kind_of
 
@@ -39,34 +40,51 @@ PADDING = "padding"
 ALIGNMENT = "alignment"
 HOLES = "holes"
 
-_RANK = {
-    role: rank
-    for rank, role in enumerate(
-        (STACKED, CARRIED, COLLECTIVES, COPIES, GRADIENTS, ACTIVATIONS, TEMPORARIES, TUPLES)
-    )
-}
-"""Of the roles of values that share bytes, the first counts."""
 
-MEANING = {
-    PARAMETERS: "arguments of the program, which it may not overwrite",
-    DONATED: "arguments whose memory the program's result takes over",
-    OPTIMIZER: "arguments whose names say optimizer state",
-    OUTPUTS: "results, in memory of their own",
-    CONSTANTS: "literals in the program",
-    THREAD_LOCAL: "parameters and results of small called computations",
-    STACKED: "what a loop writes one slice per iteration of, such as a scan's outputs",
-    CARRIED: "what a loop hands from iteration to iteration",
-    COLLECTIVES: "results of all-reduce, all-gather and the like",
-    COPIES: "the same elements again, in another layout or memory, or to keep them",
-    GRADIENTS: "computed by the backward pass",
-    ACTIVATIONS: "computed by the forward pass of what is differentiated",
-    TEMPORARIES: "other intermediate results",
-    TUPLES: "tables of pointers, and the state of asynchronous operations",
-    PADDING: "elements that layouts add to fill their tiles",
-    ALIGNMENT: "from the end of a buffer to the next allowed offset",
-    HOLES: "reserved for temporaries, but free when they need most",
-}
-"""Every role, in words."""
+class Role(Record, frozen=True):
+    """One row of the table of roles."""
+
+    name: str
+    meaning: str
+    colour: str
+    """Of its bytes on the page, light or dark: #rrggbb."""
+    rank: int = 0
+    """Of the roles of values that share bytes, the lowest counts; an allocation's is alone."""
+
+
+ROLES = (
+    Role(PARAMETERS, "arguments of the program, which it may not overwrite", "#4e79a7"),
+    Role(DONATED, "arguments whose memory the program's result takes over", "#76b7b2"),
+    Role(OPTIMIZER, "arguments whose names say optimizer state", "#8e6bb0"),
+    Role(OUTPUTS, "results, in memory of their own", "#59a14f"),
+    Role(CONSTANTS, "literals in the program", "#9c755f"),
+    Role(THREAD_LOCAL, "parameters and results of small called computations", "#7f7f7f"),
+    Role(
+        STACKED,
+        "what a loop writes one slice per iteration of, such as a scan's outputs",
+        "#f28e2b",
+        rank=0,
+    ),
+    Role(CARRIED, "what a loop hands from iteration to iteration", "#edc948", rank=1),
+    Role(COLLECTIVES, "results of all-reduce, all-gather and the like", "#b07aa1", rank=2),
+    Role(
+        COPIES,
+        "the same elements again, in another layout or memory, or to keep them",
+        "#e15759",
+        rank=3,
+    ),
+    Role(GRADIENTS, "computed by the backward pass", "#d37295", rank=4),
+    Role(ACTIVATIONS, "computed by the forward pass of what is differentiated", "#86bc5c", rank=5),
+    Role(TEMPORARIES, "other intermediate results", "#5fa2ce", rank=6),
+    Role(TUPLES, "tables of pointers, and the state of asynchronous operations", "#bab0ac", rank=7),
+    Role(PADDING, "elements that layouts add to fill their tiles", "#ff9da7"),
+    Role(ALIGNMENT, "from the end of a buffer to the next allowed offset", "#c9c3a5"),
+    Role(HOLES, "reserved for temporaries, but free when they need most", "#d9dde3"),
+)
+"""Every role, in the order the page and its layers have them; a new role is a row here."""
+
+MEANING = {role.name: role.meaning for role in ROLES}
+_RANK = {role.name: role.rank for role in ROLES}
 
 _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
@@ -99,7 +117,7 @@ def role_of_allocation(allocation: Allocation, parameter_name: str | None) -> st
 
 def rank(role: str) -> int:
     """Where a role stands among those of values that share its bytes; an allocation's is alone."""
-    return _RANK.get(role, 0)
+    return _RANK[role]
 
 
 def loop_roles(plan: Plan, families: Mapping[Placed, Sequence[Placed]]) -> dict[Placed, str]:

@@ -17,6 +17,7 @@ from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
 from hlomem.report.data.occupancy import claim
 from hlomem.report.data.overview import kind_of
+from hlomem.report.data.peak import ARGUMENTS, NOWHERE, UNNAMED
 from hlomem.report.data.skyline import Layer, build_skyline
 from hlomem.report.data.summary import Hint, build_hints, build_savings
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.holes import Hole
     from hlomem.report.data.memory import Buffer, Memory, RoleShare, Space
     from hlomem.report.data.padding import PaddedShape
+    from hlomem.report.data.roles import Role
     from hlomem.report.data.timeline import Summit
 
 _TOP = 200
@@ -68,6 +70,8 @@ class PageSpace(Record, frozen=True, kw_only=True):
     """They add up to the bytes alive at each step."""
     hints: tuple[Hint, ...]
     padding: tuple[PaddedShape, ...]
+    growths: tuple[str, ...]
+    """How the dimensions of each of them grow, in words."""
     donation: tuple[Argument, ...]
     copies: tuple[Copy, ...]
     holes: tuple[Hole, ...]
@@ -111,6 +115,14 @@ class Trust(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
+class Labels(Record, frozen=True, kw_only=True):
+    """What groups of buffers are called where their names or lines are not known."""
+
+    arguments: str = ARGUMENTS
+    no_line: str = NOWHERE
+    unnamed: str = UNNAMED
+
+
 class Page(Record, frozen=True, kw_only=True):
     """One report."""
 
@@ -118,8 +130,8 @@ class Page(Record, frozen=True, kw_only=True):
     backend: str
     sequence: tuple[str, ...]
     bands: tuple[Band, ...]
-    roles: dict[str, str]
-    """Every role, in words."""
+    roles: tuple[Role, ...]
+    labels: Labels
     chips: dict[str, int]
     """The memory of one device, by the chip's name."""
     capacity: int | None
@@ -138,7 +150,8 @@ def build_page(memory: Memory, capacity: int | None = None) -> Page:
         backend=memory.backend_name,
         sequence=tuple(memory.plan.sequence),
         bands=build_bands(memory),
-        roles=roles.MEANING,
+        roles=roles.ROLES,
+        labels=Labels(),
         chips={chip: gib << 30 for chip, gib in GIB_OF_CHIP.items()},
         capacity=capacity,
         spaces=tuple(_space(memory, space) for space in memory.spaces),
@@ -167,6 +180,7 @@ def _short_name(name: str) -> str:
 def _space(memory: Memory, space: Space) -> PageSpace:
     timeline = memory.timeline(space.color)
     savings = build_savings(memory, space)
+    padding = savings.padding.rows[:_TOP]
     shared = {each.index for each in memory.temporary_allocations(space.color)}
     return PageSpace(
         color=space.color,
@@ -183,7 +197,8 @@ def _space(memory: Memory, space: Space) -> PageSpace:
         near_peaks=timeline.near_peaks if timeline else (),
         layers=build_skyline(memory, space.color),
         hints=build_hints(memory, space, savings),
-        padding=savings.padding.rows[:_TOP],
+        padding=padding,
+        growths=tuple(", ".join(map(str, row.growths)) or "rounded up" for row in padding),
         donation=savings.donation.rows[:_TOP],
         copies=savings.copies.rows[:_TOP],
         holes=tuple(hole for each in savings.holes.allocations for hole in each.holes)[:_TOP],
