@@ -9,66 +9,81 @@ results do not fill by then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.schedule.flow import Flow, FlowValue
 
-MAX_NODES = 4000
+MAX_NODES = 12_000
 """Computations up to this many nodes are bounded; reachability takes a square of them in bits."""
 
 
-def lower_bound(flow: Flow) -> int | None:
-    """The bound; None where the computation is too large for it."""
+def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
+    """The bound; None where the computation is too large for it.
+
+    Without `may_borrow` it is one of the peak of `model.py`, which knows nothing of lenders.
+    """
     count = len(flow.nodes)
     if count > MAX_NODES:
         return None
-    above, below = _reachable(flow.before, range(count)), _reachable(flow.after, range(count)[::-1])
-    values = [_Alive.of(value) for value in flow.values]
-    lenders = [
-        (lender.size, [_Alive.of(value) for value in lender.values]) for lender in flow.lenders
-    ]
-    bound = 0
-    for node in range(count):
-        earlier = above[node] | 1 << node
-        later = below[node] | 1 << node
-        inside = flow.counted_inside.get(node, frozenset())
-        buffers = {each.buffer for each in values if each.must_live(node, earlier, later)} - inside
-        lent = sum(
-            size
-            for size, own in lenders
-            if not any(each.must_live_around(above[node], below[node]) for each in own)
-        )
-        size = sum(flow.sizes[buffer] for buffer in buffers) + flow.inner.get(node, 0)
-        bound = max(bound, size - _written_over(flow, node) - lent)
-    return bound
+    reach = _Reach(flow)
+    sizes = [flow.inner.get(node, 0) - _written_over(flow, node) for node in range(count)]
+    inside_at: dict[int, int] = {}
+    for node, buffers in flow.counted_inside.items():
+        for buffer in buffers:
+            inside_at[buffer] = inside_at.get(buffer, 0) | 1 << node
+    alive_at: dict[int, int] = {}
+    for value in flow.values:
+        alive_at[value.buffer] = alive_at.get(value.buffer, 0) | reach.alive_at(value)
+    for buffer, nodes in alive_at.items():
+        for node in _members(nodes & ~inside_at.get(buffer, 0)):
+            sizes[node] += flow.sizes[buffer]
+    for lender in flow.lenders if may_borrow else ():
+        filled = 0
+        for value in lender.values:
+            filled |= reach.alive_around(value)
+        for node in _members(reach.all & ~filled):
+            sizes[node] -= lender.size
+    return max(0, *sizes) if sizes else 0
 
 
-class _Alive(NamedTuple):
-    """A value, with its readers as bits."""
+class _Reach:
+    """Which nodes must run before and after which, as bits."""
 
-    buffer: int
-    made_by: int
-    readers: int
-    lives_on: bool
+    def __init__(self, flow: Flow) -> None:
+        count = len(flow.nodes)
+        self.all = (1 << count) - 1
+        self._above = _reachable(flow.before, range(count))
+        self._below = _reachable(flow.after, range(count)[::-1])
 
-    @classmethod
-    def of(cls, value: FlowValue) -> _Alive:
-        """The value in this form."""
-        readers = sum(1 << node for node in value.readers)
-        return cls(value.buffer, value.made_by, readers, value.lives_on)
+    def alive_at(self, value: FlowValue) -> int:
+        """The nodes while which a value is alive in any order, those that make and read it too."""
+        maker = 1 << value.made_by if value.made_by >= 0 else 0
+        made = self._below[value.made_by] | maker if maker else self.all
+        needed = self.all if value.lives_on else 0
+        for reader in value.readers:
+            needed |= self._above[reader] | 1 << reader
+        return made & needed | maker
 
-    def must_live(self, node: int, earlier: int, later: int) -> bool:
-        """Whether it is alive while a node runs, given what must run before and after it."""
-        is_made = self.made_by < 0 or earlier >> self.made_by & 1
-        return bool(is_made and (self.lives_on or self.readers & later or self.made_by == node))
+    def alive_around(self, value: FlowValue) -> int:
+        """The nodes before and after which it is alive, so that nothing takes its place there."""
+        made = self._below[value.made_by] if value.made_by >= 0 else self.all
+        needed = self.all if value.lives_on else 0
+        for reader in value.readers:
+            needed |= self._above[reader]
+        return made & needed
 
-    def must_live_around(self, earlier: int, later: int) -> bool:
-        """Whether it is alive before a node and after it, so that nothing takes its place there."""
-        is_made = self.made_by < 0 or earlier >> self.made_by & 1
-        return bool(is_made and (self.lives_on or self.readers & later))
+
+def _members(nodes: int) -> Iterator[int]:
+    """The nodes of a set, from the last."""
+    bits = f"{nodes:b}"
+    last = len(bits) - 1
+    place = bits.find("1")
+    while place >= 0:
+        yield last - place
+        place = bits.find("1", place + 1)
 
 
 def _written_over(flow: Flow, node: int) -> int:
@@ -87,7 +102,7 @@ def _reachable(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int
     found = [0] * len(edges)
     for node in order:
         bits = 0
-        for each in edges[node]:
-            bits |= found[each] | 1 << each
+        for other in edges[node]:
+            bits |= found[other] | 1 << other
         found[node] = bits
     return found

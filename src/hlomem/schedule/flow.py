@@ -1,10 +1,8 @@
 """One computation as a search for orders sees it: what must come before what, what is alive when.
 
 In: the stages of a plan up to its colors. Out: a `Flow`, in which instructions, values and buffers
-are numbers. An order is legal if it keeps every edge. Edges are operands and control predecessors;
-that whatever reads a value does so before the next value of the same buffer is written; that what
-has effects outside the program, and what devices do together, keeps its order; and that what runs
-between the start and the end of an asynchronous operation goes on hiding it.
+are numbers. What must come before what is decided in `edges.py`; which values take memory, which of
+them may share it, and what called computations need, here.
 """
 
 from __future__ import annotations
@@ -15,6 +13,8 @@ from msgspec import Struct
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.machines.alias import alias_rules_of
+from hlomem.schedule.edges import Edges
+from hlomem.schedule.places import AT_START, Place, Places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.pipeline import Stages
-
-AT_START = -1
-"""Instead of the instruction that makes a value: it is there when the computation begins."""
 
 
 class FlowValue(NamedTuple):
@@ -57,6 +54,7 @@ class Flow(Struct, frozen=True, eq=False):
     before: Sequence[Sequence[int]]
     """The nodes that each node must come after, without duplicates."""
     after: Sequence[Sequence[int]]
+    buffers: Sequence[HloBuffer]
     sizes: Sequence[int]
     """Bytes of each buffer."""
     values: Sequence[FlowValue]
@@ -79,41 +77,50 @@ class Flow(Struct, frozen=True, eq=False):
 class FlowBuilder:
     """Makes the flows of a module's computations, callees before callers."""
 
-    def __init__(self, stages: Stages, color: int = 0) -> None:
+    def __init__(
+        self,
+        stages: Stages,
+        *,
+        color: int = 0,
+        may_reorder_collectives: bool = False,
+        keeps_overlap: bool = True,
+    ) -> None:
         self._stages = stages
         self._color = color
         self._size_of = _heap_sizes(stages, color)
-        self._values_in: dict[HloComputation, list[HloValue]] = {}
-        for value in stages.dataflow.values:
-            self._values_in.setdefault(value.instruction.parent, []).append(value)
+        self._places = Places(stages)
+        self._edges = Edges(
+            stages,
+            self._places,
+            may_reorder_collectives=may_reorder_collectives,
+            keeps_overlap=keeps_overlap,
+        )
         self._buffers_in: dict[HloComputation, set[HloBuffer]] = {}
-        self._number_in: dict[HloComputation, dict[HloInstruction, int]] = {}
 
     def computations(self) -> list[HloComputation]:
         """Those that run in the program's flow, callees before callers."""
         spans = self._stages.live_ranges.span_of
-        return sorted(spans, key=lambda each: spans[each][1])
+        return sorted(spans, key=lambda computation: spans[computation][1])
 
     def build(self, computation: HloComputation, peaks: Mapping[HloComputation, int]) -> Flow:
         """The flow of a computation; `peaks` are those of what it calls."""
         nodes = self._stages.schedule.sequence(computation)
-        number = {instruction: place for place, instruction in enumerate(nodes)}
-        self._number_in[computation] = number
         buffers: dict[HloBuffer, int] = {}
-        kept: dict[HloValue, int] = {}
+        number_of: dict[HloValue, int] = {}
         values: list[FlowValue] = []
-        for value in self._values_in.get(computation, ()):
-            size = self._size_of.get(self._stages.aliasing.buffer_of[value])
-            if size:
-                kept[value] = len(values)
-                values.append(self._value(value, computation, buffers))
+        for value, place in self._places.of(computation).items():
+            buffer = self._stages.aliasing.buffer_of[value]
+            if place.is_own and self._size_of.get(buffer):
+                number_of[value] = len(values)
+                values.append(_flow_value(place, buffers.setdefault(buffer, len(buffers))))
         inner, counted = self._called(nodes, peaks, buffers)
-        before = self._edges(computation, nodes, number)
+        before = self._edges.before(computation)
         return Flow(
             computation=computation,
             nodes=nodes,
             before=before,
             after=_reversed(before),
+            buffers=list(buffers),
             sizes=[self._size_of[buffer] for buffer in buffers],
             values=values,
             made_by=_grouped(((v.made_by, i) for i, v in enumerate(values)), len(nodes)),
@@ -121,7 +128,7 @@ class FlowBuilder:
                 ((node, i) for i, v in enumerate(values) for node in v.readers), len(nodes)
             ),
             at_start=[i for i, value in enumerate(values) if value.made_by == AT_START],
-            shares=self._shares(nodes, kept),
+            shares=self._shares(nodes, number_of),
             inner=inner,
             counted_inside=counted,
             lenders=self._lenders(computation),
@@ -131,58 +138,19 @@ class FlowBuilder:
         """The memory of results, in the entry; elsewhere there is none to tell."""
         if computation is not self._stages.module.entry:
             return []
-        values_of: dict[HloBuffer, list[HloValue]] = {}
-        for value in self._values_in.get(computation, ()):
-            buffer = self._stages.aliasing.buffer_of[value]
-            if buffer in self._stages.aliasing.live_out:
-                values_of.setdefault(buffer, []).append(value)
         size_of = self._stages.options.backend.size_of
+        places_of: dict[HloBuffer, list[Place]] = {}
+        sizes: dict[HloBuffer, int] = {}
+        for value, place in self._places.of(computation).items():
+            buffer = self._stages.aliasing.buffer_of[value]
+            is_lent = buffer in self._stages.aliasing.live_out
+            if is_lent and self._stages.colors[value] == self._color:
+                places_of.setdefault(buffer, []).append(place)
+                sizes[buffer] = max(sizes.get(buffer, 0), size_of(value.shape))
         return [
-            FlowLender(
-                max(size_of(value.shape) for value in values),
-                tuple(self._value(value, computation, {}) for value in values),
-            )
-            for values in values_of.values()
-            if self._stages.colors[values[0]] == self._color
+            FlowLender(sizes[buffer], tuple(_flow_value(place, 0) for place in places))
+            for buffer, places in places_of.items()
         ]
-
-    def _value(
-        self, value: HloValue, computation: HloComputation, buffers: dict[HloBuffer, int]
-    ) -> FlowValue:
-        buffer = self._stages.aliasing.buffer_of[value]
-        number = self._number_in[computation]
-        root = computation.root
-        readers = {node for node in self._readers(value, computation) if node is not None}
-        made_by = number[value.instruction]
-        if value.instruction.opcode == "parameter":
-            made_by = AT_START
-        return FlowValue(
-            buffers.setdefault(buffer, len(buffers)),
-            made_by,
-            tuple(sorted(readers - {made_by})),
-            any(position.instruction is root for position in value.positions),
-        )
-
-    def _readers(self, value: HloValue, computation: HloComputation) -> Iterable[int | None]:
-        """The nodes at which a value is read or handed on, in this computation or below it."""
-        for position, users in zip(
-            value.positions, self._stages.dataflow.use_finder.readers(value), strict=True
-        ):
-            yield self._node(position.instruction, computation)
-            for user in users:
-                yield self._node(user, computation)
-
-    def _node(self, instruction: HloInstruction, computation: HloComputation) -> int | None:
-        """The node of a computation in which an instruction runs; None where it runs elsewhere."""
-        callsites = self._stages.call_graph.callsites
-        seen = 0
-        while instruction.parent is not computation:
-            sites = callsites.get(instruction.parent, ())
-            if len(sites) != 1 or seen > _MAX_NESTING:
-                return None
-            instruction = sites[0]
-            seen += 1
-        return self._number_in[computation].get(instruction)
 
     def _called(
         self,
@@ -194,11 +162,11 @@ class FlowBuilder:
         inner: dict[int, int] = {}
         counted: dict[int, frozenset[int]] = {}
         for node, instruction in enumerate(nodes):
-            called = [each for each in instruction.called_computations if each in peaks]
+            called = [callee for callee in instruction.called_computations if callee in peaks]
             if called:
-                inner[node] = max(peaks[each] for each in called)
-                inside = {buffer for each in called for buffer in self._buffers_below(each)}
-                counted[node] = frozenset(buffers[each] for each in inside if each in buffers)
+                inner[node] = max(peaks[callee] for callee in called)
+                inside = {buffer for callee in called for buffer in self._buffers_below(callee)}
+                counted[node] = frozenset(buffers[buffer] for buffer in inside if buffer in buffers)
         return inner, counted
 
     def _buffers_below(self, computation: HloComputation) -> set[HloBuffer]:
@@ -207,7 +175,8 @@ class FlowBuilder:
         if known is None:
             known = {
                 self._stages.aliasing.buffer_of[value]
-                for value in self._values_in.get(computation, ())
+                for value, place in self._places.of(computation).items()
+                if place.is_own
             }
             for callee in self._stages.call_graph.callees.get(computation, ()):
                 if callee in self._stages.live_ranges.span_of:
@@ -224,7 +193,7 @@ class FlowBuilder:
         """
         stages = self._stages
         rules = alias_rules_of(stages.options.backend)
-        alone = {each for each in kept if len(stages.aliasing.buffer_of[each].values) == 1}
+        alone = {value for value in kept if len(stages.aliasing.buffer_of[value].values) == 1}
         made_at: dict[HloInstruction, list[HloValue]] = {}
         for value in alone:
             made_at.setdefault(value.instruction, []).append(value)
@@ -232,7 +201,7 @@ class FlowBuilder:
         for node, instruction in enumerate(nodes):
             if instruction.opcode == "copy" or not may_share_with_operand(instruction, rules):
                 continue
-            for value in sorted(made_at.get(instruction, ()), key=lambda each: each.id):
+            for value in sorted(made_at.get(instruction, ()), key=lambda value: value.id):
                 over = [
                     kept[candidate]
                     for operand in dict.fromkeys(instruction.operands)
@@ -252,89 +221,9 @@ class FlowBuilder:
                     found.setdefault(node, []).append((kept[value], tuple(dict.fromkeys(over))))
         return found
 
-    # Edges.
 
-    def _edges(
-        self,
-        computation: HloComputation,
-        nodes: Sequence[HloInstruction],
-        number: Mapping[HloInstruction, int],
-    ) -> list[list[int]]:
-        before: list[set[int]] = [set() for _ in nodes]
-        for node, instruction in enumerate(nodes):
-            needed = (*instruction.operands, *instruction.control_predecessors)
-            before[node].update(number[each] for each in needed)
-        for earlier, later in self._rewrites(computation):
-            before[later].add(earlier)
-        for earlier, later in _kept_sequences(nodes):
-            before[later].add(earlier)
-        return [sorted(each) for each in before]
-
-    def _rewrites(self, computation: HloComputation) -> Iterable[tuple[int, int]]:
-        """A buffer's next value is written after all have read the one before."""
-        in_buffer: dict[HloBuffer, list[HloValue]] = {}
-        for value in self._values_in.get(computation, ()):
-            in_buffer.setdefault(self._stages.aliasing.buffer_of[value], []).append(value)
-        number = self._number_in[computation]
-        for values in in_buffer.values():
-            if len(values) == 1:
-                continue
-            in_order = sorted(values, key=lambda each: (_made_at(each, number), each.id))
-            for value, following in zip(in_order, in_order[1:], strict=False):
-                later = _made_at(following, number)
-                if later == AT_START:
-                    continue
-                for reader in {_made_at(value, number), *self._readers(value, computation)}:
-                    if reader is not None and AT_START < reader < later:
-                        yield reader, later
-
-
-_MAX_NESTING = 1000
-
-
-def _made_at(value: HloValue, number: Mapping[HloInstruction, int]) -> int:
-    is_given = value.instruction.opcode == "parameter"
-    return AT_START if is_given else number[value.instruction]
-
-
-def _kept_sequences(nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]]:
-    """What keeps its order among its like: effects outside the program, collectives."""
-    last: int | None = None
-    for node, instruction in enumerate(nodes):
-        if has_effect(instruction):
-            if last is not None:
-                yield last, node
-            last = node
-
-
-_EFFECTS = frozenset(
-    [
-        "all-gather",
-        "all-gather-start",
-        "all-reduce",
-        "all-reduce-start",
-        "all-to-all",
-        "collective-broadcast",
-        "collective-permute",
-        "collective-permute-start",
-        "infeed",
-        "outfeed",
-        "ragged-all-to-all",
-        "recv",
-        "recv-done",
-        "reduce-scatter",
-        "rng-get-and-update-state",
-        "send",
-        "send-done",
-    ]
-)
-
-
-def has_effect(instruction: HloInstruction) -> bool:
-    """Whether its order among its like must stay: others see it happen."""
-    if instruction.opcode == "custom-call":
-        return instruction.attributes.get("custom_call_has_side_effect") == "true"
-    return instruction.opcode in _EFFECTS
+def _flow_value(place: Place, buffer: int) -> FlowValue:
+    return FlowValue(buffer, place.made_by, place.touched_by, place.lives_on)
 
 
 def _heap_sizes(stages: Stages, color: int) -> dict[HloBuffer, int]:
@@ -363,8 +252,8 @@ def _is_apart(value: HloValue, entry: HloComputation) -> bool:
 def _reversed(before: Sequence[Sequence[int]]) -> list[list[int]]:
     after: list[list[int]] = [[] for _ in before]
     for node, needed in enumerate(before):
-        for each in needed:
-            after[each].append(node)
+        for earlier in needed:
+            after[earlier].append(node)
     return after
 
 

@@ -1,10 +1,10 @@
 """Better orders by moving what is in the way of the peak.
 
-In: a `Flow` and an order. Out: one that keeps no more alive. At the peak some buffers are alive that
-the running node does not need: whoever makes such a buffer can be put behind the peak with all that
-depends on it, or whoever still reads it before the peak with all that it needs. The search counts
-the nodes it evaluates, not seconds, and draws from a generator of its own, so that its result is the
-same on every machine.
+In: a `Flow` and an order. Out: one that keeps no more alive. At the peak some buffers are alive
+that the running node does not need: whoever makes such a buffer can be put behind the peak with all
+that depends on it, or whoever still reads it before the peak with all that it needs. The search
+counts the nodes it evaluates, not seconds, and draws from a generator of its own, so that its
+result is the same on every machine.
 """
 
 from __future__ import annotations

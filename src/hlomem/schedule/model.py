@@ -2,8 +2,8 @@
 
 In: a `Flow` and an order of its nodes. Out: the most bytes alive at once. A buffer counts while one
 of its values is alive, not between them; what is written over an operand that is read no more takes
-its bytes; what a node calls counts while it runs. Memory that temporaries could borrow from results,
-and what packing loses, are not counted: the plan decides between the best.
+its bytes; what a node calls counts while it runs. Memory that temporaries could borrow from
+results, and what packing loses, are not counted: the plan decides between the best.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def levels_of(flow: Flow, order: Sequence[int]) -> list[int]:
     for node in order:
         saved = 0
         if node in shares:
-            saved = _shared_bytes(flow, node, unread)
+            saved = shared_bytes(flow, node, unread)
         made = made_by[node]
         for value in made:
             buffer = buffer_of[value]
@@ -76,7 +76,7 @@ def levels_of(flow: Flow, order: Sequence[int]) -> list[int]:
     return levels
 
 
-def _shared_bytes(flow: Flow, node: int, unread: Sequence[int]) -> int:
+def shared_bytes(flow: Flow, node: int, unread: Sequence[int]) -> int:
     """Bytes of what a node reads last that its results are written over."""
     taken: set[int] = set()
     saved = 0
