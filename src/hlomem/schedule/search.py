@@ -58,14 +58,13 @@ _LIMITS: Mapping[Effort, _Limits] = {
     "default": _Limits(2_500_000, 4_000, 60_000, 600),
     "high": _Limits(25_000_000, 100_000, 1_000_000, 10_000),
 }
-_MOVED = 3
-"""How many of the best constructions are moved."""
 _NEAR = 1.005
 """How near to the bound no better plan is looked for."""
 _MIN_FINALISTS = 4
 """How many orders are planned at least."""
 _CLIMBED = 2
-"""How many of the best plans are climbed from, beside that of the given order."""
+"""How many of the best plans of the entry are climbed from, beside that of the given order; and how
+many of what it runs, those that need most."""
 _MAX_PROVEN_NODES = 120
 
 
@@ -196,7 +195,7 @@ class _Search:
         floor = lower_bound(flow, may_borrow=False) or 0
         if made[0].peak <= floor:
             return _Searched(made, is_proven=True)
-        for start in made[:_MOVED]:
+        for start in made.copy():
             order = improve_order(flow, start.order, self._budget)
             if order != start.order and allows(order):
                 peak = peak_of(flow, order).size
@@ -267,14 +266,16 @@ class _Search:
     ) -> tuple[str, int]:
         """Judge moves by plans: of the entry from several starts, then of what it runs."""
         inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
-        each = plans // (len(starts) + len(inner[:_CLIMBED]))
+        inner.sort(key=lambda flow: -self._peaks[flow.computation])
+        del inner[_CLIMBED:]
+        each = plans // (len(starts) + len(inner))
         for start in starts:
             if each > 1 and cost > floor:
                 climbed = climb(start.order, partial(self._planned, entry), each, floor)
                 if climbed.cost < cost:
                     name, cost = f"{start.name}, climbed", climbed.cost
                     self._chosen[entry.computation] = climbed.order
-        for flow in reversed(inner):
+        for flow in inner:
             if each > 1 and cost > floor:
                 order = self._chosen[flow.computation]
                 climbed = climb(order, partial(self._planned, flow), each, floor)
