@@ -41,6 +41,8 @@ MAY_IMPORT = {
     "api.plan": PLANNER | {"dump", "write", "rebuild", "report.page.notebook"},
     "api.replan": PLANNER | {"dump", "write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
+    "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
+    "schedule": PLANNER,
     "advice": PLANNER | {"dump", "view", "check", "report", "api.plan", "api.replan"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
