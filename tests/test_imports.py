@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "report": DUMPS | {"view", "check", "machines"},
     "api": set[str](),
     "api.load": {"base", "dump", "hlo"},
-    "api.plan": PLANNER | {"dump", "write", "rebuild", "report.page.notebook"},
+    "api.plan": PLANNER | {"dump", "write", "rebuild", "report.page.notebook", "schedule"},
     "api.replan": PLANNER | {"dump", "write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it

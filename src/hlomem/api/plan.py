@@ -141,12 +141,15 @@ def plan(
         options = options_of(backend, chip, release)
         if any(options == each.stages.options for each in plans):
             continue
+        notes: list[str] = []
         with collector_off():
+            if not module.is_scheduled and schedule is None:
+                schedule_given = _schedule_anew(module, options, notes)
             placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
             stages = run_stages(
                 module, options, schedule_given, pack, placed, watch.lap, order_lists
             )
-        notes = _notes_on_elements(module)
+        notes += _notes_on_elements(module)
         if preset is None:
             notes += _notes_on_preset(stages)
         else:
@@ -297,6 +300,18 @@ def _notes_on_elements(module: HloModule) -> list[str]:
         return []
     problem = f"the text does not name its {count} get-tuple-elements"
     return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
+
+
+def _schedule_anew(module: HloModule, options: Options, notes: list[str]) -> Schedule | None:
+    """The order the backend's scheduler gives a text without one; None where it is not known."""
+    from hlomem.schedule.xla_schedulers import choose_schedule  # noqa: PLC0415 - few need it
+
+    chosen = choose_schedule(module, options)
+    if chosen is None:
+        return None
+    problem = "the text has no schedule"
+    notes.append(f"{problem}: in the order of XLA's {chosen.scheduler} scheduler")
+    return chosen.schedule
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:

@@ -47,6 +47,9 @@ class Options(Struct, frozen=True):
     since libtpu 0.0.51), or large ones first."""
     packs_by_time: frozenset[int] = frozenset()
     """The colors whose heaps are packed in that order, too."""
+    schedules_breadth_first: bool = True
+    """Whether instructions run as they become ready (`BFScheduler`; CPU since jaxlib 0.5.1), or
+    depth first. Matters for programs without a schedule alone."""
 
 
 def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
@@ -58,6 +61,7 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
         shares_at_any_position=jaxlib >= (0, 11, 1),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_use_operands=jaxlib < (0, 4, 24),
+        schedules_breadth_first=jaxlib >= (0, 5, 1),
     )
 
 

@@ -84,10 +84,12 @@ class FlowBuilder:
         color: int = 0,
         may_reorder_collectives: bool = False,
         keeps_overlap: bool = True,
+        counts_all: bool = False,
     ) -> None:
+        """With `counts_all` arguments and results count, too, not the temporaries alone."""
         self._stages = stages
         self._color = color
-        self._size_of = _heap_sizes(stages, color)
+        self._size_of = _all_sizes(stages) if counts_all else _heap_sizes(stages, color)
         self._places = Places(stages)
         self._edges = Edges(
             stages,
@@ -240,6 +242,16 @@ def _heap_sizes(stages: Stages, color: int) -> dict[HloBuffer, int]:
         if stages.call_graph.is_in_flow(values[0].instruction.parent):
             sizes[buffer] = max(size_of(value.shape) for value in values)
     return sizes
+
+
+def _all_sizes(stages: Stages) -> dict[HloBuffer, int]:
+    """Bytes of all buffers but constants, as `HeapSimulator` counts them for a whole module."""
+    size_of = stages.options.backend.size_of
+    return {
+        buffer: max(size_of(value.shape) for value in buffer.values)
+        for buffer in stages.aliasing.buffers
+        if not any(value.instruction.opcode == "constant" for value in buffer.values)
+    }
 
 
 def _is_apart(value: HloValue, entry: HloComputation) -> bool:
