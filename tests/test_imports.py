@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "api.load": {"base", "dump", "hlo"},
     "api.plan": PLANNER | {"dump", "write", "rebuild", "report.page.notebook", "schedule"},
     "api.replan": PLANNER | {"dump", "write", "view", "rebuild", "api.plan"},
+    "api.improve": PLANNER | DUMPS | {"api.plan", "api.replan", "check", "report", "schedule"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,

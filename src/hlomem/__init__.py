@@ -27,6 +27,7 @@ __all__ = [
     "advise",
     "diff",
     "explain",
+    "improve",
     "load",
     "plan",
     "read_oom",
@@ -37,6 +38,7 @@ __all__ = [
 if TYPE_CHECKING:
     from hlomem.advice.advising import advise
     from hlomem.api.explain import explain
+    from hlomem.api.improve import improve
     from hlomem.api.load import load
     from hlomem.api.plan import Plan, plan
     from hlomem.api.replan import replan
@@ -56,6 +58,7 @@ _HOME = {
     "advise": "hlomem.advice.advising",
     "diff": "hlomem.report.data.diff",
     "explain": "hlomem.api.explain",
+    "improve": "hlomem.api.improve",
     "load": "hlomem.api.load",
     "plan": "hlomem.api.plan",
     "read_oom": "hlomem.report.oom.log",

@@ -41,6 +41,7 @@ COMMANDS = {
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "holes": "Show memory that is reserved for temporaries but never filled.",
     "html": "Write the memory report as one page that opens offline.",
+    "improve": "Show what a better order of instructions would save, and write it.",
     "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
     "padding": "Show which arrays are larger in memory than their elements.",
     "peak": "Show who is alive when the program needs most memory.",

@@ -67,6 +67,15 @@ def with_order(module: HloModule, orders: Iterable[Sequence[HloInstruction]]) ->
     return text
 
 
+def as_scheduled(module: HloModule, orders: Iterable[Sequence[HloInstruction]]) -> str:
+    """The same, and the text says that this is the order in which they run."""
+    text = with_order(module, orders)
+    if module.is_scheduled:
+        return text
+    end = text.index("HloModule ") + len(f"HloModule {module.name}")
+    return f"{text[:end]}, is_scheduled=true{text[end:]}"
+
+
 def _lines_of(text: str, computation: HloComputation) -> dict[str, tuple[int, int]]:
     """The lines of a computation's instructions, with their ends, by name."""
     start, _ = _line_of(text, computation.instructions[0])

@@ -248,6 +248,7 @@ class _Search:
         if cost >= before:
             return Improvement({}, before, before, bound, _GIVEN, self._report({}))
         orders = self._orders()
+        self._found[-1] = self._found[-1]._replace(method=name)
         return Improvement(orders, before, cost, bound, name, self._report(orders))
 
     def _plans(self) -> int:

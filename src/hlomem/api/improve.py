@@ -1,0 +1,201 @@
+"""`hlomem.improve`: an order of a program's instructions that needs less memory.
+
+In: a program, or a dump of one. Out: a `BetterOrder`. The search is `hlomem.schedule.search`; what
+it finds is judged twice by others: `hlomem.schedule.check` works out anew whether the program may
+run so, and the program in its new order is planned and verified. An order that either of them
+objects to is not handed out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem import hlo
+from hlomem.api.plan import plan
+from hlomem.api.replan import replan
+from hlomem.base.errors import CommandError, UnsupportedError
+from hlomem.base.source import visible
+from hlomem.check.verify import verify
+from hlomem.dump.dump import Dump
+from hlomem.hlo.edits import as_scheduled
+from hlomem.hlo.schedule import running_computations
+from hlomem.report.data.improvement import ComputationOrder, Improved, Verdict
+from hlomem.schedule.check import find_problems
+from hlomem.schedule.search import EFFORTS, Effort, Improvement
+from hlomem.schedule.search import improve as search
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloModule
+    from hlomem.pipeline import Stages
+    from hlomem.schedule.search import Orders
+
+
+class BetterOrder(NamedTuple):
+    """An order that was found, right and verified."""
+
+    report: Improved
+    stages: Stages
+    """Of the program in the given order."""
+    orders: Orders
+    """The instructions of every computation whose order is another."""
+    is_rebuilt: bool
+    """Whether the program was made of a dump, and is not the text XLA had."""
+
+    def text(self) -> str:
+        """The program's text in the new order, scheduled."""
+        return _text_of(self.stages, self.orders)
+
+
+class _Rules(NamedTuple):
+    """What an order may do."""
+
+    may_reorder_collectives: bool
+    max_slowdown: float
+
+
+def improve(
+    subject: Dump | HloModule | str,
+    *,
+    module: HloModule | None = None,
+    backend: str = "",
+    chip: str = "",
+    era: str = "",
+    effort: Effort = "default",
+    may_reorder_collectives: bool = False,
+    max_slowdown: float = 0.0,
+) -> BetterOrder:
+    """An order that needs less memory, of a program (HLO text or a module) or a dump's program.
+
+    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
+    is `cpu` for a program, and inferred for a dump. `may_reorder_collectives` is for programs of
+    which every device gets the same order. `max_slowdown` is the share of the program's time, by a
+    rough model, for which transfers may no longer be hidden.
+    """
+    if effort not in EFFORTS:
+        raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
+    if not 0 <= max_slowdown <= 1:
+        raise CommandError(f"a slowdown is a share between 0 and 1, not {max_slowdown}")
+    notes: list[str] = []
+    is_rebuilt = isinstance(subject, Dump) and module is None
+    if isinstance(subject, Dump):
+        name = subject.name
+        stages = _stages_of_dump(subject, module, backend, chip, notes)
+    else:
+        program = hlo.parse(subject) if isinstance(subject, str) else subject
+        name = program.name
+        made = plan(program, backend=backend or "cpu", chip=chip, era=era, order="text")
+        stages = made.stages
+        notes += made.notes
+    _refuse_fixed(stages)
+    rules = _Rules(may_reorder_collectives, max_slowdown)
+    found = search(stages, effort, **rules._asdict())
+    found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
+    report = _report(name, stages, found, effort, notes)
+    return BetterOrder(report, stages, found.orders, is_rebuilt)
+
+
+def _stages_of_dump(
+    dump: Dump, module: HloModule | None, backend: str, chip: str, notes: list[str]
+) -> Stages:
+    base = replan(dump, backend=backend, chip=chip)
+    if module is None:
+        notes.append("the program was rebuilt from the dump")
+        return base.stages
+    name, _, kind = base.stages.options.backend.name.partition("-")
+    order = None if module.is_scheduled else dump
+    return plan(module, backend=name, chip=kind, like=dump, schedule=order, order="text").stages
+
+
+def _refuse_fixed(stages: Stages) -> None:
+    """Places that were chosen for the given order are wrong for any other."""
+    color = stages.options.backend.preset_color
+    is_fixed = color is not None and any(
+        allocation.color == color and allocation.slices
+        for allocation in stages.assignment.allocations
+    )
+    if is_fixed:
+        source = stages.module.source
+        problem = "values lie in fast memory where they were placed for the order at hand"
+        hint = "a TPU's program can only get another order before that, while it is compiled"
+        raise UnsupportedError(source, source.first_line, problem, hint)
+
+
+def _judged(
+    stages: Stages, found: Improvement, rules: _Rules, notes: list[str], *, is_rebuilt: bool
+) -> Improvement:
+    """What was found, if nobody objects; else the given order."""
+    if not found.orders:
+        return found
+    problems = find_problems(
+        stages.module,
+        found.orders,
+        given={
+            each: stages.schedule.sequence(each) for each in running_computations(stages.module)
+        },
+        may_reorder_collectives=rules.may_reorder_collectives,
+        may_lose_overlap=bool(rules.max_slowdown),
+    )
+    if not problems and not is_rebuilt:
+        problems = _objections(stages, found.orders)
+    if not problems:
+        return found
+    notes.append(f"an order was found and rejected: {problems[0]}")
+    kept = tuple(each._replace(peak=each.given_peak, is_proven=False) for each in found.found)
+    return found._replace(orders={}, after=found.before, method="as given", found=kept)
+
+
+def _objections(stages: Stages, orders: Orders) -> list[str]:
+    """What verifying the plan of the new order finds that it does not find in the given one."""
+    name, _, chip = stages.options.backend.name.partition("-")
+
+    def rules_of(text: str) -> dict[str, str]:
+        made = plan(text, backend=name, chip=chip, order="text")
+        verdict = verify(made.dump, module=made.stages.module, backend=stages.options.backend)
+        return {finding.rule: finding.message for finding in verdict.findings}
+
+    new = rules_of(_text_of(stages, orders))
+    known = rules_of(_text_of(stages, {})) if new else {}
+    return [message for rule, message in new.items() if rule not in known]
+
+
+def _text_of(stages: Stages, orders: Orders) -> str:
+    sequences = [
+        orders.get(computation) or stages.schedule.sequence(computation)
+        for computation in running_computations(stages.module)
+    ]
+    return as_scheduled(stages.module, sequences)
+
+
+def _report(
+    name: str, stages: Stages, found: Improvement, effort: Effort, notes: list[str]
+) -> Improved:
+    computations = tuple(
+        ComputationOrder(
+            name=each.computation.name,
+            instructions=len(each.computation.instructions),
+            given_peak=each.given_peak,
+            peak=each.peak,
+            method=each.method,
+            proven=each.is_proven,
+        )
+        for each in reversed(found.found)
+        if each.computation in found.orders
+    )
+    return Improved(
+        name=name,
+        backend=stages.options.backend.name,
+        effort=effort,
+        before=found.before,
+        after=found.after,
+        bound=found.bound,
+        verdict=_verdict(found),
+        method=found.method,
+        computations=computations,
+        notes=tuple(notes),
+    )
+
+
+def _verdict(found: Improvement) -> Verdict:
+    if found.bound is not None and found.after <= found.bound:
+        return "at the bound"
+    return "proven" if all(each.is_proven for each in found.found) else "open"
