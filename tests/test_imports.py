@@ -40,10 +40,13 @@ MAY_IMPORT = {
     "api.load": {"base", "dump", "hlo"},
     "api.plan": PLANNER | {"dump", "write", "rebuild", "report.page.notebook", "schedule"},
     "api.replan": PLANNER | {"dump", "write", "view", "rebuild", "api.plan"},
-    "api.improve": PLANNER | DUMPS | {"api.plan", "api.replan", "check", "report", "schedule"},
+    "api.improve": PLANNER
+    | DUMPS
+    | {"api.plan", "api.replan", "check", "report", "schedule", "write"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
+    "jax": PROGRAM | {"__version__", "api.improve", "dump", "pipeline", "report", "schedule"},
     "advice": PLANNER | {"dump", "view", "check", "report", "api.plan", "api.replan"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")

@@ -17,14 +17,20 @@ from hlomem.base.errors import CommandError, UnsupportedError
 from hlomem.base.source import visible
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
+from hlomem.dump.eras import NEWEST
+from hlomem.dump.parts import Part, Wrapping
 from hlomem.hlo.edits import as_scheduled
 from hlomem.hlo.schedule import running_computations
+from hlomem.pipeline import in_text_order, start_stages
 from hlomem.report.data.improvement import ComputationOrder, Improved, Verdict
 from hlomem.schedule.check import find_problems
 from hlomem.schedule.search import EFFORTS, Effort, Improvement
 from hlomem.schedule.search import improve as search
+from hlomem.write.build import build_contents
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hlomem.hlo.ir import HloModule
     from hlomem.pipeline import Stages
     from hlomem.schedule.search import Orders
@@ -46,11 +52,12 @@ class BetterOrder(NamedTuple):
         return _text_of(self.stages, self.orders)
 
 
-class _Rules(NamedTuple):
-    """What an order may do."""
+class Rules(NamedTuple):
+    """How an order is looked for, and what it may do."""
 
-    may_reorder_collectives: bool
-    max_slowdown: float
+    effort: Effort = "default"
+    may_reorder_collectives: bool = False
+    max_slowdown: float = 0.0
 
 
 def improve(
@@ -87,10 +94,23 @@ def improve(
         stages = made.stages
         notes += made.notes
     _refuse_fixed(stages)
-    rules = _Rules(may_reorder_collectives, max_slowdown)
-    found = search(stages, effort, **rules._asdict())
+    rules = Rules(effort, may_reorder_collectives, max_slowdown)
+    return improve_stages(name, stages, rules, notes, is_rebuilt=is_rebuilt)
+
+
+def improve_stages(
+    name: str, stages: Stages, rules: Rules, notes: Iterable[str] = (), *, is_rebuilt: bool = False
+) -> BetterOrder:
+    """The same for a program whose plan is begun."""
+    found = search(
+        stages,
+        rules.effort,
+        may_reorder_collectives=rules.may_reorder_collectives,
+        max_slowdown=rules.max_slowdown,
+    )
+    notes = [*notes]
     found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
-    report = _report(name, stages, found, effort, notes)
+    report = _report(name, stages, found, rules.effort, notes)
     return BetterOrder(report, stages, found.orders, is_rebuilt)
 
 
@@ -121,7 +141,7 @@ def _refuse_fixed(stages: Stages) -> None:
 
 
 def _judged(
-    stages: Stages, found: Improvement, rules: _Rules, notes: list[str], *, is_rebuilt: bool
+    stages: Stages, found: Improvement, rules: Rules, notes: list[str], *, is_rebuilt: bool
 ) -> Improvement:
     """What was found, if nobody objects; else the given order."""
     if not found.orders:
@@ -146,11 +166,13 @@ def _judged(
 
 def _objections(stages: Stages, orders: Orders) -> list[str]:
     """What verifying the plan of the new order finds that it does not find in the given one."""
-    name, _, chip = stages.options.backend.name.partition("-")
 
     def rules_of(text: str) -> dict[str, str]:
-        made = plan(text, backend=name, chip=chip, order="text")
-        verdict = verify(made.dump, module=made.stages.module, backend=stages.options.backend)
+        again = start_stages(hlo.parse(text), stages.options, order_lists=in_text_order)
+        contents = build_contents(again, NEWEST.features)
+        part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
+        dump = Dump("plan", (part,), (NEWEST,))
+        verdict = verify(dump, module=again.module, backend=stages.options.backend)
         return {finding.rule: finding.message for finding in verdict.findings}
 
     new = rules_of(_text_of(stages, orders))

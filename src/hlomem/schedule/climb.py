@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hlomem.schedule.flow import Flow
 
 _SEED = 7
+_PATIENCE = 120
+"""Plans in a row that save nothing before the climb ends."""
 _MAX_SHIFTED = 32
 """Nodes that are moved alone in one round."""
 
@@ -52,8 +54,8 @@ def climb(
     current, current_plan = best, best_plan
     seen = {tuple(order)}
     moves = _shuffled_moves(current_plan.flow, current, chance)
-    spent, idle = 1, 0
-    while spent < plans and best_plan.cost > floor:
+    spent, last_gain, idle = 1, 1, 0
+    while spent < min(plans, last_gain + _PATIENCE) and best_plan.cost > floor:
         tried = next((move for move in moves if tuple(move) not in seen), None)
         if tried is None:
             if current is best or idle:
@@ -68,7 +70,7 @@ def climb(
             current, current_plan, idle = tried, planned, 0
             moves = _shuffled_moves(current_plan.flow, current, chance)
         if planned.cost < best_plan.cost:
-            best, best_plan = tried, planned
+            best, best_plan, last_gain = tried, planned, spent
     return Climbed(best_plan.cost, best, spent)
 
 

@@ -27,12 +27,19 @@ _SEED = 20261115
 class Budget:
     """Work that may be done: nodes evaluated."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, whole: Budget | None = None) -> None:
         self.left = nodes
+        self._whole = whole
+
+    def share(self, nodes: int) -> Budget:
+        """A part of it, for one purpose."""
+        return Budget(min(nodes, self.left), self)
 
     def spend(self, nodes: int) -> bool:
         """Take some of it; whether there was any left."""
         self.left -= nodes
+        if self._whole is not None:
+            self._whole.spend(nodes)
         return self.left >= 0
 
 

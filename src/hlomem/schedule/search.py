@@ -58,6 +58,8 @@ _LIMITS: Mapping[Effort, _Limits] = {
     "default": _Limits(2_500_000, 4_000, 60_000, 600),
     "high": _Limits(25_000_000, 100_000, 1_000_000, 10_000),
 }
+_MOVES = 400
+"""Moves that are tried at most from one construction."""
 _NEAR = 1.005
 """How near to the bound no better plan is looked for."""
 _MIN_FINALISTS = 4
@@ -196,7 +198,7 @@ class _Search:
         if made[0].peak <= floor:
             return _Searched(made, is_proven=True)
         for start in made.copy():
-            order = improve_order(flow, start.order, self._budget)
+            order = improve_order(flow, start.order, self._budget.share(_MOVES * len(flow.nodes)))
             if order != start.order and allows(order):
                 peak = peak_of(flow, order).size
                 made.append(_Candidate(peak, len(made) + _RANKS, f"{start.name}, moved", order))
