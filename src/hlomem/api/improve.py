@@ -150,7 +150,8 @@ def _judged(
         stages.module,
         found.orders,
         given={
-            each: stages.schedule.sequence(each) for each in running_computations(stages.module)
+            computation: stages.schedule.sequence(computation)
+            for computation in running_computations(stages.module)
         },
         may_reorder_collectives=rules.may_reorder_collectives,
         may_lose_overlap=bool(rules.max_slowdown),
@@ -160,7 +161,7 @@ def _judged(
     if not problems:
         return found
     notes.append(f"an order was found and rejected: {problems[0]}")
-    kept = tuple(each._replace(peak=each.given_peak, is_proven=False) for each in found.found)
+    kept = tuple(order._replace(peak=order.given_peak, is_proven=False) for order in found.found)
     return found._replace(orders={}, after=found.before, method="as given", found=kept)
 
 
@@ -193,15 +194,15 @@ def _report(
 ) -> Improved:
     computations = tuple(
         ComputationOrder(
-            name=each.computation.name,
-            instructions=len(each.computation.instructions),
-            given_peak=each.given_peak,
-            peak=each.peak,
-            method=each.method,
-            proven=each.is_proven,
+            name=order.computation.name,
+            instructions=len(order.computation.instructions),
+            given_peak=order.given_peak,
+            peak=order.peak,
+            method=order.method,
+            proven=order.is_proven,
         )
-        for each in reversed(found.found)
-        if each.computation in found.orders
+        for order in reversed(found.found)
+        if order.computation in found.orders
     )
     return Improved(
         name=name,
@@ -220,4 +221,4 @@ def _report(
 def _verdict(found: Improvement) -> Verdict:
     if found.bound is not None and found.after <= found.bound:
         return "at the bound"
-    return "proven" if all(each.is_proven for each in found.found) else "open"
+    return "proven" if all(order.is_proven for order in found.found) else "open"

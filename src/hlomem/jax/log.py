@@ -55,18 +55,18 @@ class Report(NamedTuple):
     @property
     def improved(self) -> tuple[Outcome, ...]:
         """Those that got another order."""
-        return tuple(each for each in self.outcomes if each.kind == "improved")
+        return tuple(outcome for outcome in self.outcomes if outcome.kind == "improved")
 
     @property
     def saved(self) -> int:
         """Bytes less, all programs together."""
-        return sum(each.before - each.after for each in self.improved)
+        return sum(outcome.before - outcome.after for outcome in self.improved)
 
     def __str__(self) -> str:
         if not self.outcomes:
             return "no program was compiled while hlomem.jax was on"
-        small = [each for each in self.outcomes if each.kind == "skipped"]
-        lines = [str(each) for each in self.outcomes if each.kind != "skipped"]
+        small = [outcome for outcome in self.outcomes if outcome.kind == "skipped"]
+        lines = [str(outcome) for outcome in self.outcomes if outcome.kind != "skipped"]
         lines += [f"{len(small)} skipped"] if small else []
         return "\n".join(lines)
 

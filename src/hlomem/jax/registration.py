@@ -150,18 +150,19 @@ def _find_extension() -> Any:
 
 def _choose_platforms(platforms: Sequence[str] | str | None) -> list[str]:
     """Those that are asked for, else those of the default that this process has."""
-    available = list(import_module("jax.extend.backend").backends())
     if platforms is None:
-        return [each for each in DEFAULT_PLATFORMS if each in available]
+        return [platform for platform in DEFAULT_PLATFORMS if platform in _backends()]
     chosen = [platforms] if isinstance(platforms, str) else list(platforms)
     for platform in chosen:
         if platform not in _BACKEND_OF:
             known = ", ".join(_BACKEND_OF)
             raise CommandError(f"unknown platform `{visible(platform)}`; known are {known}")
-        if platform not in available:
-            known = ", ".join(available)
-            raise CommandError(f"this JAX has no platform `{platform}`, only {known}")
     return chosen
+
+
+def _backends() -> list[str]:
+    """The platforms this process has devices of."""
+    return list(import_module("jax.extend.backend").backends())
 
 
 def _options(platform: str, chip: str) -> Options:
@@ -179,14 +180,29 @@ def _options(platform: str, chip: str) -> Options:
 
 
 def _test_once(extension: Any, platform: str) -> None:
-    """Raise unless the hook of a platform has been seen to work in this process."""
+    """Raise unless the hook of a platform with devices has been seen to work in this process."""
     with _lock:
-        if platform not in _tested:
+        if platform not in _backends():
+            _test_plugin(extension, platform)
+        elif platform not in _tested:
             _tested[platform] = _find_fault(extension, platform)
             logger.info("hook for %s: %s", platform, _tested[platform] or "works")
-    if _tested[platform]:
+    if _tested.get(platform):
         problem = f"the hook of jax {version('jax')} for {platform} does not work"
         raise UnsupportedJaxError(f"{problem}: {_tested[platform]}")
+
+
+def _test_plugin(extension: Any, platform: str) -> None:
+    """A compiler without devices, for programs that run elsewhere: it must take a pass at least."""
+    name = f"hlomem-test-{next(_numbers)}"
+    try:
+        _register(extension, lambda _: None, name, platform)
+        _clear(extension, name, platform)
+    except Exception as error:
+        known = ", ".join(_backends())
+        problem = f"this JAX has no platform `{platform}`, only {known}"
+        raise CommandError(f"{problem} ({type(error).__name__})") from error
+    logger.info("hook for %s: no device, not tested", platform)
 
 
 def _find_fault(extension: Any, platform: str) -> str:

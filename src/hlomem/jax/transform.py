@@ -78,7 +78,7 @@ class Transform:
         outcome = Outcome(module.name, self._platform, "skipped")
         if not module.is_scheduled:
             return None, outcome._replace(kind="failed", reason="the module has no schedule")
-        count = sum(len(each.instructions) for each in running_computations(module))
+        count = sum(len(computation.instructions) for computation in running_computations(module))
         if count > self._limits.max_instructions:
             return None, outcome._replace(reason=f"{count} instructions")
         stages = start_stages(module, self._options, order_lists=in_text_order)

@@ -91,7 +91,7 @@ def _written_over(flow: Flow, node: int) -> int:
     return sum(
         min(
             flow.sizes[flow.values[value].buffer],
-            max(flow.sizes[flow.values[each].buffer] for each in candidates),
+            max(flow.sizes[flow.values[candidate].buffer] for candidate in candidates),
         )
         for value, candidates in flow.shares.get(node, ())
     )

@@ -36,7 +36,7 @@ class _Progress:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._waits = [len(each) for each in flow.before]
+        self._waits = [len(needed) for needed in flow.before]
         self._unread = [len(value.readers) + value.lives_on for value in flow.values]
         self.has_run = [False] * len(flow.nodes)
         self._net = [
@@ -73,7 +73,7 @@ class _Progress:
             self._waits[follower] -= 1
             if not self._waits[follower]:
                 freed.append(follower)
-        return freed, [each for each in cheaper if not self._waits[each]]
+        return freed, [reader for reader in cheaper if not self._waits[reader]]
 
 
 def list_forward(flow: Flow) -> list[int]:
@@ -88,8 +88,8 @@ def list_forward(flow: Flow) -> list[int]:
             continue
         order.append(node)
         freed, cheaper = progress.run(node)
-        for each in (*freed, *cheaper):
-            heappush(heap, (progress.net(each), each))
+        for follower in (*freed, *cheaper):
+            heappush(heap, (progress.net(follower), follower))
     return order
 
 
@@ -110,15 +110,15 @@ def eager(flow: Flow, base: Sequence[int]) -> list[int]:
             continue
         order.append(node)
         freed, cheaper = progress.run(node)
-        for each in (*freed, *cheaper):
-            if progress.net(each) <= 0:
-                heappush(free, (rank[each], each))
+        for follower in (*freed, *cheaper):
+            if progress.net(follower) <= 0:
+                heappush(free, (rank[follower], follower))
     return order
 
 
 def list_backward(flow: Flow) -> list[int]:
     """From the end: always the node that leaves least alive before it."""
-    waits = [len(each) for each in flow.after]
+    waits = [len(followers) for followers in flow.after]
     is_needed = [value.lives_on for value in flow.values]
     heap: list[tuple[int, int]] = []
 
@@ -186,7 +186,7 @@ def depth_first(flow: Flow, weight: Sequence[int]) -> list[int]:
 
 
 def _by_weight(nodes: Sequence[int], weight: Sequence[int]) -> list[int]:
-    return sorted(nodes, key=lambda each: (-weight[each], each))
+    return sorted(nodes, key=lambda node: (-weight[node], node))
 
 
 def _subtree_needs(flow: Flow) -> list[int]:
@@ -195,8 +195,8 @@ def _subtree_needs(flow: Flow) -> list[int]:
     made = [sum(flow.sizes[flow.values[v].buffer] for v in values) for values in flow.made_by]
     for node, before in enumerate(flow.before):
         held = need = 0
-        for each in sorted(before, key=lambda each: made[each] - needs[each]):
-            need = max(need, held + needs[each])
-            held += made[each]
+        for operand in sorted(before, key=lambda operand: made[operand] - needs[operand]):
+            need = max(need, held + needs[operand])
+            held += made[operand]
         needs[node] = max(need, held + made[node] + flow.inner.get(node, 0))
     return needs

@@ -67,7 +67,7 @@ class Delays:
 def _time(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
     if not takes_time(instruction) or is_start(instruction) or instruction.opcode.endswith("-done"):
         return 0
-    moved = sum(_bytes_of(each, size_of) for each in (instruction, *instruction.operands))
+    moved = sum(_bytes_of(part, size_of) for part in (instruction, *instruction.operands))
     return max(moved, _flops(instruction) // FLOPS_PER_BYTE)
 
 
@@ -79,7 +79,9 @@ def _flops(instruction: HloInstruction) -> int:
     """Multiplications and additions of a dot; of a convolution, as if its kernel were dense."""
     if instruction.opcode == "dot":
         left = instruction.operands[0].shape.dimensions
-        contracted = prod(left[each] for each in instruction.integers("lhs_contracting_dims"))
+        contracted = prod(
+            left[dimension] for dimension in instruction.integers("lhs_contracting_dims")
+        )
         return 2 * contracted * _elements(instruction.shape)
     if instruction.opcode == "convolution":
         features = max(instruction.shape.dimensions, default=1)

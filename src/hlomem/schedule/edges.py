@@ -69,7 +69,9 @@ class Edges:
 
     def _visible(self, nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]]:
         """What others see happen stays in its order."""
-        return pairwise(node for node, each in enumerate(nodes) if self._effects.has(each))
+        return pairwise(
+            node for node, instruction in enumerate(nodes) if self._effects.has(instruction)
+        )
 
     def _hidden(self, nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]]:
         """What runs while something goes on in the background still does."""

@@ -128,7 +128,9 @@ class _Search:
             level += 0 if alive[buffer] else flow.sizes[buffer]
             alive[buffer] += 1
         peak = level - saved + flow.inner.get(node, 0)
-        peak -= sum(flow.sizes[each] for each in flow.counted_inside.get(node, ()) if alive[each])
+        peak -= sum(
+            flow.sizes[buffer] for buffer in flow.counted_inside.get(node, ()) if alive[buffer]
+        )
         for value in flow.read_by[node]:
             unread[value] -= 1
         for value in (*flow.read_by[node], *flow.made_by[node]):

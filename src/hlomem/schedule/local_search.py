@@ -96,7 +96,7 @@ def iter_moves(flow: Flow, order: list[int], levels: list[int]) -> Iterator[list
         for number, value in enumerate(flow.values)
         if number not in busy and _is_alive(value, place, place_of)
     ]
-    idle.sort(key=lambda each: (-each[0], each[1]))
+    idle.sort(key=lambda entry: (-entry[0], entry[1]))
     for _, number in idle[:_MAX_IDLE]:
         value = flow.values[number]
         if value.made_by >= 0 and (delayed := _delay(flow, order, place_of, value.made_by, place)):
@@ -123,7 +123,7 @@ def _delay(
     start = place_of[maker]
     cone = {maker}
     for node in order[start + 1 : place + 1]:
-        if any(each in cone for each in flow.before[node]):
+        if any(earlier in cone for earlier in flow.before[node]):
             if node == order[place]:
                 return None
             cone.add(node)
@@ -145,7 +145,7 @@ def _advance(
         if node in cone:
             if node == order[place]:
                 return None
-            cone.update(each for each in flow.before[node] if place_of[each] >= place)
+            cone.update(earlier for earlier in flow.before[node] if place_of[earlier] >= place)
     if order[place] in cone:
         return None
     segment = order[place : end + 1]

@@ -47,7 +47,9 @@ class Places:
             for computation in self._flow
             for node, instruction in enumerate(stages.schedule.sequence(computation))
         }
-        self._in: dict[HloComputation, dict[HloValue, Place]] = {each: {} for each in self._flow}
+        self._in: dict[HloComputation, dict[HloValue, Place]] = {
+            computation: {} for computation in self._flow
+        }
         find_readers = stages.dataflow.use_finder.readers
         for value in stages.dataflow.values:
             if value.instruction.parent in self._flow:
@@ -73,7 +75,7 @@ class Places:
             self._in[computation][value] = Place(
                 made_by,
                 tuple(sorted(nodes - {made_by})),
-                any(each is computation.root for each in positions),
+                any(instruction is computation.root for instruction in positions),
                 maker is not None and computation in appears,
             )
 

@@ -58,13 +58,13 @@ _LIMITS: Mapping[Effort, _Limits] = {
     "default": _Limits(2_500_000, 4_000, 60_000, 600),
     "high": _Limits(25_000_000, 100_000, 1_000_000, 10_000),
 }
-_MOVES = 400
+_MAX_MOVES = 400
 """Moves that are tried at most from one construction."""
 _NEAR = 1.005
 """How near to the bound no better plan is looked for."""
 _MIN_FINALISTS = 4
 """How many orders are planned at least."""
-_CLIMBED = 2
+_MAX_CLIMBED = 2
 """How many of the best plans of the entry are climbed from, beside that of the given order; and how
 many of what it runs, those that need most."""
 _MAX_PROVEN_NODES = 120
@@ -179,6 +179,8 @@ class _Search:
 
     def _search(self, flow: Flow) -> _Searched:
         """Orders of a computation; those of an equal one, such as another layer, are taken over."""
+        if self._max_slowdown:  # equal flows may take other times
+            return self._search_anew(flow)
         key = _key(flow)
         known = self._known.get(key)
         if known is None:
@@ -198,7 +200,9 @@ class _Search:
         if made[0].peak <= floor:
             return _Searched(made, is_proven=True)
         for start in made.copy():
-            order = improve_order(flow, start.order, self._budget.share(_MOVES * len(flow.nodes)))
+            order = improve_order(
+                flow, start.order, self._budget.share(_MAX_MOVES * len(flow.nodes))
+            )
             if order != start.order and allows(order):
                 peak = peak_of(flow, order).size
                 made.append(_Candidate(peak, len(made) + _RANKS, f"{start.name}, moved", order))
@@ -233,17 +237,18 @@ class _Search:
         bound = self._bounds[entry.computation]
         plans = self._plans()
         finalists = searched.candidates[: max(_MIN_FINALISTS, plans // 8)]
-        given = next(each for each in searched.candidates if not each.rank)
+        given = next(candidate for candidate in searched.candidates if not candidate.rank)
         finalists += [given] if given not in finalists else []
         costs = [
-            (self._planned(entry, each.order).cost, place) for place, each in enumerate(finalists)
+            (self._planned(entry, candidate.order).cost, place)
+            for place, candidate in enumerate(finalists)
         ]
         costs.sort()
         cost, place = costs[0]
         name = finalists[place].name
         self._chosen[entry.computation] = finalists[place].order
         if not self._max_slowdown:
-            starts = [finalists[place] for _, place in costs[:_CLIMBED]]
+            starts = [finalists[place] for _, place in costs[:_MAX_CLIMBED]]
             starts += [given] if given not in starts else []
             floor = round((bound or 0) * _NEAR)
             name, cost = self._climb(entry, starts, name, cost, plans - len(costs), floor)
@@ -270,22 +275,21 @@ class _Search:
         """Judge moves by plans: of the entry from several starts, then of what it runs."""
         inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
         inner.sort(key=lambda flow: -self._peaks[flow.computation])
-        del inner[_CLIMBED:]
-        each = plans // (len(starts) + len(inner))
+        del inner[_MAX_CLIMBED:]
+        share = plans // (len(starts) + len(inner))
         for start in starts:
-            if each > 1 and cost > floor:
-                climbed = climb(start.order, partial(self._planned, entry), each, floor)
+            if share > 1 and cost > floor:
+                climbed = climb(start.order, partial(self._planned, entry), share, floor)
                 if climbed.cost < cost:
                     name, cost = f"{start.name}, climbed", climbed.cost
                     self._chosen[entry.computation] = climbed.order
         for flow in inner:
-            if each > 1 and cost > floor:
+            if share > 1 and cost > floor:
                 order = self._chosen[flow.computation]
-                climbed = climb(order, partial(self._planned, flow), each, floor)
+                climbed = climb(order, partial(self._planned, flow), share, floor)
                 self._chosen[flow.computation] = climbed.order
-                name, cost = (
-                    (f"{name}, climbed", climbed.cost) if climbed.cost < cost else (name, cost)
-                )
+                if climbed.cost < cost:
+                    name, cost = f"{name}, climbed", climbed.cost
         return name, cost
 
     def _planned(self, flow: Flow, order: list[int]) -> Planned:
@@ -339,7 +343,14 @@ def _key(flow: Flow) -> Hashable:
         tuple((node, tuple(shared)) for node, shared in flow.shares.items()),
         tuple(flow.inner.items()),
         tuple(flow.counted_inside.items()),
-        next((node for node, each in enumerate(flow.nodes) if each is flow.computation.root), None),
+        next(
+            (
+                node
+                for node, instruction in enumerate(flow.nodes)
+                if instruction is flow.computation.root
+            ),
+            None,
+        ),
     )
 
 

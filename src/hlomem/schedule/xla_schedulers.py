@@ -195,9 +195,9 @@ def depth_first(lists: Lists, computation: HloComputation) -> list[HloInstructio
         made = lists.made_bytes(instruction)
         all_sizes += made
         users = max(0, len(lists.users(instruction)) - 1) + sum(
-            extra_users[each] for each in operands
+            extra_users[operand] for operand in operands
         )
-        sizes = made + sum(total_sizes[each] for each in operands)
+        sizes = made + sum(total_sizes[operand] for operand in operands)
         extra_users[instruction] = min(users, len(computation.instructions))
         total_sizes[instruction] = min(sizes, all_sizes)
 
@@ -232,7 +232,9 @@ def _depth_first(
             continue
         entered.add(instruction)
         needed = (*instruction.operands, *instruction.control_predecessors)
-        stack += sorted({each for each in needed if each not in done}, key=key, reverse=True)
+        stack += sorted(
+            {earlier for earlier in needed if earlier not in done}, key=key, reverse=True
+        )
     return order
 
 
@@ -342,7 +344,7 @@ def as_early_or_late_as_possible(order: list[HloInstruction]) -> list[HloInstruc
         early[instruction] = None
         for follower in (*instruction.users, *successors.get(instruction, ())):
             needed = (*follower.operands, *follower.control_predecessors)
-            if _is_hoisted(follower) and all(each in early for each in needed):
+            if _is_hoisted(follower) and all(earlier in early for earlier in needed):
                 early[follower] = None
     late: dict[HloInstruction, None] = {}
     for instruction in reversed(early):
@@ -351,7 +353,7 @@ def as_early_or_late_as_possible(order: list[HloInstruction]) -> list[HloInstruc
         late[instruction] = None
         for earlier in (*instruction.operands, *instruction.control_predecessors):
             followers = (*earlier.users, *successors.get(earlier, ()))
-            if _is_sunk(earlier) and all(each in late for each in followers):
+            if _is_sunk(earlier) and all(later in late for later in followers):
                 late[earlier] = None
     return list(reversed(late))
 

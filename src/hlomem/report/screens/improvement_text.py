@@ -35,7 +35,7 @@ def draw_improvement(improved: Improved, width: int) -> list[Line]:
     ]
     if improved.computations:
         lines += [[], [("Computations in another order", "bold")], [(_head(), "dim")]]
-        lines += [[(_row(each, width), "")] for each in improved.computations[:TOP]]
+        lines += [[(_row(order, width), "")] for order in improved.computations[:TOP]]
     if len(improved.computations) > TOP:
         lines.append([(f"  and {len(improved.computations) - TOP} more (--json has all)", "dim")])
     if improved.notes:
