@@ -55,14 +55,14 @@ class _Limits(NamedTuple):
 
 _LIMITS: Mapping[Effort, _Limits] = {
     "low": _Limits(0, 0, 0, 3),
-    "default": _Limits(2_500_000, 4_000, 60_000, 600),
+    "default": _Limits(1_500_000, 4_000, 60_000, 600),
     "high": _Limits(25_000_000, 100_000, 1_000_000, 10_000),
 }
 _MAX_MOVES = 400
 """Moves that are tried at most from one construction."""
 _NEAR = 1.005
 """How near to the bound no better plan is looked for."""
-_MIN_FINALISTS = 4
+_MIN_FINALISTS = 3
 """How many orders are planned at least."""
 _MAX_CLIMBED = 2
 """How many of the best plans of the entry are climbed from, beside that of the given order; and how
@@ -236,19 +236,16 @@ class _Search:
         before = temporary_bytes(self._stages)
         bound = self._bounds[entry.computation]
         plans = self._plans()
-        finalists = searched.candidates[: max(_MIN_FINALISTS, plans // 8)]
         given = next(candidate for candidate in searched.candidates if not candidate.rank)
+        finalists = searched.candidates[: max(_MIN_FINALISTS, plans // 8)]
         finalists += [given] if given not in finalists else []
-        costs = [
-            (self._planned(entry, candidate.order).cost, place)
-            for place, candidate in enumerate(finalists)
-        ]
-        costs.sort()
-        cost, place = costs[0]
-        name = finalists[place].name
-        self._chosen[entry.computation] = finalists[place].order
+        costs = self._costs(entry, finalists, given, before)
+        ranking = sorted(range(len(finalists)), key=lambda place: (costs[place], place))
+        best = finalists[ranking[0]]
+        name, cost = best.name, costs[ranking[0]]
+        self._chosen[entry.computation] = best.order
         if not self._max_slowdown:
-            starts = [finalists[place] for _, place in costs[:_MAX_CLIMBED]]
+            starts = [finalists[place] for place in ranking[:_MAX_CLIMBED]]
             starts += [given] if given not in starts else []
             floor = round((bound or 0) * _NEAR)
             name, cost = self._climb(entry, starts, name, cost, plans - len(costs), floor)
@@ -257,6 +254,19 @@ class _Search:
         orders = self._orders()
         self._found[-1] = self._found[-1]._replace(method=name)
         return Improvement(orders, before, cost, bound, name, self._report(orders))
+
+    def _costs(
+        self, entry: Flow, finalists: list[_Candidate], given: _Candidate, before: int
+    ) -> list[int]:
+        """What the plans of the best orders need; that of the given program is known."""
+        self._chosen[entry.computation] = given.order
+        is_known = not self._orders()
+        return [
+            before
+            if is_known and candidate is given
+            else self._planned(entry, candidate.order).cost
+            for candidate in finalists
+        ]
 
     def _plans(self) -> int:
         """How many plans of the program are worth their time."""
