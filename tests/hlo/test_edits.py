@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlomem import hlo
-from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
+from hlomem.hlo.edits import as_scheduled, with_aliases, with_element_type, with_order, without_copy
 from hlomem.hlo.shape import ROOT_INDEX
 
 TEXT = """HloModule m, is_scheduled=true, entry_computation_layout={(f32[2,3]{1,0})->f32[2,3]{0,1}}
@@ -70,3 +70,14 @@ def test_instructions_stand_in_another_order() -> None:
     assert [each.name for each in changed.entry.instructions] == [each.name for each in moved]
     assert changed.entry.root.name == "copy.11"
     assert sorted(changed.source.text) == sorted(text)
+
+
+def test_a_text_without_a_schedule_says_that_it_has_one() -> None:
+    text = (
+        "HloModule m\n\nENTRY %e {\n  %a = f32[2] parameter(0)\n  ROOT %b = f32[2] negate(%a)\n}\n"
+    )
+    module = hlo.parse(text)
+    scheduled = as_scheduled(module, [module.entry.instructions])
+    assert scheduled == text.replace("HloModule m", "HloModule m, is_scheduled=true", 1)
+    again = hlo.parse(scheduled)
+    assert as_scheduled(again, [again.entry.instructions]) == scheduled
