@@ -21,7 +21,13 @@ SEED ?= 1
 
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types js browser pytest bench parity support replay fuzz faults clean
+# The pass for JAX is tested, and measured, beside a JAX: `make jax`, `make jax-orders`.
+JAX_PYTHON ?= $(BENCH_PYTHON)
+JAX_VENV   := .venv-jax
+JAX_READY  := $(JAX_VENV)/.ready
+
+.PHONY: demo test lint format types js browser pytest jax jax-orders bench parity support replay \
+	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +35,18 @@ $(READY): pyproject.toml requirements-dev.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
+
+$(JAX_READY): pyproject.toml
+	@test -x $(JAX_VENV)/bin/python || $(JAX_PYTHON) -m venv $(JAX_VENV)
+	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    pytest hypothesis -e ".[jax]"
+	@touch $@
+
+jax: $(JAX_READY)
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m pytest tests/jax
+
+jax-orders: $(JAX_READY)
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_orders
 
 # The main job: from a module's text to the files XLA writes, and what they say.
 demo: $(READY)
@@ -97,5 +115,5 @@ bench: $(BENCH_READY)
 	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
+	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
 	    node_modules

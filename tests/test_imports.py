@@ -64,10 +64,17 @@ MAY_IMPORT = {
     "report": DUMPS | {"view", "machines"},
     "api": set[str](),
     "api.load": {"base", "dump", "hlo"},
-    "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook"},
+    "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook", "schedule"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
+    "api.improve": PLANNER
+    | DUMPS
+    | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
+    "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
+    "schedule": PLANNER,
+    "jax": PROGRAM
+    | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -29,6 +29,7 @@ __all__ = [
     "advise",
     "diff",
     "explain",
+    "improve",
     "load",
     "pack",
     "plan",
@@ -40,6 +41,7 @@ __all__ = [
 if TYPE_CHECKING:
     from hlomem.advice.advising import advise
     from hlomem.api.explain import explain
+    from hlomem.api.improve import improve
     from hlomem.api.load import load
     from hlomem.api.pack import pack
     from hlomem.api.plan import Plan, plan
@@ -63,6 +65,7 @@ _HOME = {
     "advise": "hlomem.advice.advising",
     "diff": "hlomem.report.data.diff",
     "explain": "hlomem.api.explain",
+    "improve": "hlomem.api.improve",
     "load": "hlomem.api.load",
     "pack": "hlomem.api.pack",
     "plan": "hlomem.api.plan",

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
@@ -46,6 +47,8 @@ STAGES = (
     "assignment",
 )
 """The stages in order, by the names they have in `Stages`."""
+_UNSCHEDULED = ("call_graph", "order", "dataflow", "aliasing", "colors")
+"""Those that do not depend on the order of instructions."""
 
 
 class Stages(Struct, frozen=True, eq=False, dict=True):
@@ -66,6 +69,13 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
             for name in STAGES:
                 getattr(self, name)
                 after_stage(name)
+
+    def rescheduled(self, schedule: Schedule) -> Stages:
+        """The stages of the same program in another order; what no order changes is kept."""
+        again = replace(self, schedule=schedule)
+        for name in _UNSCHEDULED:
+            again.__dict__[name] = getattr(self, name)
+        return again
 
     @cached_property
     def call_graph(self) -> CallGraph:

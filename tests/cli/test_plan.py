@@ -104,8 +104,14 @@ ENTRY %main (x: f32[4]) -> f32[4] {
 """
 
 
-def test_a_module_without_a_schedule_says_what_to_do(run: Run) -> None:
+def test_a_module_without_a_schedule_gets_that_of_its_backend(run: Run) -> None:
     result = run("plan", "-", stdin=UNSCHEDULED.encode())
+    assert result.code == 0
+    assert "note: the text has no schedule: in the order of XLA's breadth first" in result.err
+
+
+def test_a_module_whose_scheduler_is_unknown_says_what_to_do(run: Run) -> None:
+    result = run("plan", "-", "--backend", "tpu", "--chip", "v5e", stdin=UNSCHEDULED.encode())
     assert result.code == 3
     assert "<stdin>:1:1: the module has no schedule" in result.err
     assert "--schedule" in result.err

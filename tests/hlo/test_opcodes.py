@@ -34,6 +34,10 @@ OWN_TABLES = {
     Path("check/flow.py"): "the judge's: a rule of its own for all that hands values on",
     Path("hlo/resize.py"): "what a new size means for the attributes of each opcode that has some",
     Path("view/families.py"): "the judge goes by these families: it must not rest on the planner's",
+    Path("schedule/check.py"): "judges the search, and must not rest on what it judges",
+    Path("schedule/effects.py"): "what the world outside sees and what takes no time: order alone",
+    Path("schedule/xla_schedulers.py"): "what each scheduler of XLA treats apart",
+    Path("jax/registration.py"): "what does not count when a program is too small to search",
     Path("machines/gpu_alias.py"): "opcodes that may share by NVIDIA's rules alone",
 }
 """Who may hold a collection of opcodes, and why. What passes made what, `history` knows itself."""

@@ -229,12 +229,15 @@ class _Planner(Struct, frozen=True):
 
     def _plan_as(self, release: Release, options: Options, written_as: Era) -> Plan:
         module, machine = self.module, options.machine
+        notes = [f"planned for {machine.name}: {self.reason}"] if self.reason else []
         with collector_off():
+            schedule = self.schedule
+            if schedule is None and not module.is_scheduled:
+                schedule = _schedule_anew(module, options, notes)
             placed = NO_PRESET if self.preset is None else preset_of(module, self.preset, machine)
             stages = run_stages(
-                module, options, self.schedule, self.pack, placed, self.watch.lap, self.order_lists
+                module, options, schedule, self.pack, placed, self.watch.lap, self.order_lists
             )
-        notes = [f"planned for {machine.name}: {self.reason}"] if self.reason else []
         notes += [*notes_on_release(machine, release), *_notes_on_elements(module)]
         if self.preset is None:
             notes += _notes_on_preset(stages)
@@ -369,6 +372,18 @@ def _notes_on_elements(module: HloModule) -> list[str]:
         return []
     problem = f"the text does not name its {count} get-tuple-elements"
     return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
+
+
+def _schedule_anew(module: HloModule, options: Options, notes: list[str]) -> Schedule | None:
+    """The order the backend's scheduler gives a text without one; None where it is not known."""
+    from hlomem.schedule.xla_schedulers import choose_schedule  # noqa: PLC0415 - few need it
+
+    chosen = choose_schedule(module, options)
+    if chosen is None:
+        return None
+    problem = "the text has no schedule"
+    notes.append(f"{problem}: in the order of XLA's {chosen.scheduler} scheduler")
+    return chosen.schedule
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:

@@ -39,6 +39,7 @@ _OWN_COMMANDS = {
     "explain": "Explain one buffer: why it exists, its size, its life, its place.",
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
     "html": "Write the memory report as one page that opens offline.",
+    "improve": "Show what a better order of instructions would save, and write it.",
     "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
     "pack": "Find the smallest heap for buffers that live at times, and prove it.",
     "peak": "Show who is alive when the program needs most memory.",

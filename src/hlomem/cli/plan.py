@@ -60,7 +60,8 @@ def command(
 ) -> int:
     """Plan a module's memory as XLA does, and write the same dumps.
 
-    MODULE is HLO text as XLA prints it (scheduled, or with --schedule), gzipped or not, or `-`.
+    MODULE is HLO text as XLA prints it, gzipped or not, or `-`. Text without a schedule takes one
+    from --schedule, or else gets the one that XLA's scheduler for CPU or GPU chooses.
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 when the plan
     is found to be wrong.

@@ -48,6 +48,7 @@ CPU = Machine(
     memory_spaces=MappingProxyType({0: "default"}),
     known_releases=((0, 4, 13), (0, 12, 0, 1)),
     make_options=_options,
+    scheduler="in one walk",
     marks=_MARKS,
 )
 

@@ -54,6 +54,7 @@ GPU = Machine(
     ),
     known_releases=((0, 11, 2),),
     make_options=jaxlib_options,
+    scheduler="least of three",
     alias_rules=_alias_rules,
     marks=_MARKS,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -95,6 +95,10 @@ def _default_rules(_options: Options) -> AliasRules:
     return DEFAULT_RULES
 
 
+Scheduler: TypeAlias = Literal["in one walk", "least of three", "unknown"]
+"""In one walk, breadth or depth first (CPU); the best of three memory schedulers (GPU)."""
+
+
 class Machine(Struct, frozen=True, kw_only=True):
     """One kind of machine: a platform, or one chip of it."""
 
@@ -135,6 +139,9 @@ class Machine(Struct, frozen=True, kw_only=True):
     """The options of a release of its own package; `options_for` takes any."""
     alias_rules: Callable[[Options], AliasRules] = _default_rules
     """The rules for writing results over operands, by release."""
+
+    scheduler: Scheduler = "unknown"
+    """How its compiler orders instructions, where that is known."""
 
     marks: Marks = Marks()
     """The marks of its platform."""

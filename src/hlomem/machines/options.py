@@ -62,6 +62,9 @@ class Options(Struct, frozen=True):
     since libtpu 0.0.51), or large ones first."""
     fast_merge_colors: frozenset[int] = frozenset()
     """The colors whose heaps are packed in that order as well."""
+    schedules_breadth_first: bool = True
+    """Whether instructions run as they become ready (`BFScheduler`; CPU since jaxlib 0.5.1), or
+    depth first. Matters for programs without a schedule alone."""
 
     def plans_like(self, other: Options) -> bool:
         """Whether both plan alike, whatever release each is of."""
@@ -81,6 +84,7 @@ def jaxlib_options(machine: Machine, release: Release) -> Options:
         shares_at_any_position=jaxlib >= (0, 11, 1),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_extend_operands=jaxlib < (0, 4, 24),
+        schedules_breadth_first=jaxlib >= (0, 5, 1),
     )
 
 

@@ -1,0 +1,235 @@
+"""`hlomem.improve`: an order of a program's instructions that needs less memory.
+
+In: a program, or a dump of one. Out: a `BetterOrder`. The search is `hlomem.schedule.search`; what
+it finds is judged twice by others: `hlomem.schedule.check` works out anew whether the program may
+run so, and the program in its new order is planned and verified. An order that either of them
+objects to is not handed out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem import hlo
+from hlomem.api.plan import plan
+from hlomem.api.replan import replan
+from hlomem.base.errors import CommandError, UnsupportedError
+from hlomem.base.source import visible
+from hlomem.check.verify import verify
+from hlomem.dump.dump import Dump
+from hlomem.dump.eras import NEWEST
+from hlomem.dump.parts import Part, Wrapping
+from hlomem.hlo.rewrite import Rewriter
+from hlomem.hlo.schedule import running_computations
+from hlomem.hlo.text.printer import format_module
+from hlomem.pipeline import in_text_order, start_stages
+from hlomem.report.data.improvement import ComputationOrder, Improved, Verdict
+from hlomem.schedule.check import find_problems
+from hlomem.schedule.search import EFFORTS, Effort, Improvement
+from hlomem.schedule.search import improve as search
+from hlomem.write.build import build_contents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.hlo.ir import HloModule
+    from hlomem.pipeline import Stages
+    from hlomem.schedule.search import Orders
+
+
+class BetterOrder(NamedTuple):
+    """An order that was found, right and verified."""
+
+    report: Improved
+    stages: Stages
+    """Of the program in the given order."""
+    orders: Orders
+    """The instructions of every computation whose order is another."""
+    is_rebuilt: bool
+    """Whether the program was made of a dump, and is not the text XLA had."""
+
+    def text(self) -> str:
+        """The program's text in the new order, scheduled."""
+        return _text_of(self.stages, self.orders)
+
+
+class Rules(NamedTuple):
+    """How an order is looked for, and what it may do."""
+
+    effort: Effort = "default"
+    may_reorder_collectives: bool = False
+    max_slowdown: float = 0.0
+
+
+def improve(
+    subject: Dump | HloModule | str,
+    *,
+    module: HloModule | None = None,
+    backend: str = "",
+    chip: str = "",
+    era: str = "",
+    effort: Effort = "default",
+    may_reorder_collectives: bool = False,
+    max_slowdown: float = 0.0,
+) -> BetterOrder:
+    """An order that needs less memory, of a program (HLO text or a module) or a dump's program.
+
+    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
+    is `cpu` for a program, and inferred for a dump. `may_reorder_collectives` is for programs of
+    which every device gets the same order. `max_slowdown` is the share of the program's time, by a
+    rough model, for which transfers may no longer be hidden.
+    """
+    if effort not in EFFORTS:
+        raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
+    if not 0 <= max_slowdown <= 1:
+        raise CommandError(f"a slowdown is a share between 0 and 1, not {max_slowdown}")
+    notes: list[str] = []
+    is_rebuilt = isinstance(subject, Dump) and module is None
+    if isinstance(subject, Dump):
+        name = subject.name
+        stages = _stages_of_dump(subject, module, backend, chip, notes)
+    else:
+        program = hlo.parse(subject) if isinstance(subject, str) else subject
+        name = program.name
+        made = plan(program, backend=backend, chip=chip, era=era, order="text")
+        stages = made.stages
+        notes += made.notes
+    _refuse_fixed(stages)
+    rules = Rules(effort, may_reorder_collectives, max_slowdown)
+    return improve_stages(name, stages, rules, notes, is_rebuilt=is_rebuilt)
+
+
+def improve_stages(
+    name: str, stages: Stages, rules: Rules, notes: Iterable[str] = (), *, is_rebuilt: bool = False
+) -> BetterOrder:
+    """The same for a program whose plan is begun."""
+    found = search(
+        stages,
+        rules.effort,
+        may_reorder_collectives=rules.may_reorder_collectives,
+        max_slowdown=rules.max_slowdown,
+    )
+    notes = [*notes]
+    found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
+    report = _report(name, stages, found, rules.effort, notes)
+    return BetterOrder(report, stages, found.orders, is_rebuilt)
+
+
+def _stages_of_dump(
+    dump: Dump, module: HloModule | None, backend: str, chip: str, notes: list[str]
+) -> Stages:
+    base = replan(dump, backend=backend, chip=chip)
+    if module is None:
+        notes.append("the program was rebuilt from the dump")
+        return base.stages
+    machine = base.stages.options.machine
+    order = None if module.is_scheduled else dump
+    return plan(
+        module,
+        backend=machine.platform,
+        chip=machine.chip_name,
+        like=dump,
+        schedule=order,
+        order="text",
+    ).stages
+
+
+def _refuse_fixed(stages: Stages) -> None:
+    """Places that were chosen for the given order are wrong for any other."""
+    color = stages.options.machine.preset_color
+    is_fixed = color is not None and any(
+        allocation.color == color and allocation.slices
+        for allocation in stages.assignment.allocations
+    )
+    if is_fixed:
+        source = stages.module.source
+        problem = "values lie in fast memory where they were placed for the order at hand"
+        hint = "a TPU's program can only get another order before that, while it is compiled"
+        raise UnsupportedError(source, source.first_line, problem, hint)
+
+
+def _judged(
+    stages: Stages, found: Improvement, rules: Rules, notes: list[str], *, is_rebuilt: bool
+) -> Improvement:
+    """What was found, if nobody objects; else the given order."""
+    if not found.orders:
+        return found
+    problems = find_problems(
+        stages.module,
+        found.orders,
+        given={
+            computation: stages.schedule.sequence(computation)
+            for computation in running_computations(stages.module)
+        },
+        may_reorder_collectives=rules.may_reorder_collectives,
+        may_lose_overlap=bool(rules.max_slowdown),
+    )
+    if not problems and not is_rebuilt:
+        problems = _objections(stages, found.orders)
+    if not problems:
+        return found
+    notes.append(f"an order was found and rejected: {problems[0]}")
+    kept = tuple(order._replace(peak=order.given_peak, is_proven=False) for order in found.found)
+    return found._replace(orders={}, after=found.before, method="as given", found=kept)
+
+
+def _objections(stages: Stages, orders: Orders) -> list[str]:
+    """What verifying the plan of the new order finds that it does not find in the given one."""
+
+    def rules_of(text: str) -> dict[str, str]:
+        again = start_stages(hlo.parse(text), stages.options, order_lists=in_text_order)
+        contents = build_contents(again, NEWEST.features)
+        part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
+        dump = Dump("plan", (part,), (NEWEST,))
+        verdict = verify(dump, module=again.module, machine=stages.options.machine)
+        return {finding.rule: finding.message for finding in verdict.findings}
+
+    new = rules_of(_text_of(stages, orders))
+    known = rules_of(_text_of(stages, {})) if new else {}
+    return [message for rule, message in new.items() if rule not in known]
+
+
+def _text_of(stages: Stages, orders: Orders) -> str:
+    rewriter = Rewriter(stages.module)
+    rewriter.schedule(
+        {
+            computation: orders.get(computation) or stages.schedule.sequence(computation)
+            for computation in running_computations(stages.module)
+        }
+    )
+    return format_module(rewriter.finish())
+
+
+def _report(
+    name: str, stages: Stages, found: Improvement, effort: Effort, notes: list[str]
+) -> Improved:
+    computations = tuple(
+        ComputationOrder(
+            name=order.computation.name,
+            instructions=len(order.computation.instructions),
+            given_peak=order.given_peak,
+            peak=order.peak,
+            method=order.method,
+            proven=order.is_proven,
+        )
+        for order in reversed(found.found)
+        if order.computation in found.orders
+    )
+    return Improved(
+        name=name,
+        backend=stages.options.machine.name,
+        effort=effort,
+        before=found.before,
+        after=found.after,
+        bound=found.bound,
+        verdict=_verdict(found),
+        method=found.method,
+        computations=computations,
+        notes=tuple(notes),
+    )
+
+
+def _verdict(found: Improvement) -> Verdict:
+    if found.bound is not None and found.after <= found.bound:
+        return "at the bound"
+    return "proven" if all(order.is_proven for order in found.found) else "open"

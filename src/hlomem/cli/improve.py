@@ -1,0 +1,102 @@
+"""`hlomem improve`: a better order of a program's instructions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.api.improve import improve
+from hlomem.api.load import encode, find_program, load_any, load_program
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import CommandError
+from hlomem.base.gc_pause import collector_off
+from hlomem.base.source import visible
+from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUMP
+from hlomem.cli.subject import write
+from hlomem.dump.dump import Dump
+from hlomem.report.screens.improvement_text import draw_improvement
+from hlomem.schedule.search import EFFORTS
+
+if TYPE_CHECKING:
+    from hlomem.api.improve import BetterOrder
+    from hlomem.schedule.search import Effort
+
+
+@click.command("improve")
+@click.argument("path", metavar="DUMP|MODULE")
+@WHICH_DUMP
+@HLO_TEXT
+@BACKEND
+@click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: h200, …")
+@MODULE_ERA
+@click.option(
+    "--effort",
+    type=click.Choice(EFFORTS),
+    default="default",
+    show_default=True,
+    help="How much work to spend: low takes a few plans, high ten times the default or more.",
+)
+@click.option(
+    "--reorder-collectives",
+    is_flag=True,
+    help="Let collectives change places; right where every device runs this program.",
+)
+@click.option(
+    "--max-slowdown",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    metavar="SHARE",
+    help="Let transfers show for this share of the program's time, by a rough model.",
+)
+@click.option("-o", "--output", metavar="FILE", type=Path, help="Write the program so ordered.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@AS_JSON
+@collector_off()
+def command(
+    path: str,
+    module: str | None,
+    hlo: str | None,
+    backend: str | None,
+    chip: str,
+    era: str | None,
+    effort: Effort,
+    reorder_collectives: bool,
+    max_slowdown: float,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Show what a better order of instructions would save, and write it.
+
+    The order is looked for, checked, planned and verified; sizes are those of the plan. The bound
+    says what no order can go below. With -o the program is written as scheduled HLO text in the new
+    order, or in the given one where none is better. A DUMP without its HLO module is rebuilt first,
+    and cannot be written.
+    """
+    loaded = load_any(path, module=module)
+    program = None
+    if isinstance(loaded, Dump):
+        program = load_program(hlo) if hlo else find_program(path, module)
+        if program is None and output is not None:
+            name = visible(path)
+            raise CommandError(f"{name}: no HLO module beside the dump to write; give --hlo MODULE")
+    found = improve(
+        loaded,
+        module=program,
+        backend=backend or "",
+        chip=chip,
+        era=era or "",
+        effort=effort,
+        may_reorder_collectives=reorder_collectives,
+        max_slowdown=max_slowdown,
+    )
+    if output is not None:
+        _write(found, output, force=force)
+    return write("improvement", found.report, draw_improvement, as_json)
+
+
+def _write(found: BetterOrder, output: Path, *, force: bool) -> None:
+    """The whole text or, on an error, nothing."""
+    write_files(output.parent, {output.name: [encode(found.text())]}, force=force)

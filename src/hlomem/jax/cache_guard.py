@@ -1,0 +1,65 @@
+"""JAX's caches and the pass: nothing compiled without it is taken for one with it, nor the reverse.
+
+The key of JAX's compilation cache on disk is made of the program, the flags and the devices; the
+passes that are registered are not part of it (jax 0.12). JAX leaves a function to be replaced for
+what else should be: `custom_hook` of `jax._src.cache_key`. While a pass is on, it says which. Where
+that function is missing the cache on disk is off while a pass is on. What JAX keeps in memory is
+cleared when a pass begins and when it ends.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from threading import RLock
+from typing import Any
+
+_lock = RLock()
+_active: list[str] = []
+_state: dict[str, Any] = {}
+
+
+def enter(signature: str) -> None:
+    """A pass begins that this text describes: options and versions."""
+    with _lock:
+        if not _active:
+            _take_over()
+        _active.append(signature)
+        import_module("jax").clear_caches()
+
+
+def leave(signature: str) -> None:
+    """It ends."""
+    with _lock:
+        _active.remove(signature)
+        if not _active:
+            _give_back()
+        import_module("jax").clear_caches()
+
+
+def _take_over() -> None:
+    keys = _cache_key()
+    if keys is not None:
+        original = keys.custom_hook
+        _state["hook"] = original
+        keys.custom_hook = lambda: f"{original()}{';'.join(_active)}"
+        return
+    config = import_module("jax").config
+    _state["enabled"] = config.jax_enable_compilation_cache
+    config.update("jax_enable_compilation_cache", False)
+
+
+def _give_back() -> None:
+    keys = _cache_key()
+    if "hook" in _state and keys is not None:
+        keys.custom_hook = _state.pop("hook")
+    if "enabled" in _state:
+        import_module("jax").config.update("jax_enable_compilation_cache", _state.pop("enabled"))
+
+
+def _cache_key() -> Any:
+    """JAX's module that makes keys, if it lets others have a say in them."""
+    try:
+        module = import_module("jax._src.cache_key")
+    except ImportError:
+        return None
+    return module if callable(getattr(module, "custom_hook", None)) else None

@@ -1,0 +1,96 @@
+"""What the pass did to which program: kept in this process, shown by `report`.
+
+Programs that JAX takes from its compilation cache on disk do not pass through the compiler, and so
+are not listed here, though they have the order they were compiled with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from threading import Lock
+from typing import Literal, NamedTuple, TypeAlias
+
+from hlomem.base.sizes import format_bytes
+from hlomem.report.screens.text import percent
+
+logger = logging.getLogger("hlomem.jax")
+MAX_OUTCOMES = 1000
+"""The latest programs that are remembered."""
+
+Kind: TypeAlias = Literal["improved", "kept", "skipped", "failed"]
+
+
+class Outcome(NamedTuple):
+    """What came of one program."""
+
+    program: str
+    platform: str
+    kind: Kind
+    """`improved`: it got another order. `kept`: none was better. `skipped`: too small or too large
+    to look at. `failed`: something went wrong, and XLA's order stayed."""
+    before: int = 0
+    """Bytes of temporaries in XLA's order, as planned; nothing where it was not planned."""
+    after: int = 0
+    """Bytes of temporaries in the order handed back, as planned."""
+    bound: int | None = None
+    reason: str = ""
+    seconds: float = 0.0
+    """CPU time of the thread that looked for it."""
+
+    def __str__(self) -> str:
+        head = f"{self.program} ({self.platform}): {self.kind}"
+        if self.kind == "improved":
+            saved = percent(self.before - self.after, self.before)
+            sizes = f"{format_bytes(self.before)} → {format_bytes(self.after)}, -{saved}"
+            return f"{head}, temporaries {sizes}, {self.seconds:.2f} s"
+        return f"{head}{', ' if self.reason else ''}{self.reason}"
+
+
+class Report(NamedTuple):
+    """What the pass has done so far."""
+
+    outcomes: tuple[Outcome, ...]
+    """The programs, in the order they were compiled."""
+
+    @property
+    def improved(self) -> tuple[Outcome, ...]:
+        """Those that got another order."""
+        return tuple(outcome for outcome in self.outcomes if outcome.kind == "improved")
+
+    @property
+    def saved(self) -> int:
+        """Bytes less, all programs together."""
+        return sum(outcome.before - outcome.after for outcome in self.improved)
+
+    def __str__(self) -> str:
+        if not self.outcomes:
+            return "no program was compiled while hlomem.jax was on"
+        small = [outcome for outcome in self.outcomes if outcome.kind == "skipped"]
+        lines = [str(outcome) for outcome in self.outcomes if outcome.kind != "skipped"]
+        lines += [f"{len(small)} skipped"] if small else []
+        return "\n".join(lines)
+
+
+_outcomes: deque[Outcome] = deque(maxlen=MAX_OUTCOMES)
+_lock = Lock()
+
+
+def record(outcome: Outcome) -> None:
+    """Remember what came of a program, and log it."""
+    with _lock:
+        _outcomes.append(outcome)
+    level = logging.WARNING if outcome.kind == "failed" else logging.INFO
+    logger.log(level, "%s", outcome)
+
+
+def report() -> Report:
+    """What was done to the programs compiled since the process began, or since `forget`."""
+    with _lock:
+        return Report(tuple(_outcomes))
+
+
+def forget() -> None:
+    """Begin a new report."""
+    with _lock:
+        _outcomes.clear()

@@ -1,0 +1,256 @@
+"""`hlomem.jax.optimize`: puts the pass into JAX's compilers, and takes it out again.
+
+The hook is `jax.extend.xla.register_hlo_module_transformation`, stage `POST_SCHEDULER`, in jax
+since 0.10.2. It is young; so the first use in a process compiles a program of two instructions
+whose order must come back turned around, and says clearly if it does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from hlomem import __version__
+from hlomem.api.improve import Rules
+from hlomem.base.errors import CommandError, HlomemError
+from hlomem.base.source import visible
+from hlomem.jax import cache_guard
+from hlomem.jax.log import logger
+from hlomem.jax.module_proto import text_of, with_schedule
+from hlomem.jax.transform import Limits, Transform
+from hlomem.machines.options import options_for
+from hlomem.machines.registry import find_machine
+from hlomem.machines.releases import Release
+from hlomem.schedule.search import EFFORTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from hlomem.machines.options import Options
+    from hlomem.schedule.search import Effort
+
+FIRST_JAX = (0, 10, 2)
+DEFAULT_PLATFORMS = ("cpu", "cuda")
+"""Those that are optimised unless others are named. On TPU the order is honoured, but fast memory
+is filled after it, for which a lower peak has been seen to be worse."""
+_BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
+_numbers = itertools.count(1)
+_lock = Lock()
+_tested: dict[str, str] = {}
+"""By platform what its self-test found wrong; empty where it passed."""
+
+
+class UnsupportedJaxError(HlomemError):
+    """A JAX without the hook, or with one that does not do what it should."""
+
+
+def optimize(
+    *,
+    effort: Effort = "default",
+    platforms: Sequence[str] | str | None = None,
+    min_bytes: int = 1 << 16,
+    max_instructions: int = 50_000,
+    may_reorder_collectives: bool = False,
+    max_slowdown: float = 0.0,
+    chip: str = "",
+) -> Optimization:
+    """Give every program compiled from now on an order that needs less memory.
+
+    It ends with the `with` block, or by `.remove()`. Programs with less than `min_bytes` of
+    temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
+    `max_slowdown` are as for `hlomem.improve`. `chip` is that of a TPU.
+    """
+    if effort not in EFFORTS:
+        raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
+    extension = _find_extension()
+    rules = Rules(effort, may_reorder_collectives, max_slowdown)
+    limits = Limits(min_bytes, max_instructions)
+    chosen = _choose_platforms(platforms)
+    transforms = {
+        platform: Transform(platform, _options(platform, chip), rules, limits)
+        for platform in chosen
+    }
+    for platform in chosen:
+        _test_once(extension, platform)
+    return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits}")
+
+
+class Optimization:
+    """A pass that is on until it is removed; a context manager."""
+
+    def __init__(self, extension: Any, transforms: dict[str, Transform], signature: str) -> None:
+        self._extension = extension
+        self._signature = signature
+        self._name = f"hlomem-{next(_numbers)}"
+        self._platforms: list[str] = []
+        self._transforms = transforms  # held as long as the compiler may call them
+        for platform, transform in transforms.items():
+            _register(extension, transform, self._name, platform)
+            self._platforms.append(platform)
+        cache_guard.enter(signature)
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """Where the pass is on; empty when it has been removed."""
+        return tuple(self._platforms)
+
+    def remove(self) -> None:
+        """Take the pass out; programs compiled from now on have XLA's order again."""
+        with _lock:
+            platforms, self._platforms = self._platforms, []
+        if not platforms:
+            return
+        for platform in platforms:
+            _clear(self._extension, self._name, platform)
+        cache_guard.leave(self._signature)
+
+    def __enter__(self) -> Optimization:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+def _register(extension: Any, callback: Any, name: str, platform: str) -> None:
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.register_hlo_module_transformation(
+        callback, name=name, stage=stage, platforms=platform
+    )
+
+
+def _clear(extension: Any, name: str, platform: str) -> None:
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
+
+
+def _find_extension() -> Any:
+    """JAX's module of compiler passes; an error that names the version where there is none."""
+    wanted = ".".join(map(str, FIRST_JAX))
+    try:
+        found = version("jax")
+    except PackageNotFoundError:
+        problem = f"jax is not installed; `pip install 'jax>={wanted}'`"
+        raise UnsupportedJaxError(problem) from None
+    try:
+        return import_module("jax.extend.xla")
+    except ImportError:
+        problem = f"jax {found} has no hook for passes; it is in jax {wanted} and later"
+        raise UnsupportedJaxError(problem) from None
+
+
+def _choose_platforms(platforms: Sequence[str] | str | None) -> list[str]:
+    """Those that are asked for, else those of the default that this process has."""
+    if platforms is None:
+        return [platform for platform in DEFAULT_PLATFORMS if platform in _backends()]
+    chosen = [platforms] if isinstance(platforms, str) else list(platforms)
+    for platform in chosen:
+        if platform not in _BACKEND_OF:
+            known = ", ".join(_BACKEND_OF)
+            raise CommandError(f"unknown platform `{visible(platform)}`; known are {known}")
+    return chosen
+
+
+def _backends() -> list[str]:
+    """The platforms this process has devices of."""
+    return list(import_module("jax.extend.backend").backends())
+
+
+def _options(platform: str, chip: str) -> Options:
+    """How the compiler of this process plans."""
+    numbers = re.match(r"\d+(\.\d+)*", version("jaxlib"))
+    assert numbers is not None
+    jaxlib = tuple(map(int, numbers.group().split(".")))
+    machine = find_machine(_BACKEND_OF[platform], chip)
+    return options_for(machine, Release("jaxlib", jaxlib))
+
+
+# The self-test.
+
+
+def _test_once(extension: Any, platform: str) -> None:
+    """Raise unless the hook of a platform with devices has been seen to work in this process."""
+    with _lock:
+        if platform not in _backends():
+            _test_plugin(extension, platform)
+        elif platform not in _tested:
+            _tested[platform] = _find_fault(extension, platform)
+            logger.info("hook for %s: %s", platform, _tested[platform] or "works")
+    if _tested.get(platform):
+        problem = f"the hook of jax {version('jax')} for {platform} does not work"
+        raise UnsupportedJaxError(f"{problem}: {_tested[platform]}")
+
+
+def _test_plugin(extension: Any, platform: str) -> None:
+    """A compiler without devices, for programs that run elsewhere: it must take a pass at least."""
+    name = f"hlomem-test-{next(_numbers)}"
+    try:
+        _register(extension, lambda _: None, name, platform)
+        _clear(extension, name, platform)
+    except Exception as error:
+        known = ", ".join(_backends())
+        problem = f"this JAX has no platform `{platform}`, only {known}"
+        raise CommandError(f"{problem} ({type(error).__name__})") from error
+    logger.info("hook for %s: no device, not tested", platform)
+
+
+def _find_fault(extension: Any, platform: str) -> str:
+    """Compile two instructions in the order XLA does not choose; what is wrong, if anything."""
+    jax: Any = import_module("jax")
+    swapped: list[list[str]] = []
+
+    def swap(proto: bytes) -> bytes | None:
+        order = _order_of(text_of(proto))
+        work = [name for name, opcode in order.items() if opcode not in _IDLE]
+        if swapped or len(work) != 2:
+            return None
+        swapped.append(work[::-1])
+        names = [work[1 - work.index(name)] if name in work else name for name in order]
+        return with_schedule(proto, {_entry_of(text_of(proto)): names})
+
+    name = f"hlomem-test-{next(_numbers)}"
+    _register(extension, swap, name, platform)
+    try:
+        device = jax.local_devices(backend=platform)[0]
+        shape = jax.ShapeDtypeStruct(
+            (8,), "float32", sharding=jax.sharding.SingleDeviceSharding(device)
+        )
+
+        def hlomem_self_test(x: Any, y: Any) -> Any:
+            return jax.lax.cumsum(x), jax.lax.cumsum(y, reverse=True)
+
+        compiled = jax.jit(hlomem_self_test).lower(shape, shape).compile()
+        order = _order_of(compiled.as_text())
+    except Exception as error:  # noqa: BLE001 - whatever it is, the hook is not to be used
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    finally:
+        _clear(extension, name, platform)
+    if not swapped:
+        return "a registered pass was not called as expected"
+    places = [list(order).index(name) for name in swapped[0] if name in order]
+    return "" if places == sorted(places) and len(places) == 2 else "an order was not kept"
+
+
+_IDLE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+_LINE = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = .*? ([a-z][\w-]*)\(", re.MULTILINE)
+
+
+def _entry_of(text: str) -> str:
+    found = re.search(r"^ENTRY %?([\w.-]+)", text, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def _order_of(text: str) -> dict[str, str]:
+    """The entry's instructions in order, with their opcodes."""
+    entry = text[text.index("\nENTRY ") :]
+    return dict(_LINE.findall(entry, entry.index("{\n")))

@@ -1,0 +1,102 @@
+"""The pass itself: a scheduled module in, the same in a better order out, or nothing.
+
+In: bytes of an `HloModuleProto`, from any thread of the compiler. Out: other bytes, or None where
+XLA's order stays: the program is small or too large, no order is better, or anything at all went
+wrong. No exception leaves it. The same module gets the same answer, from memory the second time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem import hlo
+from hlomem.api.improve import Rules, improve_stages
+from hlomem.hlo.schedule import running_computations
+from hlomem.jax.log import Outcome, record
+from hlomem.jax.module_proto import text_of, with_schedule
+from hlomem.pipeline import in_text_order, start_stages
+from hlomem.schedule.search import temporary_bytes
+
+if TYPE_CHECKING:
+    from hlomem.machines.options import Options
+
+MAX_REMEMBERED = 256
+"""Modules whose answers are kept."""
+UNNAMED = "a module"
+
+
+class Limits(NamedTuple):
+    """Which programs are looked at."""
+
+    min_bytes: int
+    """Temporaries below which a program is not worth it."""
+    max_instructions: int
+    """Instructions, outside fusions, above which the search would take long."""
+
+
+class Transform:
+    """The function a platform's compiler calls."""
+
+    def __init__(self, platform: str, options: Options, rules: Rules, limits: Limits) -> None:
+        self._platform = platform
+        self._options = options
+        self._rules = rules
+        self._limits = limits
+        self._known: OrderedDict[bytes, tuple[bytes | None, Outcome]] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, proto: bytes) -> bytes | None:
+        """The module in a better order; None to leave it as it is."""
+        try:
+            return self._answer(bytes(proto))
+        except Exception as error:  # noqa: BLE001 - an exception would end the user's compile
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            record(Outcome(UNNAMED, self._platform, "failed", reason=reason))
+            return None
+
+    def _answer(self, proto: bytes) -> bytes | None:
+        fingerprint = hashlib.sha256(proto).digest()
+        with self._lock:
+            known = self._known.get(fingerprint)
+        if known is None:
+            known = self._transform(proto)
+            with self._lock:
+                self._known[fingerprint] = known
+                if len(self._known) > MAX_REMEMBERED:
+                    self._known.popitem(last=False)
+        answer, outcome = known
+        record(outcome)
+        return answer
+
+    def _transform(self, proto: bytes) -> tuple[bytes | None, Outcome]:
+        start = time.thread_time()
+        module = hlo.parse(text_of(proto))
+        outcome = Outcome(module.name, self._platform, "skipped")
+        if not module.is_scheduled:
+            return None, outcome._replace(kind="failed", reason="the module has no schedule")
+        count = sum(len(computation.instructions) for computation in running_computations(module))
+        if count > self._limits.max_instructions:
+            return None, outcome._replace(reason=f"{count} instructions")
+        stages = start_stages(module, self._options, order_lists=in_text_order)
+        before = temporary_bytes(stages)
+        if before < self._limits.min_bytes:
+            return None, outcome._replace(before=before, after=before, reason="small")
+        found = improve_stages(module.name, stages, self._rules)
+        outcome = outcome._replace(
+            before=found.report.before,
+            after=found.report.after,
+            bound=found.report.bound,
+            reason="; ".join(found.report.notes),
+            seconds=time.thread_time() - start,
+        )
+        if not found.orders:
+            return None, outcome._replace(kind="kept")
+        orders = {
+            computation.name: [instruction.name for instruction in order]
+            for computation, order in found.orders.items()
+        }
+        return with_schedule(proto, orders), outcome._replace(kind="improved")

@@ -1,0 +1,52 @@
+"""A better order as data: what it saves, how near to the least it is, how it was found.
+
+Made by `hlomem.api.improve`; drawn by `improvement_text`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hlomem.dump.records import Record
+
+Verdict: TypeAlias = Literal["at the bound", "proven", "open"]
+
+
+class ComputationOrder(Record, frozen=True, kw_only=True):
+    """The order of one computation."""
+
+    name: str
+    instructions: int
+    given_peak: int
+    """The most bytes of temporaries alive at once in the given order, packing aside."""
+    peak: int
+    """The same in the order found."""
+    method: str
+    proven: bool
+    """Whether no order that keeps the rules has a lower peak."""
+
+
+class Improved(Record, frozen=True, kw_only=True):
+    """What a better order is worth."""
+
+    name: str
+    backend: str
+    effort: str
+    before: int
+    """Bytes of temporaries in the given order, as planned."""
+    after: int
+    """Bytes of temporaries in the order found, as planned."""
+    bound: int | None
+    """Bytes of temporaries that no order can do without; None where it is not known."""
+    verdict: Verdict
+    """`at the bound`: no order needs less. `proven`: none keeps less alive; packing may lose some.
+    `open`: there may be a better one."""
+    method: str
+    computations: tuple[ComputationOrder, ...]
+    """Those whose order is another, the entry first."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def saves(self) -> int:
+        """Bytes less."""
+        return self.before - self.after

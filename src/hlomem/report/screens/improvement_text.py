@@ -1,0 +1,84 @@
+"""Draws what a better order is worth: one screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.report.screens.text import (
+    Line,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from hlomem.report.data.improvement import ComputationOrder, Improved
+
+TOP = 8
+
+
+def draw_improvement(improved: Improved, width: int) -> list[Line]:
+    """The lines of the screen."""
+    lines: list[Line] = [
+        [(shorten_front(visible(improved.name), width), "bold")],
+        _saving(improved),
+        [],
+        *[[(line, "")] for line in wrap(_bound(improved), width, "bound   ")],
+        *[
+            [(line, "")]
+            for line in wrap(f"{improved.method}; effort {improved.effort}", width, "found   ")
+        ],
+    ]
+    if improved.computations:
+        lines += [[], [("Computations in another order", "bold")], [(_head(), "dim")]]
+        lines += [[(_row(order, width), "")] for order in improved.computations[:TOP]]
+    if len(improved.computations) > TOP:
+        lines.append([(f"  and {len(improved.computations) - TOP} more (--json has all)", "dim")])
+    if improved.notes:
+        lines.append([])
+    for note in improved.notes:
+        lines += [[(line, "dim")] for line in wrap(note, width, "note ")]
+    return lines
+
+
+def _saving(improved: Improved) -> Line:
+    before, after = format_bytes(improved.before), format_bytes(improved.after)
+    if not improved.saves:
+        return [(f"{before} of temporaries: no order was found that needs less", "")]
+    saved = f"-{percent(improved.saves, improved.before)}"
+    return [(f"temporaries {before} → {after}  ", ""), (saved, "green")]
+
+
+def _bound(improved: Improved) -> str:
+    if improved.verdict == "at the bound":
+        return "no order of these instructions needs less"
+    known = "not known: the program is too large for it"
+    if improved.bound is not None:
+        rest = percent(max(0, improved.after - improved.bound), improved.after)
+        needed = f"every order needs {format_bytes(improved.bound)} at least"
+        known = f"{needed}; at most {rest} more could be saved"
+    if improved.verdict == "proven":
+        return f"no order keeps less alive, which is proven; packing aside, {known}"
+    return known
+
+
+def _head() -> str:
+    return f"  {'alive at most':>24}   instructions  name and method"
+
+
+def _row(order: ComputationOrder, width: int) -> str:
+    peaks = f"{format_bytes(order.given_peak)} → {format_bytes(order.peak)}"
+    proven = ", proven" if order.proven else ""
+    row = f"  {peaks:>24}   {order.instructions:>12}  {visible(order.name)}: {order.method}{proven}"
+    return shorten(row, width)
+
+
+def describe(improved: Improved) -> str:
+    """One sentence, for logs."""
+    count = plural(len(improved.computations), "computation")
+    saved = f"{format_bytes(improved.before)} → {format_bytes(improved.after)}"
+    return f"{improved.name}: temporaries {saved}, {count} in another order"

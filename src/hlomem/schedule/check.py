@@ -1,0 +1,278 @@
+"""Whether a program may run in another order: a judge that knows nothing of who chose the order.
+
+In: a module, and new orders for some of its computations. Out: what is wrong with them, nothing
+where they are right. All is worked out from the module anew: values by `hlomem.check.flow`, shared
+memory by the rules below, not by the planner's. A right order is one of the same instructions,
+after what they read and wait for; what others see happen is in the order it was; what ran while
+something went on in the background still does; and nobody reads memory that the next value has been
+written to, or writes it before the last value is made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+from hlomem.check.flow import Position, iter_running, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from hlomem.check.flow import Flow, Index
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+
+Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
+
+_SEEN_OUTSIDE = """
+    infeed outfeed recv recv-done rng rng-get-and-update-state send send-done
+"""
+_COLLECTIVE = """
+    all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast
+    collective-permute collective-permute-start collective-reduce ragged-all-to-all reduce-scatter
+"""
+_IDLE = """
+    add-dependency after-all bitcast constant domain get-tuple-element opt-barrier parameter
+    partition-id replica-id tuple
+"""
+_OUTSIDE = frozenset(_SEEN_OUTSIDE.split())
+_WITH_OTHERS = frozenset(_COLLECTIVE.split())
+_TAKES_NO_TIME = frozenset(_IDLE.split())
+_DECLARED_EFFECT = "custom_call_has_side_effect=true"
+_CALLS = ("calls=", "to_apply=")
+_FIRST_OPERAND = frozenset({"dynamic-update-slice", "set-dimension-size"})
+"""What is written over its first operand."""
+_WRITES_OVER = (*_FIRST_OPERAND, "scatter", "output_to_operand_aliasing")
+
+
+def find_problems(
+    module: HloModule,
+    orders: Orders,
+    *,
+    given: Orders = MappingProxyType({}),
+    may_reorder_collectives: bool = False,
+    may_lose_overlap: bool = False,
+) -> list[str]:
+    """What is wrong with orders, compared to the given ones; these are the text's where absent."""
+    problems = [
+        problem
+        for computation, order in orders.items()
+        for problem in _check_sequence(computation, order)
+    ]
+    if problems:
+        return problems
+    for computation, order in orders.items():
+        old = given.get(computation, computation.instructions)
+        problems += _check_effects(old, order, may_reorder_collectives)
+        if not may_lose_overlap:
+            problems += _check_overlap(old, order)
+    return problems or list(_check_overwriting(module, given, orders))
+
+
+def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]) -> Iterator[str]:
+    """All instructions once, each after its operands and what it waits for."""
+    place_of = {instruction: place for place, instruction in enumerate(order)}
+    if len(place_of) != len(order) or place_of.keys() != set(computation.instructions):
+        yield f"the order of {computation.name} is not one of its instructions, each once"
+        return
+    for instruction, place in place_of.items():
+        for operand in instruction.operands:
+            if place_of[operand] >= place:
+                yield f"{instruction.name} reads {operand.name}, which runs later"
+        for earlier in instruction.control_predecessors:
+            if place_of[earlier] >= place:
+                yield f"{instruction.name} waits for {earlier.name}, which runs later"
+
+
+# What others see.
+
+
+def _check_effects(
+    old: Sequence[HloInstruction],
+    order: Sequence[HloInstruction],
+    may_reorder_collectives: bool,
+) -> Iterator[str]:
+    counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | _WITH_OTHERS
+    known: dict[HloComputation, bool] = {}
+    seen = [instruction for instruction in old if _is_seen(instruction, counted, known)]
+    now = [instruction for instruction in order if _is_seen(instruction, counted, known)]
+    for was, comes in zip(seen, now, strict=True):
+        if was is not comes:
+            yield f"{comes.name} happens where others saw {was.name} happen"
+            return
+
+
+def _is_seen(
+    instruction: HloInstruction, counted: frozenset[str], known: dict[HloComputation, bool]
+) -> bool:
+    """Whether an instruction, or one that it runs, has effects outside the program."""
+    if instruction.opcode in counted:
+        return True
+    if _DECLARED_EFFECT in instruction.attribute_text:
+        return True
+    for callee in instruction.called_computations:
+        if callee not in known:
+            known[callee] = _may_have(callee, *counted, _DECLARED_EFFECT, *_CALLS) and any(
+                _is_seen(inside, counted, known) for inside in callee.instructions
+            )
+        if known[callee]:
+            return True
+    return False
+
+
+def _check_overlap(old: Sequence[HloInstruction], order: Sequence[HloInstruction]) -> Iterator[str]:
+    """Whatever ran between the start and the end of something asynchronous still runs there."""
+    place_of = {instruction: place for place, instruction in enumerate(order)}
+    old_place_of = {instruction: place for place, instruction in enumerate(old)}
+    for start, place in old_place_of.items():
+        end = _end_of(start)
+        if end is None:
+            continue
+        for between in old[place + 1 : old_place_of[end]]:
+            hides = between.opcode not in _TAKES_NO_TIME
+            if hides and not place_of[start] < place_of[between] < place_of[end]:
+                yield f"{between.name} no longer runs between {start.name} and {end.name}"
+                break
+
+
+def _end_of(start: HloInstruction) -> HloInstruction | None:
+    if not start.opcode.endswith("-start") and start.opcode not in ("send", "recv"):
+        return None
+    while True:
+        users = [user for user in start.users if user.operands[0] is start]
+        ends = [user for user in users if user.opcode.endswith("-done")]
+        if ends:
+            return ends[0]
+        updates = [user for user in users if user.opcode == "async-update"]
+        if not updates:
+            return None
+        start = updates[0]
+
+
+# Who writes over whom.
+
+
+def _check_overwriting(module: HloModule, old: Orders, orders: Orders) -> Iterator[str]:
+    """Those who read a value come before the next value in the same memory is written."""
+    flow = trace(module)
+    given, now = _times(module, old), _times(module, {**old, **orders})
+    for family in _families(module, flow):
+        written = sorted({given[name] for name, _ in family if name in given})
+        name_at = {given[name]: name for name, _ in family if name in given}
+        for value in family:
+            for name in _touching(flow, value):
+                if name not in given:
+                    continue
+                following = bisect_right(written, given[name])
+                if following < len(written):
+                    writer = name_at[written[following]]
+                    if now[name] > now[writer]:
+                        yield f"{writer} writes over what {name} needs, which runs later"
+
+
+def _times(module: HloModule, orders: Orders) -> dict[str, int]:
+    """When each instruction runs, what it runs before it."""
+    place_of = {
+        instruction.name: place
+        for computation in module.computations
+        if computation.is_open
+        for place, instruction in enumerate(orders.get(computation, computation.instructions))
+    }
+    running = iter_running(module.entry, place_of)
+    return {instruction.name: time for time, instruction in enumerate(running)}
+
+
+def _touching(flow: Flow, value: Position) -> Iterator[str]:
+    """Who makes, hands on or reads a value."""
+    yield value[0]
+    for instruction, _ in flow.positions_of.get(value, ()):
+        yield instruction.name
+    for user, _, _ in flow.iter_uses(value):
+        yield user.name
+
+
+def _families(module: HloModule, flow: Flow) -> Iterable[set[Position]]:
+    """Values that lie in the same memory, where there is more than one of them."""
+    family_of: dict[Position, set[Position]] = {}
+    for one, other in _joined(module, flow):
+        first = family_of.setdefault(one, {one})
+        second = family_of.setdefault(other, {other})
+        if first is not second:
+            small, large = sorted((first, second), key=len)
+            large |= small
+            family_of.update(dict.fromkeys(small, large))
+    return {id(family): family for family in family_of.values()}.values()
+
+
+def _joined(module: HloModule, flow: Flow) -> Iterator[tuple[Position, Position]]:
+    """Pairs of values that must share memory."""
+    parts_of = flow.parts_of
+    for instruction in parts_of:
+        if instruction.opcode == "while":
+            body, condition = instruction.called_computations
+            places = (instruction.operands[0], body.root, body.parameters[0])
+            for place in (*places, condition.parameters[0]):
+                yield from _alike(parts_of[place], parts_of[instruction])
+        elif instruction.opcode == "conditional":
+            for branch in instruction.called_computations:
+                yield from _alike(parts_of[branch.root], parts_of[instruction])
+        for output, number, inside in _written_over(instruction):
+            operand = parts_of[instruction.operands[number]]
+            if inside in operand and output in parts_of[instruction]:
+                yield operand[inside], parts_of[instruction][output]
+    root = parts_of[module.entry.root]
+    for alias in module.input_output_alias:
+        parameter = parts_of[module.entry.parameters[alias.parameter_number]]
+        yield parameter[tuple(alias.parameter_index)], root[tuple(alias.output_index)]
+
+
+def _alike(
+    one: Mapping[Index, Position], other: Mapping[Index, Position]
+) -> Iterator[tuple[Position, Position]]:
+    return ((one[index], value) for index, value in other.items() if index in one)
+
+
+def _written_over(instruction: HloInstruction) -> Iterator[tuple[Index, int, Index]]:
+    """What of its operands an instruction writes over: the part of the result, of which operand."""
+    opcode = instruction.opcode
+    for alias in instruction.output_to_operand_aliasing:
+        yield tuple(alias.output_index), alias.operand_number, tuple(alias.operand_index)
+    if opcode in _FIRST_OPERAND:
+        yield (), 0, ()
+    elif opcode == "ragged-all-to-all":
+        yield (), 1, ()
+    elif opcode in ("scatter", "all-reduce-start"):
+        count = len(instruction.operands) // (2 if opcode == "scatter" else 1)
+        for number in range(count):
+            yield () if count == 1 else (number,), number, ()
+    elif opcode == "fusion":
+        yield from _written_inside(instruction.called_computations[0])
+
+
+def _written_inside(body: HloComputation) -> Iterator[tuple[Index, int, Index]]:
+    """The outputs of a fusion that are a parameter with a part of it replaced."""
+    if not _may_have(body, *_WRITES_OVER):
+        return
+    root = body.root
+    outputs: list[tuple[Index, HloInstruction]] = [((), root)]
+    if root.opcode == "tuple":
+        outputs = [((number,), output) for number, output in enumerate(root.operands)]
+    for index, output in outputs:
+        source = _behind_bitcasts(output)
+        inside = [number for part, number, _ in _written_over(source) if not part]
+        if inside:
+            written = _behind_bitcasts(source.operands[inside[0]])
+            if written.opcode == "parameter":
+                yield index, written.parameter_number, ()
+
+
+def _behind_bitcasts(instruction: HloInstruction) -> HloInstruction:
+    while instruction.opcode == "bitcast":
+        instruction = instruction.operands[0]
+    return instruction
+
+
+def _may_have(body: HloComputation, *words: str) -> bool:
+    """Whether one of these stands in the text of a body, which need not be read for a no."""
+    text = body.body_text
+    return text is None or any(word in text for word in words)

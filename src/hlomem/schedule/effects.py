@@ -1,0 +1,118 @@
+"""Which instructions the world outside a program sees, and which ones run in the background.
+
+In: an instruction. Out: whether its order among its like must stay (`HasSideEffect` of
+hlo/ir/hlo_instruction.cc), whether devices do it together, whether it begins or ends something that
+runs beside the program. The search takes all it knows of opcodes from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.opcodes import ASYNC_OPCODES, COLLECTIVES, KNOWN_OPCODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.analysis.call_graph import CallGraph
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+
+_OUTSIDE = frozenset(
+    {
+        "infeed",
+        "outfeed",
+        "recv",
+        "recv-done",
+        "rng",
+        "rng-get-and-update-state",
+        "send",
+        "send-done",
+    }
+)
+"""What changes, or depends on, something that is not in the program."""
+_TOGETHER = COLLECTIVES | {
+    "all-gather-start",
+    "all-reduce-start",
+    "collective-permute-start",
+    "collective-reduce",
+}
+"""What devices do together, the beginning of it where it is asynchronous."""
+_FREE = frozenset(
+    {
+        "add-dependency",
+        "after-all",
+        "bitcast",
+        "constant",
+        "domain",
+        "get-tuple-element",
+        "opt-barrier",
+        "parameter",
+        "partition-id",
+        "replica-id",
+        "tuple",
+    }
+)
+"""What takes no time, and so hides nothing."""
+_STARTS = frozenset({"send", "recv"})
+
+
+def takes_time(instruction: HloInstruction) -> bool:
+    """Whether a device works on it, so that something else may hide behind it."""
+    return instruction.opcode not in _FREE
+
+
+def is_start(instruction: HloInstruction) -> bool:
+    """Whether it begins something that goes on while others run."""
+    return instruction.opcode.endswith("-start") or instruction.opcode in _STARTS
+
+
+def find_end(start: HloInstruction) -> HloInstruction | None:
+    """What waits for the end of what a start began; None where nothing does."""
+    pending = start
+    while True:
+        followers = [user for user in pending.users if user.operands[0] is pending]
+        done = next((user for user in followers if user.opcode.endswith("-done")), None)
+        if done is not None:
+            return done
+        update = next((user for user in followers if user.opcode in ASYNC_OPCODES), None)
+        if update is None:
+            return None
+        pending = update
+
+
+class Effects:
+    """Whether instructions have effects, those of what they call included."""
+
+    def __init__(self, call_graph: CallGraph, *, may_reorder_collectives: bool = False) -> None:
+        self._call_graph = call_graph
+        self._counts = _OUTSIDE if may_reorder_collectives else _OUTSIDE | _TOGETHER
+        self._known: dict[HloComputation, bool] = {}
+
+    def has(self, instruction: HloInstruction) -> bool:
+        """Whether the order of an instruction among those with effects must stay."""
+        opcode = instruction.opcode
+        if opcode in self._counts or opcode not in KNOWN_OPCODES | _TOGETHER:
+            return True
+        if opcode == "custom-call" and _declares_effect(instruction):
+            return True
+        return any(self._is_in(callee) for callee in instruction.called_computations)
+
+    def _is_in(self, computation: HloComputation) -> bool:
+        known = self._known.get(computation)
+        if known is None:
+            known = self._known[computation] = any(self._found_in(computation))
+        return known
+
+    def _found_in(self, computation: HloComputation) -> Iterator[bool]:
+        """What is in a body of a fusion is known by opcodes, without opening it."""
+        if self._call_graph.is_fused(computation) and not computation.is_open:
+            body = self._call_graph.bodies[computation]
+            yield not self._counts.isdisjoint(body.opcodes)
+            yield "custom-call" in body.opcodes
+            yield from map(self._is_in, self._call_graph.callees[computation])
+        else:
+            yield from map(self.has, computation.instructions)
+
+
+def _declares_effect(instruction: HloInstruction) -> bool:
+    return instruction.attributes.get("custom_call_has_side_effect") == "true"

@@ -1,0 +1,60 @@
+"""`hlomem improve` from outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run
+from tests.places import ROOT
+
+TRAIN_STEP = ROOT / "examples" / "train_step"
+
+
+def test_one_screen_says_what_is_saved_and_how_far_it_could_go(run: Run) -> None:
+    result = run("improve", TRAIN_STEP)
+    screen = result.out.decode()
+    assert result.code == 0
+    assert "temporaries 2.66 MiB → 1.66 MiB  -37.7%" in screen
+    assert "every order needs" in screen
+    assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_json_has_bytes_bound_and_computations(run: Run) -> None:
+    content = json.loads(run("improve", TRAIN_STEP, "--json").out)
+    assert (content["schema"], content["kind"]) == ("hlomem/1", "improvement")
+    assert content["bound"] <= content["after"] < content["before"]
+    assert content["computations"][0]["instructions"] == 82
+
+
+def test_the_written_program_is_planned_as_said(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "better.hlo"
+    content = json.loads(run("improve", TRAIN_STEP, "--json", "-o", path).out)
+    again = json.loads(run("improve", path, "--json", "--effort", "low").out)
+    assert again["before"] == content["after"]
+
+
+def test_a_file_that_is_there_is_not_overwritten(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "better.hlo"
+    path.write_text("mine")
+    result = run("improve", TRAIN_STEP, "-o", path)
+    assert (result.code, path.read_text()) == (2, "mine")
+    assert run("improve", TRAIN_STEP, "-o", path, "--force").code == 0
+    assert path.read_text().startswith("HloModule ")
+
+
+def test_a_dump_without_its_module_cannot_be_written(
+    run: Run, goldens: Path, tmp_path: Path
+) -> None:
+    dump = next(goldens.glob("xla/jaxlib-0.12.0.1/cpu/loop_swap/buffer-assignment.txt"))
+    alone = tmp_path / "buffer-assignment.txt"
+    alone.write_bytes(dump.read_bytes())
+    result = run("improve", alone, "-o", tmp_path / "better.hlo")
+    assert result.code == 2
+    assert "give --hlo MODULE" in result.err
+    assert not (tmp_path / "better.hlo").exists()
+
+
+def test_wrong_options_are_refused(run: Run) -> None:
+    assert run("improve", TRAIN_STEP, "--effort", "huge").code == 2
+    assert run("improve", TRAIN_STEP, "--max-slowdown", "3").code == 2
