@@ -1,0 +1,1 @@
+"""Programs and plans in protocol buffers: XLA's protos, profiles, compilation caches, executables."""
