@@ -21,7 +21,7 @@ SEED ?= 1
 
 EXAMPLE := examples/train_step
 
-.PHONY: demo test lint format types browser pytest bench parity replay fuzz faults clean
+.PHONY: demo test lint format types js browser pytest bench parity replay fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,7 +39,7 @@ demo: $(READY)
 	@$(BIN)/hlomem html $(EXAMPLE)/*_optimizations.txt -o .demo/report.html --force 2>/dev/null
 	@echo "the report: file://$(CURDIR)/.demo/report.html"
 
-test: lint types pytest
+test: lint types js pytest
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -48,9 +48,14 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
+	@$(BIN)/python -m tools.check_scripts --fix
 
 types: $(READY)
 	$(BIN)/mypy
+
+# The report's scripts: their style and types, where npm can install what checks them.
+js: $(READY)
+	@$(BIN)/python -m tools.check_scripts
 
 # The report is tested in Chromium: the machine's own, else one that can be installed here.
 browser: $(READY)
@@ -87,4 +92,5 @@ bench: $(BENCH_READY)
 	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay
+	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
+	    node_modules

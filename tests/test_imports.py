@@ -10,38 +10,65 @@ import pytest
 
 from tests.places import PACKAGE
 
-PROGRAM = {"base", "hlo", "machines.machine", "machines.options"}
-"""What a program is, and the numbers of the machine it runs on."""
-DUMPS = {"base", "hlo", "dump", "machines.machine", "machines.options"}
-PLANNER = PROGRAM | {"machines", "analysis", "history", "assign", "pipeline"}
+MACHINE = {"machines.alias", "machines.machine", "machines.options", "machines.releases"}
+"""The types of machines and of what they plan by; no module of a platform is among them."""
+PROGRAM = {"base", "hlo", *MACHINE}
+"""What a program is, and what the machine it runs on is like."""
+DUMPS = {"base", "hlo", "dump", *MACHINE, "machines.registry"}
+PLANNER = PROGRAM | {"analysis", "history", "assign", "pipeline"}
 MAY_IMPORT = {
     "base": set[str](),
     "hlo": {"base"},
-    "machines.machine": {"base", "hlo"},
-    "machines.options": {"base", "hlo", "machines.machine"},
-    "machines.capacity": {"base", "dump", "machines.machine"},
-    "machines": PROGRAM | {"analysis"},
-    "analysis": PROGRAM | {"machines"},
+    "machines.releases": {"base"},
+    "machines.alias": {"hlo"},
+    "machines.machine": {"hlo", *MACHINE},
+    "machines.options": {"base", *MACHINE, "machines.cpu"},  # the machine by default
+    "machines.cpu": PROGRAM,
+    "machines.capacity": {"base", "machines.registry"},
+    "machines.registry": {"base", *MACHINE, "machines"},
+    "machines.gpu_alias": PROGRAM | {"analysis", "machines.gpu_kernels"},
+    "machines.gpu_kernels": PROGRAM | {"analysis"},
+    "machines": PROGRAM,
+    "analysis": PROGRAM,
     "history": PROGRAM | {"analysis"},
     "assign.packing": {"assign.interval_tree"},
     "assign.interval_tree": set[str](),
-    "assign": PROGRAM | {"analysis", "machines", "assign"},
+    "assign": PROGRAM | {"analysis", "assign"},
+    "packer": {"base"},
+    "api.pack": {"base", "assign", "packer"},
     "pipeline": PLANNER,
-    "dump": {"base"},
+    "dump": {"base", "machines.releases"},
     "dump.dump": {"base", "dump", "report.page.notebook"},  # shows itself in a notebook
     "write": PLANNER | {"dump"},
+    "view.sweep": set[str](),
+    "view.shapes": {"base", "hlo"},
+    "view.instruction_line": {"hlo", "dump"},
+    "view.joined": {"dump", "view.instruction_line"},
+    "view.operands": {"base", "view.joined"},
+    "view.drafts": {"hlo", "view.instruction_line", "view.joined"},
+    "view.computations": {"base", "view.drafts", "view.joined", "view.operands"},
+    "view.control_flow": {"view.computations", "view.instruction_line", "view.joined"},
+    "view.families": {"base", "view.control_flow", "view.joined"},
     "view": DUMPS,
+    "check.findings": set[str](),
+    "check.rules": set[str](),
+    "check.sarif": {"base", "check.findings", "check.rules"},
+    "check.verify": DUMPS | {"view", "check"},
     "check": DUMPS | {"view"},
     "rebuild.listing": DUMPS | {"history", "rebuild", "view"},
     "rebuild": DUMPS | {"analysis", "view"},
     "report.page.notebook": DUMPS | {"report"},
-    "report": DUMPS | {"view", "check", "machines"},
+    "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
+    "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
+    "report.screens.verdict_text": {"base", "report", "check.findings"},
+    "report": DUMPS | {"view", "machines"},
     "api": set[str](),
     "api.load": {"base", "dump", "hlo"},
-    "api.plan": PLANNER | {"dump", "write", "rebuild", "report.page.notebook"},
-    "api.replan": PLANNER | {"dump", "write", "view", "rebuild", "api.plan"},
+    "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook"},
+    "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
-    "advice": PLANNER | {"dump", "view", "check", "report", "api.plan", "api.replan"},
+    "advice": PLANNER
+    | {"dump", "view", "check.findings", "check.verify", "report", "api.plan", "api.replan"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -22,7 +22,8 @@ RUNS_OR_CONNECTS = {
     *("smtplib", "socket", "subprocess", "urllib.request", "webbrowser", "xmlrpc"),
 }
 EVALUATES = {"eval", "exec", "compile", "__import__"}
-COMMANDS = [["show"], ["show", "--json"], ["fmt"], ["verify", "--json"], ["plan"]]
+COMMANDS = [["show"], ["show", "--json"], ["fmt"], ["verify", "--json"]]
+COMMANDS += [["plan", "--backend", "cpu"]]
 
 _WATCHED = """
 import sys

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.advice.advising import advise
 from hlomem.api.load import find_program, load
-from hlomem.report.screens.text import format_bytes, percent
+from hlomem.base.sizes import format_bytes
+from hlomem.report.screens.text import percent
 from tools.record_oom import ENVIRONMENT
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.api.load import read_source
 from hlomem.base.errors import HlomemError
-from hlomem.dump.dump import join
+from hlomem.dump.dump import join_parts
 from hlomem.dump.parts import parse_part
 from tools.corpus import check_all, parse_arguments, write_counts
 
@@ -29,7 +29,7 @@ def check_file(path: Path) -> tuple[str, bool]:
     """Kind and eras of a file, and whether it prints back."""
     source = read_source(path)
     try:
-        dump = join(path.name, [parse_part(source)])
+        dump = join_parts(path.name, [parse_part(source)])
     except HlomemError as error:
         sys.stderr.write(f"{error}\n")
         return "unreadable", False

@@ -16,20 +16,15 @@ from typing import TYPE_CHECKING
 
 import hlomem
 from hlomem.api.load import find_program
-from hlomem.report.data.copies import build_copies
-from hlomem.report.data.donation import build_donation
 from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
-from hlomem.report.data.padding import build_padding
-from hlomem.report.data.peak import KEYS, build_alive
+from hlomem.report.data.peak import KEYS, build_snapshot
+from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
-from hlomem.report.screens.copies_text import draw_copies
-from hlomem.report.screens.donation_text import draw_donation
+from hlomem.report.registry import REPORTS
 from hlomem.report.screens.explain_text import draw_explanation
-from hlomem.report.screens.holes_text import draw_holes
-from hlomem.report.screens.padding_text import draw_padding
-from hlomem.report.screens.peak_text import draw_alive
+from hlomem.report.screens.peak_text import draw_snapshot
 from hlomem.report.screens.summary_text import draw_summary
 from tools.corpus import check_all, parse_arguments, write_counts
 
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.screens.text import Line
 
 WIDTH = 80
@@ -59,9 +54,9 @@ def check_dump(path: Path) -> list[str]:
     return problems
 
 
-def _sums(memory: Memory, space: Space) -> Iterator[str]:
-    shares = memory.roles(space.color)
-    reserved = sum(a.size for a in memory.plan.allocations if a.color == space.color)
+def _sums(memory: MemoryView, space: Space) -> Iterator[str]:
+    shares = build_role_shares(memory, space.color)
+    reserved = sum(a.size for a in memory.joined.allocations if a.color == space.color)
     if sum(share.size for share in shares) != reserved:
         yield "roles do not add up"
     if any(share.size < 0 for share in shares):
@@ -75,10 +70,10 @@ def _sums(memory: Memory, space: Space) -> Iterator[str]:
     if timeline.peak.size != union_of_live_bytes(memory, space.color, timeline.peak.step):
         yield "the peak is not what is alive then"
     for key in KEYS:
-        alive = build_alive(memory, space, by=key)
+        alive = build_snapshot(memory, space, by=key)
         if sum(row.size for row in alive.rows) != timeline.peak.size:
             yield f"groups by {key} do not add up"
-    printed = build_alive(memory, space).printed
+    printed = build_snapshot(memory, space).printed
     if printed is not None:
         if printed.size + sum(each.size for each in printed.reasons) != timeline.peak.size:
             yield "the way from XLA's peak does not add up"
@@ -89,13 +84,13 @@ def _sums(memory: Memory, space: Space) -> Iterator[str]:
             yield f"holes of allocation {allocation.index} do not add up"
 
 
-def union_of_live_bytes(memory: Memory, color: int, step: int) -> int:
+def union_of_live_bytes(memory: MemoryView, color: int, step: int) -> int:
     """The bytes of the values alive at a step, found between all their boundaries."""
     total = 0
     live = memory.dump.live_ranges
     assert live is not None
     alive = {(r.instruction, r.index) for r in live.ranges if r.is_live_at(step)}
-    for allocation in memory.plan.allocations:
+    for allocation in memory.joined.allocations:
         if allocation.color != color:
             continue
         here = [
@@ -112,16 +107,18 @@ def union_of_live_bytes(memory: Memory, color: int, step: int) -> int:
     return total
 
 
-def _screens(memory: Memory, space: Space) -> Iterator[str]:
+def _screens(memory: MemoryView, space: Space) -> Iterator[str]:
     screens: dict[str, list[Line]] = {
         "summary": draw_summary(build_summary(memory, space), WIDTH),
-        "padding": draw_padding(build_padding(memory, space), WIDTH),
-        "copies": draw_copies(build_copies(memory, space), WIDTH),
-        "donate": draw_donation(build_donation(memory, space), WIDTH),
-        "holes": draw_holes(build_holes(memory, space), WIDTH),
+        **{
+            name: report.draw(report.build(memory, space), WIDTH)
+            for name, report in REPORTS.items()
+        },
     }
     for key in KEYS:
-        screens[f"peak --by {key}"] = draw_alive(build_alive(memory, space, by=key, top=9), WIDTH)
+        screens[f"peak --by {key}"] = draw_snapshot(
+            build_snapshot(memory, space, by=key, top=9), WIDTH
+        )
     here = [each for each in memory.buffers if each.color == space.color]
     for buffer in sorted(here, key=lambda each: (-each.size, each.id))[:_EXPLAINED]:
         told = explain(memory, buffer)

@@ -4,9 +4,9 @@
     python tools/check_sizes.py [--corpus ../shared] [--json FILE]
 
 Reads every `buffer-assignment.txt` (and every other `.txt` that begins like one) below the folder.
-The backend comes from `meta.json` beside the dump, else from the name of the folder (`...cpu...`,
+The machine comes from `meta.json` beside the dump, else from the name of the folder (`...cpu...`,
 `...tpu-v5e...`), else it is the one under which most sizes agree, marked `?`. Prints a table: one
-row per backend and rule, then every value that no rule explains. Exit code 1 if there is one, or if
+row per machine and rule, then every value that no rule explains. Exit code 1 if there is one, or if
 a shape does not print back as it was.
 """
 
@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hlomem.hlo.text.shape_parser import parse_shape_text
-from hlomem.machines.machine import BACKENDS, Backend, find_backend
+from hlomem.machines.registry import MACHINES, find_machine
 from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hlomem.hlo.shape import Shape
+    from hlomem.machines.machine import Machine
 
 _VALUE_PREFIX = re.compile(r"^ +value: ", re.MULTILINE)
 _VALUE = re.compile(
@@ -63,11 +64,11 @@ def check_dump(path: Path) -> Sizes:
     if not text.startswith("BufferAssignment:"):
         return sizes
     values = read_values(text, path)
-    backend, group = backend_of(path, values)
+    machine, group = machine_of(path, values)
     for value in values:
-        row = (group, rule_of(backend, value.shape))
+        row = (group, rule_of(machine, value.shape))
         sizes.total[row] += 1
-        expected = backend.size_of(value.shape)
+        expected = machine.size_of(value.shape)
         if expected == value.size and value.color == value.shape.memory_space:
             sizes.equal[row] += 1
         else:
@@ -88,41 +89,41 @@ def read_values(text: str, path: Path) -> list[Value]:
     return values
 
 
-def backend_of(path: Path, values: list[Value]) -> tuple[Backend, str]:
-    """The backend of a dump and the name of the row it is counted in."""
+def machine_of(path: Path, values: list[Value]) -> tuple[Machine, str]:
+    """The machine of a dump and the name of the row it is counted in."""
     meta = path.parent / "meta.json"
     if meta.exists():
         facts = json.loads(meta.read_text())
         versions = facts["versions"]
-        backend = find_backend(facts["backend"], facts["chip"])
-        return backend, f"{backend.name} {versions.get('libtpu') or versions['jax']}"
+        machine = find_machine(facts["backend"], facts["chip"])
+        return machine, f"{machine.name} {versions.get('libtpu') or versions['jax']}"
     chip = _TPU_FOLDER.search(path.parent.name)
     if chip:
-        return find_backend("tpu", chip[1]), f"tpu-{chip[1]}"
+        return find_machine("tpu", chip[1]), f"tpu-{chip[1]}"
     if "cpu" in path.parent.name:
-        return find_backend("cpu"), "cpu"
-    best = max(BACKENDS.values(), key=lambda backend: count_equal(backend, values))
+        return find_machine("cpu"), "cpu"
+    best = max(MACHINES.values(), key=lambda machine: count_equal(machine, values))
     return best, f"{best.name}?"
 
 
-def count_equal(backend: Backend, values: list[Value]) -> int:
-    """How many values have the size a backend gives them."""
-    return sum(backend.size_of(value.shape) == value.size for value in values)
+def count_equal(machine: Machine, values: list[Value]) -> int:
+    """How many values have the size a machine gives them."""
+    return sum(machine.size_of(value.shape) == value.size for value in values)
 
 
-def rule_of(backend: Backend, shape: Shape) -> str:
+def rule_of(machine: Machine, shape: Shape) -> str:
     """The rule that decides the size of a shape."""
     if shape.is_tuple:
-        return f"tuple table: {backend.pointer_size} x elements, up to {backend.tuple_granule}"
+        return f"tuple table: {machine.pointer_size} x elements, up to {machine.tuple_granule}"
     if not shape.is_array:
         return shape.element_type.text
-    if not backend.pads_tiles:
+    if not machine.pads_tiles:
         return "packed bits" if shape.layout and shape.layout.element_size_in_bits else "elements"
     if shape.layout is not None and shape.layout.tiles:
         return "outermost tile"
-    if shape.memory_space in backend.packed_spaces:
+    if shape.memory_space in machine.packed_spaces:
         return "untiled, elements alone"
-    return f"untiled, up to {backend.untiled_granule} elements"
+    return f"untiled, up to {machine.untiled_granule} elements"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,7 +145,7 @@ def write_table(total: Counter[tuple[str, str]], equal: Counter[tuple[str, str]]
     """One row per group and rule, and the sum."""
     rows = [(*row, total[row], equal[row]) for row in sorted(total)]
     rows.append(("all", "", sum(total.values()), sum(equal.values())))
-    sys.stdout.write(f"{'backend':<22}{'rule':<44}{'values':>8}{'equal':>8}\n")
+    sys.stdout.write(f"{'machine':<22}{'rule':<44}{'values':>8}{'equal':>8}\n")
     for group, rule, count, same in rows:
         sys.stdout.write(f"{group:<22}{rule:<44}{count:>8}{same:>8}\n")
 

@@ -22,7 +22,9 @@ from zlib import crc32
 import hlomem
 from hlomem import hlo
 from hlomem.check.verify import verify
-from hlomem.machines.machine import find_backend
+from hlomem.machines.options import options_for
+from hlomem.machines.registry import find_machine
+from hlomem.machines.releases import Release, parse_version
 from tests.check.faults import KINDS, Injector, judge
 from tools.corpus import BESIDE, check_all, entries_in, write_counts
 
@@ -45,10 +47,10 @@ def check_entry(job: tuple[Path, int]) -> tuple[Counter[str], list[str]]:
     if dump.values is None or len(dump.values.values) > MOST_VALUES:
         return counts, wrong
     module = hlo.parse((entry / "module.hlo").read_text(encoding="utf-8"))
-    jaxlib = meta["versions"].get("jaxlib", "").split(".")
-    version = tuple(int(part) for part in jaxlib if part.isdecimal())
-    backend = find_backend(meta["backend"], meta.get("chip") or "", version)
-    injector = Injector(dump, module, backend, seed=crc32(str(entry).encode()))
+    machine = find_machine(meta["backend"], meta.get("chip") or "")
+    release = Release(machine.package, parse_version(meta["versions"][machine.package]))
+    machine = options_for(machine, release).machine
+    injector = Injector(dump, module, machine, seed=crc32(str(entry).encode()))
     for kind, maker in KINDS.items():
         for number in range(rounds):
             fault = injector.make(kind, maker)
@@ -60,7 +62,7 @@ def check_entry(job: tuple[Path, int]) -> tuple[Counter[str], list[str]]:
             by_module = fault.by_module or label.by_module
             counts["shown by the module only"] += by_module
             for how, known in (("alone", None), ("with the module", module)):
-                verdict = verify(fault.dump, module=known, backend=backend)
+                verdict = verify(fault.dump, module=known, machine=machine)
                 if label.harmful is None or (known is None and by_module):
                     continue
                 for problem in _problems(label, verdict):

@@ -109,7 +109,12 @@ def replay_all(paths: Sequence[Path]) -> dict[str, dict[str, str]]:
     """The digests of every entry, made by two processes."""
     with get_context("spawn").Pool(WORKERS) as pool:
         made = pool.map(replay_entry, paths, chunksize=4)
-    return {str(path): digests for path, digests in zip(paths, made, strict=True)}
+    return {name_of(path): digests for path, digests in zip(paths, made, strict=True)}
+
+
+def name_of(entry: Path) -> str:
+    """Group, backend and program of an entry: the same wherever project and corpus lie."""
+    return "/".join(entry.parts[-3:])
 
 
 class Revision:
@@ -123,9 +128,9 @@ class Revision:
         made: dict[str, dict[str, str]] = json.loads(self._run("--worker", f"--corpus={corpus}"))
         return made
 
-    def text(self, entry: str, product: str) -> str:
+    def text(self, entry: Path, product: str) -> str:
         """One product of one entry."""
-        return self._run("--product", product, entry)
+        return self._run("--product", product, str(entry))
 
     def _run(self, *arguments: str) -> str:
         environment = os.environ | {"PYTHONPATH": f"{self._source}{os.pathsep}{ROOT}"}
@@ -150,6 +155,9 @@ def compare(base: str, corpus: Path) -> list[tuple[str, str]]:
 
 def _compare(commit: str, base: Revision, head: Revision, corpus: Path) -> list[tuple[str, str]]:
     wanted, found = _cached(commit, base, corpus), head.digests(corpus)
+    if not wanted.keys() & found.keys():
+        raise SystemExit("nothing to compare: the revisions have no entry in common")
+    path_of = {name_of(path): path for path in entries(corpus)}
     differing = [
         (entry, product)
         for entry, digests in found.items()
@@ -157,7 +165,8 @@ def _compare(commit: str, base: Revision, head: Revision, corpus: Path) -> list[
         if entry in wanted and wanted[entry].get(product) != digest
     ]
     for entry, product in differing[:MAX_SHOWN]:
-        _show(entry, product, base.text(entry, product), head.text(entry, product))
+        path = path_of[entry]
+        _show(entry, product, base.text(path, product), head.text(path, product))
     added = len(found.keys() - wanted.keys())
     sys.stdout.write(f"{len(found)} entries, {added} of them new, {len(differing)} differences\n")
     return differing
@@ -175,7 +184,7 @@ def _cached(commit: str, base: Revision, corpus: Path) -> dict[str, dict[str, st
 
 
 def _show(entry: str, product: str, wanted: str, found: str) -> None:
-    sys.stdout.write(f"== {Path(entry).parent.name}/{Path(entry).name}: {product}\n")
+    sys.stdout.write(f"== {entry}: {product}\n")
     lines = difflib.unified_diff(
         wanted.splitlines(), found.splitlines(), "base", "head", lineterm="", n=1
     )

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Buffer",
     "Dump",
     "HlomemError",
+    "Packing",
     "ParseError",
     "Plan",
     "Verdict",
@@ -28,6 +30,7 @@ __all__ = [
     "diff",
     "explain",
     "load",
+    "pack",
     "plan",
     "read_oom",
     "replan",
@@ -38,18 +41,22 @@ if TYPE_CHECKING:
     from hlomem.advice.advising import advise
     from hlomem.api.explain import explain
     from hlomem.api.load import load
+    from hlomem.api.pack import pack
     from hlomem.api.plan import Plan, plan
     from hlomem.api.replan import replan
     from hlomem.base.errors import HlomemError, ParseError
     from hlomem.check.findings import Verdict
     from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
+    from hlomem.packer.buffers import Buffer, Packing
     from hlomem.report.data.diff import diff
     from hlomem.report.oom.log import read_oom
 
 _HOME = {
+    "Buffer": "hlomem.packer.buffers",
     "Dump": "hlomem.dump.dump",
     "HlomemError": "hlomem.base.errors",
+    "Packing": "hlomem.packer.buffers",
     "ParseError": "hlomem.base.errors",
     "Plan": "hlomem.api.plan",
     "Verdict": "hlomem.check.findings",
@@ -57,6 +64,7 @@ _HOME = {
     "diff": "hlomem.report.data.diff",
     "explain": "hlomem.api.explain",
     "load": "hlomem.api.load",
+    "pack": "hlomem.api.pack",
     "plan": "hlomem.api.plan",
     "read_oom": "hlomem.report.oom.log",
     "replan": "hlomem.api.replan",

@@ -70,10 +70,15 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def call_graph(self) -> CallGraph:
         """Who calls whom; what only the bodies of fusions call is opened for it, and verified."""
-        known = {each for each in self.module.computations if each.is_open}
         graph = CallGraph(self.module)
-        opened = [each for each in self.module.computations if each.is_open and each not in known]
-        verify_computations(opened)
+        verified = set(self.module.outer_computations)
+        verify_computations(
+            each
+            for each in self.module.computations
+            if each not in verified and not graph.is_fused(each)
+        )
+        if (call := graph.find_call_in_both()) is not None:
+            raise call.error("what it calls runs both in the flow of the program and in a fusion")
         return graph
 
     @cached_property

@@ -37,7 +37,7 @@ ENTRY %main (a: f32[8]) -> f32[8] {{
 @pytest.mark.parametrize("opcodes", [("add", "add"), ("atan2", "atan2"), ("new1", "new2")])
 def test_bodies_that_differ_in_digits_hold_their_own_opcodes(opcodes: tuple[str, str]) -> None:
     module = parse(TWO_BODIES.format(one=opcodes[0], other=opcodes[1]))
-    bodies = FusedBodies(module)
+    bodies = FusedBodies()
     for number, opcode in enumerate(opcodes, 1):
         body = bodies[module.computation_by_name[f"fused.{number}"]]
         assert (body.instruction_count, body.value_count) == (2, 2)
@@ -48,7 +48,7 @@ def test_every_body_of_the_goldens_holds_what_its_instructions_are(goldens: Path
     count = 0
     for path in sorted(goldens.rglob("module.hlo")):
         module = parse(path.read_text())
-        bodies = FusedBodies(module)
+        bodies = FusedBodies()
         for computation in [each for each in module.computations if each.is_fused]:
             body = bodies[computation]
             instructions = computation.instructions

@@ -126,3 +126,66 @@ def test_another_packer_can_be_handed_in() -> None:
     theirs = hlomem.plan(text).dump.values
     assert theirs is not None
     assert mine.dump.values.total_bytes > theirs.total_bytes
+
+
+BY_HAND = """\
+HloModule m, is_scheduled=true
+
+ENTRY %main (a: f32[{size}]) -> f32[{size}] {{
+  %a = f32[{size}]{{0}} parameter(0)
+  ROOT %n = f32[{size}]{{0}} negate(%a)
+}}
+"""
+
+
+def test_the_machine_is_inferred_and_named_with_the_reason() -> None:
+    plan = hlomem.plan(_text(next(XLA.glob("jaxlib-0.11.2/gpu-h200/*/module.hlo"))))
+    assert plan.stages.options.machine.name == "gpu"
+    assert plan.notes[0] == "planned for gpu: its instructions have operation queues"
+
+
+def test_what_is_given_is_not_inferred() -> None:
+    plan = hlomem.plan(BY_HAND.format(size=8), backend="gpu", chip="H200", era="jaxlib-0.11.2")
+    assert plan.stages.options.machine.name == "gpu-h200"
+    assert plan.notes == ()
+    assert hlomem.plan(BY_HAND.format(size=8), chip="v6e").stages.options.machine.name == "tpu-v6e"
+
+
+def test_a_machine_that_cannot_be_told_is_asked_for() -> None:
+    with pytest.raises(CommandError, match=r"does not tell which machine.* with --backend"):
+        hlomem.plan(BY_HAND.format(size=8))
+
+
+def test_a_chip_that_cannot_be_told_does_not_matter_where_all_plan_alike() -> None:
+    tiled = BY_HAND.format(size=1024).replace("{0}", "{0:T(1024)}")
+    plan = hlomem.plan(tiled.replace("T(1024)} negate", "T(1024)S(1)} negate"))
+    alike = "tpu-v5e, tpu-v5p, tpu-v6e, tpu-tpu7x plan it alike"
+    why = f"its layouts are tiled, values lie in VMEM; {alike}"
+    assert plan.notes[0] == f"planned for tpu-v5e: {why}"
+
+
+def test_a_chip_that_cannot_be_told_is_asked_for_where_it_matters() -> None:
+    text = _text(XLA / "libtpu-0.0.51/tpu-v5e/donate_mixed/module.hlo")
+    with pytest.raises(CommandError, match=r"layouts are tiled.* v5e, v5p, v6e, tpu7x with --chip"):
+        hlomem.plan(text)
+
+
+def test_a_dump_of_the_program_tells_its_chip() -> None:
+    folder = XLA / "libtpu-0.0.51/tpu-v5e/donate_mixed"
+    plan = hlomem.plan(_text(folder / "module.hlo"), preset=hlomem.load(folder))
+    assert plan.stages.options.machine.name == "tpu-v5e"
+
+
+@pytest.mark.parametrize(
+    ("backend", "era", "nearest"),
+    [
+        ("gpu", "jaxlib-0.4.20", "jaxlib-0.11.2, the only release known"),
+        ("cpu", "jaxlib-9.9", "jaxlib-0.12.0.1, the newest known"),
+    ],
+)
+def test_rules_of_a_release_that_are_not_known_are_said(
+    backend: str, era: str, nearest: str
+) -> None:
+    plan = hlomem.plan(BY_HAND.format(size=8), backend=backend, era=era)
+    problem = f"what {era} does differently on {backend} is not known"
+    assert plan.notes == (f"{problem}: planned with {backend} rules of {nearest}",)

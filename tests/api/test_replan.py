@@ -19,7 +19,7 @@ from hlomem.check.verify import verify
 from hlomem.dump.compare import find_differences
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation
-from hlomem.machines.machine import PLATFORMS
+from hlomem.machines.registry import PLATFORMS
 from tests.places import GOLDENS
 
 SEEDS = sorted((GOLDENS / "seeds").glob("*.txt"))

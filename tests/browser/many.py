@@ -22,7 +22,7 @@ _ROWS = 1000
 
 def many_buffers(count: int) -> Page:
     """The page of a small plan, whose one temporary became `count` of all sizes and lengths."""
-    dump = hlomem.plan(ONE).dump
+    dump = hlomem.plan(ONE, backend="cpu").dump
     page = build_page(build_memory(dump))
     space = page.spaces[0]
     shared = next(each for each in space.allocations if each.is_shared_over_time)

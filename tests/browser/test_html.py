@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 
 import hlomem
 from hlomem.cli import main
+from hlomem.report.data.roles import ROLES
 from hlomem.report.page.html import format_page
 from tests.browser.conftest import Shown
 from tests.browser.many import ONE, many_buffers
@@ -55,6 +56,37 @@ def test_figures_are_those_of_the_commands(
         assert sorted(map(tuple, owned)) == sorted(
             (row["largest"], row["size"]) for row in alive["rows"] if row["size"]
         )
+
+
+def test_the_page_adds_one_name_to_the_window(show: Show) -> None:
+    added = show(LOOPS).ask(
+        """(() => {
+          const frame = document.body.appendChild(document.createElement("iframe"));
+          const usual = new Set(Object.getOwnPropertyNames(frame.contentWindow));
+          frame.remove();
+          return Object.getOwnPropertyNames(window).filter((name) => /^[a-z$]/i.test(name) &&
+            !usual.has(name));
+        })()"""
+    )
+    assert isinstance(added, list)
+    assert {name for name in added if not name.startswith("__")} == {"hlomem"}
+
+
+def test_names_of_the_scripts_are_their_own(show: Show) -> None:
+    shown = show(LOOPS)
+    for name in ("modules", "state", "report", "$", "formatBytes", "Report", "draw"):
+        assert shown.ask(f"typeof {name}") == "undefined"
+
+
+def test_every_role_is_drawn_in_its_colour(show: Show, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = show(SEED)
+    shares = _json(capsys, "summary", SEED)["roles"]
+    drawn = shown.ask(
+        "[...document.querySelectorAll('#legend .swatch')].map(each => each.style.background)"
+    )
+    colour_of = {role.name: role.colour for role in ROLES}
+    wanted = [tuple(bytes.fromhex(colour_of[share["role"]][1:])) for share in shares]
+    assert drawn == [f"rgb{rgb}" for rgb in wanted]
 
 
 def test_a_click_on_the_skyline_moves_the_cursor_everywhere(show: Show) -> None:
@@ -147,6 +179,7 @@ def test_tables_sort_and_choose(show: Show) -> None:
     for table in ("Source lines", "Operations", "Padding", "Donations", "Copies", "Advice"):
         shown.page.click(f"#tables >> text={table}")
         assert shown.text("table").strip()
+        assert "undefined" not in shown.text("table")
 
 
 def test_a_table_is_used_by_keyboard_and_copied(show: Show) -> None:
@@ -209,7 +242,7 @@ def test_two_compiles_on_one_page(show: Show, capsys: pytest.CaptureFixture[str]
 
 def test_two_programs_of_nothing_in_common(show: Show) -> None:
     shown = show(SEED, LOOPS)
-    for space in ("vmem", "smem", "default"):
+    for space in ("vmem", "sync-flags", "hbm"):
         shown.page.click(f"#spaces >> text={space}")
     shown.page.click("#reports >> text=B")
     shown.page.hover("#other-map")
@@ -242,7 +275,7 @@ NASTY = (
 def test_names_are_text_whatever_they_hold(show: Show, tmp_path: Path) -> None:
     """Scopes, files and parameters of a program that means harm, planned and shown."""
     name = (NASTY + "x" * 10_000).replace('"', r"\"")
-    module = tmp_path / "</script><b>.hlo".replace("/", "-")
+    module = tmp_path / "</script><b>.cpu_after_optimizations.hlo".replace("/", "-")
     module.write_text(
         "HloModule evil, is_scheduled=true\n\n"
         "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
@@ -270,14 +303,14 @@ def test_names_are_text_whatever_they_hold(show: Show, tmp_path: Path) -> None:
 
 
 def test_the_smallest_programs_look_fine(show: Show, tmp_path: Path) -> None:
-    one = tmp_path / "one.hlo"
+    one = tmp_path / "one.cpu_after_optimizations.hlo"
     one.write_text(
         "HloModule one, is_scheduled=true\n\nENTRY %main (p: f32[]) -> f32[] {\n"
         "  ROOT %p = f32[] parameter(0)\n}\n"
     )
     shown = show(one)
     assert "4 B" in shown.text("fits")
-    empty = tmp_path / "empty.hlo"
+    empty = tmp_path / "empty.cpu_after_optimizations.hlo"
     empty.write_text(
         "HloModule empty, is_scheduled=true\n\nENTRY %main (p: f32[0]) -> f32[0] {\n"
         "  %p = f32[0]{0} parameter(0)\n  ROOT %n = f32[0]{0} negate(%p)\n}\n"
@@ -290,7 +323,7 @@ def test_a_notebook_shows_the_report_in_a_frame(browser: Browser, tmp_path: Path
     page, problems = browser.new_page(), list[str]()
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda said: problems.append(said.text))
-    plan = hlomem.plan(ONE)
+    plan = hlomem.plan(ONE, backend="cpu")
     for number, shown in enumerate((hlomem.load(SEED)._repr_html_(), plan._repr_html_())):
         notebook = tmp_path / f"{number}.html"
         notebook.write_text(f"<!doctype html><p>cell</p>{shown}", encoding="utf-8")

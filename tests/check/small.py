@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 import hlomem
+from hlomem import hlo
+from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import (
     Allocation,
@@ -20,6 +22,7 @@ from hlomem.dump.records import (
     UsedValue,
     Values,
 )
+from hlomem.machines.cpu import CPU
 from tests.check.faults import rebuilt
 from tests.conftest import GOLDENS
 
@@ -146,3 +149,65 @@ def _used(value: V, number: int, values: Sequence[V]) -> UsedValue:
         uses=tuple(uses),
         instruction=value.instruction,
     )
+
+
+def rules(dump: Dump, module: str | None = None) -> list[str]:
+    """The rules a CPU plan breaks, each once."""
+    parsed = hlo.parse(module) if module else None
+    verdict = verify(dump, module=parsed, machine=CPU)
+    return sorted({finding.rule for finding in verdict.findings})
+
+
+LOOP = [
+    V("i", (0, 1), text="f32[16]{0} negate()", uses=(("w", 0, ()),)),
+    V("c", (1, 3), text="f32[16]{0} parameter(0)", is_phi=True),
+    V("t", (2, 3), 0, text="pred[] compare(%c)", shape="pred[]", size=1, allocation=1),
+    V("b", (3, 4), text="f32[16]{0} parameter(0)", is_phi=True),
+    V("r", (4, 5), text="f32[16]{0} negate(%b)"),
+    V("w", (5, 6), text="f32[16]{0} while(%i), condition=%k, body=%y", is_phi=True),
+]
+
+
+O_USES = (("k", 1, ()), ("x", 0, ()))
+
+
+U_USES = (("k", 2, ()), ("y", 0, ()))
+
+
+def branches(*more_uses: tuple[str, int, tuple[int, ...]], **places: int) -> Dump:
+    """A conditional of two branches; `x` of the first seems to live into the second."""
+    operand = "f32[16]{0} negate()"
+    result = "f32[16]{0} conditional(%s, %o, %u), branch_computations={%f, %g}"
+    values = [
+        V("s", (0, 10), text="s32[] constant(0)", shape="s32[]", size=4, allocation=3),
+        V(
+            "o",
+            (1, 9),
+            text=operand,
+            allocation=places.get("o", 4),
+            positions=(("p", ()),),
+            uses=(*O_USES, *more_uses),
+        ),
+        V("u", (2, 9), text=operand, allocation=5, positions=(("q", ()),), uses=U_USES),
+        V("x", (4, 8), text="f32[16]{0} abs(%p)", allocation=0),
+        V("r", (5, 8), text="f32[16]{0} abs(%x)", allocation=1),
+        V("y", (7, 8), text="f32[16]{0} abs(%q)", allocation=places.get("y", 0)),
+        V("z", (8, 9), text="f32[16]{0} abs(%y)", allocation=1),
+        V("k", (9, 10), text=result, is_phi=True, allocation=places.get("k", 1)),
+    ]
+    header = {3: Allocation(index=3, size=4, is_constant=True)}
+    names = ["s", "o", "u", "p", "x", "r", "q", "y", "z", "k"]
+    return small_dump(values, header, sequence=names)
+
+
+def blamed(dump: Dump, module: str) -> list[tuple[str, str]]:
+    """The values that break a rule, each with the rule."""
+    verdict = verify(dump, module=hlo.parse(module), machine=CPU)
+    return [(value.name, each.rule) for each in verdict.findings for value in each.values]
+
+
+def with_sequence(dump: Dump, *names: str) -> Dump:
+    """`dump` with another order."""
+    assert dump.live_ranges is not None
+    live = replace(dump.live_ranges, sequence=names, end=len(names))
+    return rebuilt(dump, live_ranges=live)

@@ -9,9 +9,9 @@ from hlomem import hlo
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation, Position, Use, UsedValue
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.check.faults import rebuilt
-from tests.check.small import V, moved, planned, shortened, small_dump
+from tests.check.small import V, blamed, moved, planned, shortened, small_dump, with_sequence
 
 MODULE = """HloModule m, is_scheduled=true
 
@@ -27,14 +27,8 @@ ENTRY e {
 
 def rules(dump: Dump, module: str = MODULE) -> list[str]:
     """The rules a CPU plan breaks, each once."""
-    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
+    verdict = verify(dump, module=hlo.parse(module), machine=CPU)
     return sorted({finding.rule for finding in verdict.findings})
-
-
-def blamed(dump: Dump, module: str) -> list[tuple[str, str]]:
-    """The values that break a rule, each with the rule."""
-    verdict = verify(dump, module=hlo.parse(module), backend=CPU)
-    return [(value.name, each.rule) for each in verdict.findings for value in each.values]
 
 
 def with_used(dump: Dump, name: str, **changes: object) -> Dump:
@@ -50,13 +44,6 @@ def used(dump: Dump, name: str) -> UsedValue:
     """What is listed for a value."""
     assert dump.values is not None
     return next(each for each in dump.values.values if each.name == name)
-
-
-def with_sequence(dump: Dump, *names: str) -> Dump:
-    """`dump` with another order."""
-    assert dump.live_ranges is not None
-    live = replace(dump.live_ranges, sequence=names, end=len(names))
-    return rebuilt(dump, live_ranges=live)
 
 
 def with_headers(dump: Dump, number: int, **changes: object) -> Dump:
@@ -195,22 +182,6 @@ def test_shapes_are_those_of_the_module() -> None:
     assert rules(planned(MODULE), integers) == ["flow/shape-differs"]
 
 
-def test_the_order_is_that_of_the_module() -> None:
-    dump = planned(MODULE)
-    swapped = with_sequence(dump, "a", "p", "t", "g", "b")
-    assert "order/data-dependence" in rules(swapped)
-    assert [name for name, rule in blamed(swapped, MODULE) if "data" in rule] == ["a", "p"]
-    assert "order/missing" in rules(with_sequence(dump, "p", "a", "t", "g"))
-
-
-def test_a_step_the_module_does_not_have_is_passed_over() -> None:
-    dump = planned(MODULE)
-    longer = with_sequence(dump, "p", "a", "t", "g", "b", "other")
-    assert "order/missing" not in rules(longer)
-    without_a_step = MODULE.replace("  a = f32[16]{0} negate(p)\n", "").replace("(a)", "(p)")
-    assert "order/missing" not in rules(dump, without_a_step)
-
-
 def test_compact_text_has_no_get_tuple_elements() -> None:
     """The parser names them; XLA, which planned, had other names."""
     dump = planned(MODULE)
@@ -270,7 +241,7 @@ CALLED = """f {
     ids=["another program", "does not fit", "called twice"],
 )
 def test_a_module_that_cannot_be_used_is_said(module: str, reason: str) -> None:
-    verdict = verify(planned(MODULE), module=hlo.parse(module), backend=CPU)
+    verdict = verify(planned(MODULE), module=hlo.parse(module), machine=CPU)
     assert reason in [each.reason for each in verdict.not_checked]
 
 
@@ -368,53 +339,3 @@ def test_an_update_is_not_the_end_of_an_asynchronous_operation() -> None:
     )
     dump = with_sequence(asynchronous(v=(2, 5)), "a", "w", "v", "u", "s", "t", "d")
     assert "v" in [name for name, rule in blamed(dump, longer) if rule == "live/ends-early"]
-
-
-CONTROL = """HloModule m, is_scheduled=true
-
-cond {
-  k = f32[16]{0} parameter(0)
-  ROOT l = pred[] constant(false)
-}
-
-body {
-  m = f32[16]{0} parameter(0)
-  ROOT n = f32[16]{0} negate(m)
-}
-
-yes {
-  ROOT x = f32[16]{0} parameter(0)
-}
-
-no {
-  y = f32[16]{0} parameter(0)
-  ROOT z = f32[16]{0} abs(y)
-}
-
-ENTRY e {
-  q = f32[16]{0} parameter(0)
-  s = pred[] parameter(1)
-  a = f32[16]{0} negate(q)
-  w = f32[16]{0} while(a), condition=cond, body=body
-  ROOT c = f32[16]{0} conditional(s, w, w), true_computation=yes, false_computation=no
-}
-"""
-
-
-def test_what_a_loop_runs_stands_directly_before_it() -> None:
-    dump = planned(CONTROL)
-    assert dump.live_ranges is not None
-    names = list(dump.live_ranges.sequence)
-    first, last = names.index("k"), names.index("w")
-    body_first = [*names[:first], "m", "n", "k", "l", *names[last:]]
-    assert "order/nesting" in rules(with_sequence(dump, *body_first), CONTROL)
-    outside = [*names[:first], *names[last:], *names[first:last]]
-    assert "order/nesting" in rules(with_sequence(dump, *outside), CONTROL)
-    without_end = [name for name in names if name != "c"]
-    assert "order/missing" in rules(with_sequence(dump, *without_end), CONTROL)
-
-
-def test_computations_that_are_not_in_the_sequence_are_missing() -> None:
-    dump = planned(CONTROL)
-    assert rules(dump, CONTROL) == []
-    assert "order/missing" in rules(with_sequence(dump, "q", "s", "a", "w", "c"), CONTROL)

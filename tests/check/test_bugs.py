@@ -13,7 +13,7 @@ from hlomem.check.findings import Verdict
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation, Parameter
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.check.faults import rebuilt
 from tests.check.small import V, moved, planned, shortened, small_dump
 
@@ -25,7 +25,7 @@ def rules(verdict: Verdict) -> set[str]:
 
 def check(dump: Dump, module: str | None = None) -> Verdict:
     """The verdict on a CPU plan."""
-    return verify(dump, module=hlo.parse(module) if module else None, backend=CPU)
+    return verify(dump, module=hlo.parse(module) if module else None, machine=CPU)
 
 
 def test_b1_touching_values_overlap_in_part() -> None:

@@ -10,7 +10,11 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.check.verify import verify
-from hlomem.machines.machine import CPU, Backend, find_backend
+from hlomem.machines.cpu import CPU
+from hlomem.machines.machine import Machine
+from hlomem.machines.options import options_for
+from hlomem.machines.registry import find_machine
+from hlomem.machines.releases import find_release
 from tests.check.faults import KINDS, Injector, Label, judge
 from tests.check.small import planned
 from tests.conftest import GOLDENS
@@ -20,11 +24,10 @@ SAMPLE = 3
 """Every dump gets each third kind, another third than its neighbours: some 1,500 faults."""
 
 
-def backend_of(path: Path) -> Backend:
-    """The backend a golden is of: its folders are `jaxlib-0.7.2/cpu`, `libtpu-0.0.2/tpu-v5p`."""
+def machine_of(path: Path) -> Machine:
+    """The machine a golden is of: its folders are `jaxlib-0.7.2/cpu`, `libtpu-0.0.2/tpu-v5p`."""
     name, _, chip = path.parent.name.partition("-")
-    version = path.parent.parent.name.partition("-")[2]
-    return find_backend(name, chip, tuple(map(int, version.split("."))))
+    return options_for(find_machine(name, chip), find_release(path.parent.parent.name)).machine
 
 
 def test_there_are_at_least_fifteen_kinds() -> None:
@@ -34,10 +37,10 @@ def test_there_are_at_least_fifteen_kinds() -> None:
 @pytest.mark.parametrize("number", range(len(DUMPS)), ids=lambda n: "/".join(DUMPS[n].parts[-3:]))
 def test_every_harmful_fault_is_found_and_no_other(number: int) -> None:
     path = DUMPS[number]
-    dump, backend = hlomem.load(path), backend_of(path)
+    dump, machine = hlomem.load(path), machine_of(path)
     module = hlo.parse((path / "module.hlo").read_text())
-    assert verify(dump, backend=backend).is_clean
-    injector = Injector(dump, module, backend, seed=7)
+    assert verify(dump, machine=machine).is_clean
+    injector = Injector(dump, module, machine, seed=7)
     named = Counter[bool]()
     for kind, maker in list(KINDS.items())[number % SAMPLE :: SAMPLE]:
         fault = injector.make(kind, maker)
@@ -45,7 +48,7 @@ def test_every_harmful_fault_is_found_and_no_other(number: int) -> None:
             continue
         label = judge(dump, fault, module)
         for known in (None, module):
-            verdict = verify(fault.dump, module=known, backend=backend)
+            verdict = verify(fault.dump, module=known, machine=machine)
             where = f"{kind}: {[str(each) for each in verdict.findings]}"
             is_shown = known is not None or not (fault.by_module or label.by_module)
             if label.harmful is not None and is_shown:
@@ -101,7 +104,7 @@ def module_with(update: str, *, is_fused: bool) -> str:
 def test_an_update_is_not_torn_from_its_operand(update: str, is_fused: bool) -> None:
     text = module_with(update, is_fused=is_fused)
     dump, module = planned(text), hlo.parse(text)
-    assert verify(dump, module=module, backend=CPU).is_clean
+    assert verify(dump, module=module, machine=CPU).is_clean
     assert dump.values is not None
     ids = {each.name: each.id for each in dump.values.values}
     moved = set[int]()
@@ -109,8 +112,8 @@ def test_an_update_is_not_torn_from_its_operand(update: str, is_fused: bool) -> 
         fault = Injector(dump, module, CPU, seed).make("tear", KINDS["tear"])
         assert fault is not None
         label = judge(dump, fault, module)
-        found = verify(fault.dump, module=module, backend=CPU).findings
-        alone = verify(fault.dump, backend=CPU).findings
+        found = verify(fault.dump, module=module, machine=CPU).findings
+        alone = verify(fault.dump, machine=CPU).findings
         moved |= fault.ids
         if fault.ids == {ids["c"]}:
             assert (label.harmful, found, alone) == (False, (), ())

@@ -9,10 +9,11 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.check.aliases import Families, find_families, join_fusions
-from hlomem.check.program import Program, build_program
+from hlomem.check.aliases import join_fusions
+from hlomem.check.program import TracedProgram, trace_program
 from hlomem.check.required_times import TracedNeeds
-from hlomem.view.joined import Placed, Plan, build_plan
+from hlomem.view.families import AliasClasses, find_alias_classes
+from hlomem.view.joined import JoinedDump, PlacedValue, join_dump
 from tests.conftest import GOLDENS
 
 Range = tuple[int, int]
@@ -22,21 +23,21 @@ GOLDEN_DUMPS = sorted((GOLDENS / "xla").glob("*/*/*"))
 
 def assert_same(folder: Path) -> None:
     """Everything the module tells about its values is what XLA printed."""
-    plan = build_plan(hlomem.load(folder))
-    program = build_program(hlo.parse((folder / "module.hlo").read_text()), plan)
-    running = [each for each in plan.placed if each.value.name in plan.time_of]
+    joined = join_dump(hlomem.load(folder))
+    program = trace_program(hlo.parse((folder / "module.hlo").read_text()), joined)
+    running = [each for each in joined.placed if each.value.name in joined.time_of]
     names = {(each.value.name, each.index) for each in running}
     assert names == set(program.flow.positions_of), folder
     for placed in running:
         assert positions(program, placed) == listed_positions(placed), (folder, placed.value)
         assert uses(program, placed) == listed_uses(placed), (folder, placed.value)
     # jaxlib before 0.4.24 counts a call itself as a use, later ones only what it calls.
-    ranges = [recomputed(plan, program, running, calls_read=old) for old in (False, True)]
+    ranges = [recomputed(joined, program, running, calls_read=old) for old in (False, True)]
     printed = {each: (each.life.start, each.life.end) for each in running if each.life}
     assert printed in ranges, (folder, difference(printed, ranges[0]))
 
 
-def difference(printed: dict[Placed, Range], found: dict[Placed, Range]) -> list[str]:
+def difference(printed: dict[PlacedValue, Range], found: dict[PlacedValue, Range]) -> list[str]:
     """The ranges that are not XLA's."""
     return [
         f"{each.value.name}: {found[each]}, not {printed[each]}"
@@ -45,25 +46,25 @@ def difference(printed: dict[Placed, Range], found: dict[Placed, Range]) -> list
     ]
 
 
-def positions(program: Program, placed: Placed) -> set[tuple[str, tuple[int, ...]]]:
+def positions(program: TracedProgram, placed: PlacedValue) -> set[tuple[str, tuple[int, ...]]]:
     """Where the module has a value."""
     found = program.flow.positions_of[placed.value.name, placed.index]
     return {(instruction.name, index) for instruction, index in found}
 
 
-def listed_positions(placed: Placed) -> set[tuple[str, tuple[int, ...]]]:
+def listed_positions(placed: PlacedValue) -> set[tuple[str, tuple[int, ...]]]:
     """Where XLA says it is."""
     assert placed.used is not None
     return {(each.instruction, tuple(each.index or ())) for each in placed.used.positions}
 
 
-def uses(program: Program, placed: Placed) -> set[tuple[str, int, tuple[int, ...]]]:
+def uses(program: TracedProgram, placed: PlacedValue) -> set[tuple[str, int, tuple[int, ...]]]:
     """Who reads a value in the module."""
     found = program.flow.iter_uses((placed.value.name, placed.index))
     return {(user.name, number, index) for user, number, index in found}
 
 
-def listed_uses(placed: Placed) -> set[tuple[str, int, tuple[int, ...]]]:
+def listed_uses(placed: PlacedValue) -> set[tuple[str, int, tuple[int, ...]]]:
     """Who reads it, by XLA."""
     assert placed.used is not None
     return {
@@ -72,36 +73,36 @@ def listed_uses(placed: Placed) -> set[tuple[str, int, tuple[int, ...]]]:
 
 
 def recomputed(
-    plan: Plan, program: Program, values: list[Placed], *, calls_read: bool
-) -> dict[Placed, Range]:
+    joined: JoinedDump, program: TracedProgram, values: list[PlacedValue], *, calls_read: bool
+) -> dict[PlacedValue, Range]:
     """Live ranges as XLA has them: whole, then cut where the next of the same storage begins."""
-    needs = TracedNeeds(plan, program)
-    ranges: dict[Placed, Range] = {}
+    needs = TracedNeeds(joined, program)
+    ranges: dict[PlacedValue, Range] = {}
     for placed in values:
         moments = [moment for moment, _ in needs.iter_needs(placed)]
         if calls_read:
-            moments += [plan.time_of[call] for call in calls(program, placed)]
+            moments += [joined.time_of[call] for call in calls(program, placed)]
         if is_read_only(program, placed):
-            moments.append(len(plan.sequence))
-        ranges[placed] = start_of(plan, placed, needs), max(moments)
-    return ranges | cut(families_of(plan, program), ranges)
+            moments.append(len(joined.sequence))
+        ranges[placed] = start_of(joined, placed, needs), max(moments)
+    return ranges | cut(families_of(joined, program), ranges)
 
 
-def start_of(plan: Plan, placed: Placed, needs: TracedNeeds) -> int:
+def start_of(joined: JoinedDump, placed: PlacedValue, needs: TracedNeeds) -> int:
     """When it begins; releases differ by one for what is computed asynchronously."""
     assert placed.life is not None
-    moment = plan.time_of[placed.value.name]
+    moment = joined.time_of[placed.value.name]
     latest = needs.latest_start(placed, moment)
     return moment if placed.life.start == moment < latest else latest
 
 
-def calls(program: Program, placed: Placed) -> list[str]:
+def calls(program: TracedProgram, placed: PlacedValue) -> list[str]:
     """The calls a value is an operand of."""
     found = program.flow.iter_uses((placed.value.name, placed.index))
     return [user.name for user, _, _ in found if user.opcode == "call"]
 
 
-def is_read_only(program: Program, placed: Placed) -> bool:
+def is_read_only(program: TracedProgram, placed: PlacedValue) -> bool:
     """Whether it is an argument nobody gave away, which XLA keeps to the end."""
     instruction = program.instruction_by_name[placed.value.name]
     return instruction in program.module.entry.parameters and not any(
@@ -111,20 +112,20 @@ def is_read_only(program: Program, placed: Placed) -> bool:
     )
 
 
-def families_of(plan: Plan, program: Program) -> Families:
+def families_of(joined: JoinedDump, program: TracedProgram) -> AliasClasses:
     """What shares storage; a donated argument and its result are one more case."""
-    families = find_families(plan, program.structure)
-    join_fusions(plan, program, families)
+    families = find_alias_classes(joined, program.structure)
+    join_fusions(joined, program, families)
     entry = program.module.entry
     for alias in program.module.input_output_alias:
         argument = entry.parameters[alias.parameter_number].name
-        given = plan.values_at.get((argument, tuple(alias.parameter_index)), [])
-        returned = plan.values_at.get((entry.root.name, tuple(alias.output_index)), [])
+        given = joined.values_at.get((argument, tuple(alias.parameter_index)), [])
+        returned = joined.values_at.get((entry.root.name, tuple(alias.output_index)), [])
         families.join([*given, *returned], "donated")
     return families
 
 
-def cut(families: Families, ranges: dict[Placed, Range]) -> dict[Placed, Range]:
+def cut(families: AliasClasses, ranges: dict[PlacedValue, Range]) -> dict[PlacedValue, Range]:
     """`HloLiveRange::NormalizeAliasedBuffers`."""
     new = {}
     for family in families.members(ranges).values():

@@ -18,7 +18,7 @@ from hlomem.analysis.phi import PhiGraph
 from hlomem.assign import assigner, packing, reuse, simulator
 from hlomem.assign.allocation import OffsetSize
 from hlomem.check.verify import verify
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from tests.conftest import GOLDENS
 
 FOLDER = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu"
@@ -224,7 +224,7 @@ def outcomes(right_plans: list[dict[str, str]]) -> Iterator[bool]:
         except (AssertionError, LookupError, ValueError):
             continue  # found by the planner itself
         if wrong.texts() != right:
-            yield bool(verify(wrong, module=hlo.parse(text), backend=CPU).findings)
+            yield bool(verify(wrong, module=hlo.parse(text), machine=CPU).findings)
 
 
 def test_bugs_of_the_planner_are_found(
@@ -245,4 +245,4 @@ def test_bugs_of_the_planner_are_found(
 
 def test_right_plans_are_right() -> None:
     for text in TEXTS:
-        assert verify(plan(text), module=hlo.parse(text), backend=CPU).is_clean
+        assert verify(plan(text), module=hlo.parse(text), machine=CPU).is_clean

@@ -15,9 +15,9 @@ import pytest
 from msgspec import Meta, Struct, field
 
 import hlomem
-from hlomem.check.findings import Finding, Involved, NotChecked, Verdict
+from hlomem.check.findings import Finding, NotChecked, ValueEvidence, Verdict
 from hlomem.check.rules import RULES
-from hlomem.check.sarif import MOST_RESULTS, build_sarif
+from hlomem.check.sarif import MAX_RESULTS, build_sarif
 from hlomem.check.verify import verify
 from hlomem.dump.records import Assignment
 from tests.check.faults import rebuilt
@@ -142,11 +142,13 @@ def read(sarif: dict[str, Any]) -> Run:
 
 
 RULE = "interference/overlap"
-VALUE = Involved(id=1, name="v\x1b", source="dir/train step.py:12")
+VALUE = ValueEvidence(id=1, name="v\x1b", source="dir/train step.py:12")
 
 
 def test_a_result_points_at_the_dump_and_at_the_program() -> None:
-    finding = Finding(rule=RULE, message="m", values=(VALUE, Involved(id=2, name="w", source="f")))
+    finding = Finding(
+        rule=RULE, message="m", values=(VALUE, ValueEvidence(id=2, name="w", source="f"))
+    )
     verdict = Verdict(name="x", findings=(finding,))
     (result,) = read(build_sarif(verdict, "1.0", "a b/dump.txt")).results
     assert result.message.text.startswith("m · v\\x1b (value 1)")
@@ -159,9 +161,9 @@ def test_a_result_points_at_the_dump_and_at_the_program() -> None:
 
 
 def test_there_are_no_more_than_services_take() -> None:
-    verdict = Verdict(name="x", findings=(Finding(rule=RULE, message="m"),) * (MOST_RESULTS + 2))
+    verdict = Verdict(name="x", findings=(Finding(rule=RULE, message="m"),) * (MAX_RESULTS + 2))
     run = read(build_sarif(verdict, "1.0", "x"))
-    assert len(run.results) == MOST_RESULTS
+    assert len(run.results) == MAX_RESULTS
     assert run.tool.driver.rules == [Rule(RULE, Message(RULES[RULE]))]
     notes = [each.message.text for each in run.invocations[0].toolExecutionNotifications]
     assert notes == ["2 more findings left out"]
@@ -177,7 +179,7 @@ def test_a_clean_verdict_says_what_was_not_checked() -> None:
 
 @pytest.mark.parametrize("line", ["0", "9" * 5000], ids=["none", "huge"])
 def test_a_line_no_file_has_is_left_out(line: str) -> None:
-    value = Involved(id=1, name="v", source=f"a.py:{line}")
+    value = ValueEvidence(id=1, name="v", source=f"a.py:{line}")
     verdict = Verdict(name="x", findings=(Finding(rule=RULE, message="m", values=(value,)),))
     (result,) = read(build_sarif(verdict, "1.0", "x")).results
     assert result.relatedLocations == []

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ import pytest
 
 from hlomem import __version__
 from hlomem.base.source import INVISIBLE
-from hlomem.cli import COMMANDS, main
+from hlomem.cli import COMMANDS, commands, main
 from tests.cli.conftest import Run
 
 
@@ -26,8 +25,8 @@ def test_help_and_version(run: Run) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_begins_its_help_with_the_line_in_the_list(name: str, run: Run) -> None:
-    command = import_module(f"hlomem.cli.{name}").command
-    assert isinstance(command, click.Command)
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
     assert (command.help or "").split("\n")[0] == COMMANDS[name]
     assert run(name, "--help").code == 0
 

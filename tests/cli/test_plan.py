@@ -183,7 +183,9 @@ def test_a_preset_must_be_of_the_chip(run: Run, goldens: Path) -> None:
 def test_a_tpu_needs_its_chip_and_a_cpu_no_preset(run: Run, goldens: Path) -> None:
     result = run("plan", goldens / TPU / "module.hlo", "--backend", "tpu")
     assert result.code == 2
-    assert "give one of v4, v5e, v5p, v6e, tpu7x with --chip" in result.err
+    assert "give one of v5e, v5p, v6e, tpu7x with --chip" in result.err
+    assert run("plan", goldens / TPU / "module.hlo").code == 2
+    assert run("plan", goldens / TPU / "module.hlo", "--chip", "v5e").code == 0
     dump = goldens / SCALAR / "buffer-assignment.txt"
     result = run("plan", goldens / SCALAR / "module.hlo", "--preset", dump)
     assert result.code == 2

@@ -92,7 +92,7 @@ def test_a_dump_that_no_xla_wrote_is_nothing_to_plan_like(
 
 
 def test_wrong_usage(run: Run, goldens: Path) -> None:
-    assert run("replan", goldens / SEED, "--chip", "v5e").code == 2
+    assert run("replan", goldens / SEED, "--chip", "v9").code == 2
     assert run("replan", goldens / SEED, "--era", "Z").code == 2
     module = goldens / "xla/jaxlib-0.12.0.1/cpu/scalar_only/module.hlo"
     assert run("replan", module).code == 3

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError, ParseError
 from hlomem.base.source import Source
-from hlomem.dump.dump import join
+from hlomem.dump.dump import join_parts
 from hlomem.dump.parts import parse_part
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Path = tuple[str | int, ...]
 
 def read(text: str) -> Dump:
     """The dump in one text."""
-    return join("d.txt", [parse_part(Source("d.txt", text))])
+    return join_parts("d.txt", [parse_part(Source("d.txt", text))])
 
 
 def kept_notes(dump: Dump) -> list[str]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hlomem.api.load import encode, load, read_source
 from hlomem.base.errors import HlomemError, ParseError
 from hlomem.base.source import Source
-from hlomem.dump.dump import Dump, Note, join
+from hlomem.dump.dump import Dump, Note, join_parts
 from hlomem.dump.parts import parse_part
 
 from ..conftest import GOLDENS
@@ -102,7 +102,7 @@ def test_a_seed_cut_at_any_line_is_refused_or_a_smaller_dump(seed: Path) -> None
     allocations_end = text.index("\n\nTotal bytes used: ") + 1
     tree = text.find("  Stack trace breakdown")
     for place in list(line_starts(text))[1:-1]:
-        dump = result_of(lambda source: join("d", [parse_part(source)]), text[:place])
+        dump = result_of(lambda source: join_parts("d", [parse_part(source)]), text[:place])
         if place <= allocations_end:
             assert isinstance(dump, Dump)
             assert [note.kind for note in dump.notes] == ["missing", "missing"]
@@ -120,7 +120,7 @@ def test_the_smallest_seed_cut_at_any_byte_is_refused_or_a_smaller_dump() -> Non
     text = read_source(SEEDS[0]).text
     whole_lines = set(line_starts(text))
     for place in range(1, len(text)):
-        dump = result_of(lambda source: join("d", [parse_part(source)]), text[:place])
+        dump = result_of(lambda source: join_parts("d", [parse_part(source)]), text[:place])
         if place in whole_lines:
             continue
         assert isinstance(dump, ParseError), text[:place][-80:]
@@ -135,7 +135,7 @@ def test_a_file_of_a_split_dump_cut_at_any_line_is_refused_or_whole(name: str) -
     text = read_source(path).text
     complete = 0
     for place in list(line_starts(text))[1:-1]:
-        dump = result_of(lambda source: join("d", [parse_part(source)]), text[:place])
+        dump = result_of(lambda source: join_parts("d", [parse_part(source)]), text[:place])
         if isinstance(dump, Dump):
             assert dump.to_text() == text[:place]
             complete += 1
@@ -154,7 +154,7 @@ def test_values_that_lack_some_of_the_allocations_are_noted() -> None:
         parse_part(Source("values.txt", cut)),
         parse_part(read_source(folder / "live-range.txt")),
     ]
-    (note,) = join("d", parts).notes
+    (note,) = join_parts("d", parts).notes
     assert note.kind == "contradiction"
     assert note.text.startswith("allocations and `Used values` list different values: ")
 
@@ -239,7 +239,7 @@ def damaged(draw: st.DrawFn) -> str:
 @settings(max_examples=3000, derandomize=True, deadline=None)
 @given(damaged())
 def test_a_damaged_dump_is_refused_or_printed_back_exactly(text: str) -> None:
-    dump = result_of(lambda source: join("d", [parse_part(source)]), text)
+    dump = result_of(lambda source: join_parts("d", [parse_part(source)]), text)
     if isinstance(dump, HlomemError):
         assert str(dump).startswith("d.txt:")
         return
@@ -252,7 +252,7 @@ def test_a_damaged_dump_is_refused_or_printed_back_exactly(text: str) -> None:
 @given(st.one_of(st.text(), st.binary().map(lambda data: data.decode("utf-8", "surrogateescape"))))
 def test_any_text_is_refused_or_printed_back_exactly(text: str) -> None:
     for start in ("", "BufferAssignment:\n", "\nTotal bytes used: ", "Memory Space: "):
-        dump = result_of(lambda source: join("d", [parse_part(source)]), start + text)
+        dump = result_of(lambda source: join_parts("d", [parse_part(source)]), start + text)
         assert isinstance(dump, HlomemError) or dump.to_text() == start + text
 
 
@@ -264,7 +264,7 @@ def test_a_split_dump_is_joined_from_its_files() -> None:
         parse_part(Source(name, text))
         for name, text in (("a", ASSIGNMENT), ("v", VALUES), ("l", LIVE_RANGE), ("r", BY_SPACE))
     ]
-    dump = join("m", parts)
+    dump = join_parts("m", parts)
     assert dump.assignment is parts[0].contents.assignment
     assert dump.values is parts[1].contents.values
     assert dump.live_ranges is parts[2].contents.live_ranges
@@ -297,7 +297,7 @@ def test_two_files_that_hold_the_same_are_refused(
     texts: list[str], doubled: str, line: str
 ) -> None:
     with pytest.raises(ParseError) as caught:
-        join("m", [parse_part(Source(str(n), text)) for n, text in enumerate(texts)])
+        join_parts("m", [parse_part(Source(str(n), text)) for n, text in enumerate(texts)])
     last = len(texts) - 1
     assert caught.value.problem == f"two files hold {doubled}: 0 is the other"
     assert caught.value.source.name == str(last)
@@ -306,7 +306,9 @@ def test_two_files_that_hold_the_same_are_refused(
 
 
 def test_a_combined_dump_and_its_report_are_joined() -> None:
-    dump = join("m", [parse_part(Source("c", COMBINED)), parse_part(Source("r", BY_ALLOCATION))])
+    dump = join_parts(
+        "m", [parse_part(Source("c", COMBINED)), parse_part(Source("r", BY_ALLOCATION))]
+    )
     assert letters(dump) == "CD"
     assert not [note for note in dump.notes if note.kind == "missing"]
 
@@ -376,5 +378,5 @@ def test_changed_records_are_printed_in_the_era_that_was_read() -> None:
     contents = part.contents._replace(
         assignment=replace(dump.assignment, allocations=(allocation,))
     )
-    changed = join(dump.name, [part._replace(contents=contents)])
+    changed = join_parts(dump.name, [part._replace(contents=contents)])
     assert changed.to_text() == COMBINED.replace("size 4:", "size 4, constant:")

@@ -13,14 +13,13 @@ from hlomem.dump.eras import (
     NEWEST,
     Era,
     Features,
-    Release,
     describe,
     era_of,
-    find_release,
     recognise,
     releases_of,
 )
 from hlomem.dump.values import Style
+from hlomem.machines.releases import Release, find_release
 
 
 def letters(eras: tuple[Era, ...]) -> str:

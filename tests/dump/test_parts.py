@@ -9,7 +9,7 @@ import pytest
 from hlomem.api.load import decode, encode
 from hlomem.base.errors import HlomemError, InputError, ParseError
 from hlomem.base.source import Source
-from hlomem.dump.dump import Dump, join
+from hlomem.dump.dump import Dump, join_parts
 from hlomem.dump.eras import Features
 from hlomem.dump.parts import ForeignLine, Part, Wrapping, parse_part
 
@@ -330,6 +330,6 @@ ONE_VALUE = "<1 a @0>\n positions:\n  a\n uses:\n from instruction: %a\n"
 def test_long_texts_are_read_or_refused_in_one_go(repeat: Callable[[int], str]) -> None:
     """They take a tenth of a second each; looking at every pair of places would take hours."""
     text = repeat(200_000)
-    dump = result_of(lambda source: join("d", [parse_part(source)]), text)
+    dump = result_of(lambda source: join_parts("d", [parse_part(source)]), text)
     assert isinstance(dump, HlomemError) or dump.to_text() == text
     assert len(str(dump)) < 2000 or isinstance(dump, Dump)

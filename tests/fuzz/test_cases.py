@@ -8,6 +8,7 @@ import pytest
 
 from tests.fuzz.entry_points import End
 from tests.fuzz.limits import Trial, run_limited
+from tests.fuzz.trials import plan_for
 
 CASES = Path(__file__).parent / "cases"
 PROBLEMS = {
@@ -39,7 +40,7 @@ def test_a_case_is_read_or_refused_in_words(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "problem"), PROBLEMS.items())
 def test_a_case_is_planned_or_refused_in_words(name: str, problem: str) -> None:
-    [outcome] = run_limited(Trial({name: (CASES / name).read_bytes()}, [["plan", name]]))
+    [outcome] = run_limited(Trial({name: (CASES / name).read_bytes()}, [[*plan_for("cpu"), name]]))
     assert outcome.end is not End.BUG
     assert (outcome.end is End.ACCEPTED) == (not problem)
     assert problem in outcome.said

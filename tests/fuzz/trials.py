@@ -52,12 +52,19 @@ def _report(random: Random, files: dict[str, bytes], name: str) -> list[str]:
     return [*command, *random.choice([[], ["--json"]])]
 
 
+def plan_for(machine: str) -> list[str]:
+    """The command that plans for `cpu` or `tpu-v5e`; damage takes away what tells the machine."""
+    platform, _, chip = machine.partition("-")
+    return ["plan", "--backend", platform, *(["--chip", chip] if chip else [])]
+
+
 def damaged_module(random: Random) -> Trial:
     """A damaged module, beside the dump of the whole one."""
     seed = random.choice(_seeds("module.hlo"))
     files = _files_beside(seed)
     files["module.hlo"] = _damaged(random, seed.read_text(), mutants.KINDS)
-    commands = [[command, "module.hlo"] for command in ("show", "fmt", "plan")]
+    machine = seed.parent.parent.name
+    commands = [[*command, "module.hlo"] for command in (["show"], ["fmt"], plan_for(machine))]
     commands.append(["verify", "buffer-assignment.txt"])
     return Trial(files, [*commands, _report(random, files, "buffer-assignment.txt")])
 
@@ -74,7 +81,7 @@ def damaged_dump(random: Random) -> Trial:
     commands = [["show", name], ["show", "--json", name], ["fmt", name], ["verify", name]]
     commands.append(_report(random, files, name))
     if "cpu" in seed.parent.parent.name:
-        commands.append(["plan", "module.hlo", "--schedule", name, "--like", name])
+        commands.append([*plan_for("cpu"), "module.hlo", "--schedule", name, "--like", name])
     return Trial(files, commands)
 
 
@@ -88,7 +95,7 @@ def make_trial(target: str, seed: int, number: int) -> Trial:
 
 def hostile_trials(many: int) -> dict[str, Trial]:
     """Every hostile text, by its name."""
-    on_module = [[command, "x.txt"] for command in ("show", "fmt", "plan")]
+    on_module = [[*command, "x.txt"] for command in (["show"], ["fmt"], plan_for("cpu"))]
     on_dump = [[command, "x.txt"] for command in ("show", "fmt", "verify")]
     texts = [(make, on_module) for make in hostile.MODULES]
     texts += [(make, on_dump) for make in hostile.DUMPS]

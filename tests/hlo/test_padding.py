@@ -10,8 +10,8 @@ from hlomem.hlo.padding import (
     PaddedDimension,
     UnknownSizeError,
     element_count,
+    padded_dimensions,
     padded_size,
-    padding,
     unpadded_size,
 )
 from hlomem.hlo.shape import ElementType, Layout, Shape
@@ -41,20 +41,21 @@ def test_unpadded_size(text: str, size: int) -> None:
 
 
 def test_a_dimension_is_padded_to_its_tile() -> None:
-    found = padding(parse_shape_text("f32[513,128]{1,0:T(8,128)}"))
-    assert found.dimensions == (PaddedDimension(0, 513, 520), PaddedDimension(1, 128, 128))
-    assert (found.unpadded_size, found.padded_size) == (513 * 512, 520 * 512)
+    array = parse_shape_text("f32[513,128]{1,0:T(8,128)}")
+    dimensions = (PaddedDimension(0, 513, 520), PaddedDimension(1, 128, 128))
+    assert padded_dimensions(array) == dimensions
+    assert (unpadded_size(array), padded_size(array)) == (513 * 512, 520 * 512)
 
 
 def test_the_tile_lies_on_the_minor_dimensions_of_the_layout() -> None:
-    found = padding(parse_shape_text("f32[3,5,7]{0,2,1:T(8,128)}"))
-    assert [part.padded_size for part in found.dimensions] == [128, 5, 8]
+    found = padded_dimensions(parse_shape_text("f32[3,5,7]{0,2,1:T(8,128)}"))
+    assert [part.padded_size for part in found] == [128, 5, 8]
 
 
 def test_a_tile_with_more_dimensions_than_the_shape_pads_the_missing_ones() -> None:
-    found = padding(parse_shape_text("f32[]{:T(128)}"))
-    assert found.dimensions == (PaddedDimension(None, 1, 128),)
-    assert found.padded_size == 512
+    array = parse_shape_text("f32[]{:T(128)}")
+    assert padded_dimensions(array) == (PaddedDimension(None, 1, 128),)
+    assert padded_size(array) == 512
 
 
 def test_splits_count_the_largest_piece() -> None:
@@ -80,9 +81,8 @@ def test_padding_only_adds_and_inner_tiles_and_spaces_change_nothing(
     order = tuple(range(len(dimensions)))
     array = Shape(element_type, dimensions, layout=Layout(order, tiles=tiles))
     other = Layout(order, tiles=(*tiles, (2, 1)) if tiles else (), memory_space=space)
-    found = padding(array)
-    assert found.padded_size >= found.unpadded_size
-    assert all(part.padded_size >= part.size for part in found.dimensions)
-    assert padded_size(array.with_layout(other)) == found.padded_size
+    assert padded_size(array) >= unpadded_size(array)
+    assert all(part.padded_size >= part.size for part in padded_dimensions(array))
+    assert padded_size(array.with_layout(other)) == padded_size(array)
     if not tile:
-        assert found.padded_size == element_count(array) * element_type.byte_width
+        assert padded_size(array) == element_count(array) * element_type.byte_width

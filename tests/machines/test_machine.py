@@ -1,12 +1,12 @@
-"""Sizes on each backend; every expected number stands in a dump of XLA beside such a shape."""
+"""Sizes on each machine; every expected number stands in a dump of XLA beside such a shape."""
 
 from __future__ import annotations
 
 import pytest
 
-from hlomem.base.errors import CommandError
 from hlomem.hlo.text.shape_parser import parse_shape_text
-from hlomem.machines.machine import BACKENDS, CPU_ALIGNED_TO_16, find_backend
+from hlomem.machines.machine import Mark, xla_space_name
+from hlomem.machines.registry import MACHINES
 
 ONE_TUPLE = "(f32[3]{0})"
 # What a tuple holds does not matter to its table, only how many.
@@ -45,7 +45,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("backend", "shape", "size"), SIZES)
 def test_size_is_the_one_in_the_dump(backend: str, shape: str, size: int) -> None:
-    assert BACKENDS[backend].size_of(parse_shape_text(shape)) == size
+    assert MACHINES[backend].size_of(parse_shape_text(shape)) == size
 
 
 @pytest.mark.parametrize(
@@ -66,37 +66,63 @@ def test_tuple_tables_on_tpu_hold_pointers_of_four_bytes(
     backend: str, elements: int, size: int
 ) -> None:
     text = "(" + ", ".join(["s32[]"] * elements) + ")"
-    assert BACKENDS[backend].size_of(parse_shape_text(text)) == size
+    assert MACHINES[backend].size_of(parse_shape_text(text)) == size
 
 
-def test_tiles_weigh_nothing_where_the_backend_does_not_pad() -> None:
+def test_tiles_weigh_nothing_where_the_machine_does_not_pad() -> None:
     shape = parse_shape_text("f32[3,5]{1,0:T(8,128)}")
-    assert BACKENDS["cpu"].size_of(shape) == 60
-    assert BACKENDS["tpu-v5e"].size_of(shape) == 4096
+    assert MACHINES["cpu"].size_of(shape) == 60
+    assert MACHINES["tpu-v5e"].size_of(shape) == 4096
 
 
 def test_alignment_is_by_color() -> None:
-    assert BACKENDS["gpu"].alignment(0) == 256
-    assert BACKENDS["tpu-v5e"].alignment(0) == 16384
-    assert BACKENDS["tpu-v5e"].alignment(1) == BACKENDS["tpu-v4"].alignment(3) == 4096
-    assert BACKENDS["tpu-v5e"].alignment(2) == 4
-    assert BACKENDS["tpu-v5e"].alignment(8) is None
+    assert MACHINES["gpu"].alignment(0) == 256
+    assert MACHINES["tpu-v5e"].alignment(0) == 16384
+    assert MACHINES["tpu-v5e"].alignment(1) == MACHINES["tpu-v4"].alignment(3) == 4096
+    assert MACHINES["tpu-v5e"].alignment(2) == 4
+    assert MACHINES["tpu-v5e"].alignment(8) is None
 
 
-def test_the_backend_of_a_dump_is_found_by_name_chip_and_version() -> None:
-    assert find_backend("tpu", "v6e").name == "tpu-v6e"
-    assert find_backend("gpu", "h200") is BACKENDS["gpu"]
-    assert find_backend("cpu", jaxlib=(0, 4, 30)) is CPU_ALIGNED_TO_16
-    assert find_backend("cpu", jaxlib=(0, 4, 35)) is find_backend("cpu")
-    assert find_backend("cpu", jaxlib=(0, 12, 0, 1)).alignment(0) == 64
+def test_a_machine_is_called_by_its_platform_and_its_chip() -> None:
+    assert MACHINES["tpu-v5e"].name == "tpu-v5e"
+    assert (MACHINES["gpu"].name, MACHINES["gpu"].chip_name) == ("gpu", "")
+    assert (MACHINES["gpu-a100-80"].platform, MACHINES["gpu-a100-80"].chip_name) == (
+        "gpu",
+        "a100-80",
+    )
 
 
-def test_an_unknown_backend_names_those_known() -> None:
-    with pytest.raises(CommandError, match="unknown backend `tpu-v3`; known are cpu, gpu, tpu-v4"):
-        find_backend("tpu", "v3")
+def test_only_a_capacity_that_the_runtime_gives_counts_in_a_plan() -> None:
+    assert MACHINES["tpu-v5e"].capacity == 63 * 2**28
+    assert MACHINES["gpu-h200"].capacity is None
+    assert MACHINES["cpu"].capacity is None
 
 
-@pytest.mark.parametrize("chip", ["MI300X", "gfx942"])
-def test_a_gpu_of_amd_is_refused(chip: str) -> None:
-    with pytest.raises(CommandError, match=f"no rules for GPU `{chip}`"):
-        find_backend("gpu", chip)
+@pytest.mark.parametrize("color", range(14))
+def test_the_name_of_a_memory_space_finds_it(color: int) -> None:
+    for machine in MACHINES.values():
+        assert machine.find_color(machine.space_name(color)) == color
+        assert machine.find_color(str(color)) == color
+
+
+@pytest.mark.parametrize("name", ["tpu-v5e", "gpu"])
+def test_words_of_users_win_over_those_of_xla(name: str) -> None:
+    machine = MACHINES[name]
+    assert machine.find_color("host") == 5  # XLA calls that cmem, and 4 the host
+    assert machine.find_color("hbm") == 0  # XLA calls 3 so
+    assert machine.find_color("default") == 0
+    assert machine.find_color("color_6") == 6
+    assert machine.find_color("elsewhere") is None
+    assert machine.find_color("9" * 30) is None
+
+
+def test_colors_are_called_as_xla_prints_them_in_its_report() -> None:
+    names = [xla_space_name(color) for color in range(8)]
+    assert names == ["default", "vmem", "smem", "hbm", "host", "cmem", "color_6", "color_7"]
+
+
+def test_a_mark_is_what_its_pattern_says_and_not_a_name_like_it() -> None:
+    mark = Mark("__cublas$", "it calls cuBLAS", pattern=r'custom_call_target="__cublas\$')
+    assert mark.is_in('custom-call(%a), custom_call_target="__cublas$gemm"')
+    assert not mark.is_in('metadata={op_name="__cublas$gemm"}')
+    assert not mark.is_in("")

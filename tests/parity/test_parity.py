@@ -155,8 +155,8 @@ def _written(home: Path) -> dict[str, str]:
         preset=hlomem.load(home) if origin["backend"] == "tpu" else None,
         name="module",
     )
-    backend = plan.stages.options.backend
-    assert hlomem.verify(plan.dump, module=plan.stages.module, backend=backend).findings == ()
+    backend = plan.stages.options.machine
+    assert hlomem.verify(plan.dump, module=plan.stages.module, machine=backend).findings == ()
     texts = {file: plan.text(file) for file in plan.files}
     assert texts == plan.dump.texts()  # with records between, and without
     return sort_written(texts)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hlomem.base.source import Source
 from hlomem.dump import assignment, live_range, usage_report, values
-from hlomem.dump.dump import join
+from hlomem.dump.dump import join_parts
 from hlomem.dump.eras import ERAS, Era
 from hlomem.dump.parts import Contents, Kind, Wrapping, format_part, parse_part
 from hlomem.dump.records import (
@@ -103,7 +103,7 @@ def test_whole_dumps_are_read_as_they_were_printed(era: Era) -> None:
         wrapping = Wrapping(has_bom=has_bom, has_crlf=has_crlf)
         kinds = kinds_of(era, contents)
         texts = [wrapping.restore(format_part(kind, contents, era)) for kind in kinds]
-        dump = join("generated", [parse_part(source(text)) for text in texts])
+        dump = join_parts("generated", [parse_part(source(text)) for text in texts])
         assert [part.kind for part in dump.parts] == kinds
         read = Contents(dump.assignment, dump.values, dump.live_ranges, dump.report)
         assert read == contents

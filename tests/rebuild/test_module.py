@@ -8,12 +8,12 @@ import pytest
 
 import hlomem
 from hlomem import hlo
-from hlomem.dump.eras import find_release
 from hlomem.hlo.ir import HloInstruction, HloModule
-from hlomem.machines.machine import CPU
+from hlomem.machines.cpu import CPU
 from hlomem.machines.options import options_for
+from hlomem.machines.releases import find_release
 from hlomem.rebuild.module import rebuild
-from hlomem.view.facts import read_facts
+from hlomem.view.joined import join_dump
 from tests.places import GOLDENS
 
 ENTRIES = sorted(
@@ -27,8 +27,8 @@ CALLERS = frozenset({"call", "conditional", "while", "async-start"})
 
 def _rebuilt(path: Path) -> HloModule:
     dump = hlomem.load(path)
-    version = find_release(dump.era.letter).version
-    return rebuild(read_facts(dump), options_for(CPU, version)).module
+    release = find_release(dump.era.letter)
+    return rebuild(join_dump(dump), options_for(CPU, release)).module
 
 
 def _in_flow(module: HloModule) -> dict[str, HloInstruction]:

@@ -26,7 +26,7 @@ def test_only_quoted_keys_are_split(name: str, parts: list[str]) -> None:
 
 
 def test_more_ways_than_can_be_drawn_are_refused() -> None:
-    plan = hlomem.plan(call_bomb(0))
+    plan = hlomem.plan(call_bomb(0), backend="cpu")
     with pytest.raises(UnsupportedError, match="make a tree of over 10000000 names") as caught:
         str(plan)
     assert caught.value.line > 3

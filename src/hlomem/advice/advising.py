@@ -1,9 +1,9 @@
 """`hlomem.advise`: what would make a program need less memory, and by how much.
 
 In: a program, or a dump of one. Out: advice, the largest saving first. Where a change can be made
-in the module's text (a donation, another layout, a narrower type, another order), it is made, the
-text is planned anew and the plan is verified: the saving is the difference between two plans, not
-an estimate. What cannot be tried is counted: the bytes it is about, which nothing can exceed.
+in the module (a donation, another layout, a narrower type, another order), it is made, the edited
+module is planned and the plan is verified: the saving is the difference between two plans, not an
+estimate. What cannot be tried is counted: the bytes it is about, which nothing can exceed.
 
 The rules are those of OpenXLA's page on error E1000 and its guide to memory flags.
 """
@@ -17,20 +17,22 @@ from msgspec.structs import replace
 from hlomem import hlo
 from hlomem.advice.memory_order import memory_order
 from hlomem.analysis.call_graph import CallGraph
-from hlomem.api.plan import Plan, options_of, plan
+from hlomem.api.plan import Plan, plan
 from hlomem.api.replan import replan
 from hlomem.base.errors import HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import releases_of
-from hlomem.hlo.edits import with_aliases, with_element_type, with_order, without_copy
+from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.report.data import roles
-from hlomem.report.data.advice import CONFIDENCES, Advice, Advised, Confidence, Method
+from hlomem.report.data.advice import CONFIDENCES, Advice, AdviceReport, Confidence, Method
 from hlomem.report.data.copies import build_copies
-from hlomem.report.data.diff import hold
-from hlomem.report.data.memory import Memory, build_memory
-from hlomem.report.screens.text import format_bytes, plural
+from hlomem.report.data.diff import iter_owners
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView, build_memory
+from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Finding
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.hlo.shape import Shape, ShapeIndex
-    from hlomem.report.data.memory import Buffer, Owned, Space
+    from hlomem.machines.machine import Machine
+    from hlomem.report.data.memory import Buffer, OwnedBytes, Space
 
 E1000 = "https://openxla.org/xla/errors/error_1000"
 FLAGS = "https://openxla.org/xla/flags_guidance"
@@ -60,9 +63,9 @@ class _Subject(NamedTuple):
     """A program, its plan, and how to plan variations of it."""
 
     module: HloModule
-    memory: Memory
+    memory: MemoryView
     space: Space
-    plan_text: Callable[[str], Plan]
+    plan: Callable[[HloModule], Plan]
     is_rebuilt: bool = False
     """Whether it was made of a dump, which does not tell what fusions do inside."""
     is_xlas: bool = True
@@ -71,9 +74,9 @@ class _Subject(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """A change that was made in the text, before its worth is known."""
+    """A change that was made in the program, before its worth is known."""
 
-    text: str
+    module: HloModule
     advice: Advice
 
 
@@ -88,41 +91,51 @@ def advise(
     chip: str = "",
     era: str = "",
     space: str | None = None,
-) -> Advised:
+) -> AdviceReport:
     """What would save memory in a program (HLO text or a module) or in the program of a dump.
 
     `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
-    is `cpu` for a program, and inferred for a dump.
+    and `chip` are inferred where they are not given.
     """
     if isinstance(subject, Dump):
         return _advise(_of_dump(subject, module, backend, chip, space))
     program = hlo.parse(subject) if isinstance(subject, str) else subject
-    return _advise(_of_program(program, backend or "cpu", chip, era, space))
+    return _advise(_of_program(program, backend, chip, era, space))
 
 
 def _of_program(
     program: HloModule, backend: str, chip: str, era: str, space: str | None
 ) -> _Subject:
-    def plan_text(text: str) -> Plan:
-        return plan(text, backend=backend, chip=chip, era=era, name=program.name)
+    base = plan(program, backend=backend, chip=chip, era=era, name=program.name)
+    machine = base.stages.options.machine
 
-    memory = build_memory(plan_text(program.source.text).dump, program)
-    return _Subject(program, memory, memory.find_space(space), plan_text)
+    def plan_module(module: HloModule) -> Plan:
+        return _plan_on(machine, module, era=era, name=program.name)
+
+    memory = build_memory(base.dump, program, machine)
+    return _Subject(program, memory, find_space(memory, space), plan_module, notes=base.notes)
+
+
+def _plan_on(
+    machine: Machine, module: HloModule, *, era: str, name: str, preset: Dump | None = None
+) -> Plan:
+    platform, chip = machine.platform, machine.chip_name
+    return plan(module, backend=platform, chip=chip, era=era, preset=preset, name=name)
 
 
 def _of_dump(
     dump: Dump, module: HloModule | None, backend: str, chip: str, space: str | None
 ) -> _Subject:
     base = replan(dump, backend=backend, chip=chip)
-    name, _, kind = base.stages.options.backend.name.partition("-")
-    preset = dump if name == "tpu" else None
-    era = _release_of(base, dump, name, kind)
+    options = base.stages.options
+    preset = None if options.machine.preset_color is None else dump
+    era = str(options.release)
 
-    def plan_text(text: str) -> Plan:
-        return plan(text, backend=name, chip=kind, era=era, preset=preset, name=dump.name)
+    def plan_module(module: HloModule) -> Plan:
+        return _plan_on(options.machine, module, era=era, preset=preset, name=dump.name)
 
     given = [module] if module is not None and module.is_scheduled else []
-    plans = [(each, plan_text(each.source.text)) for each in (*given, base.stages.module)]
+    plans = [(each, plan_module(each)) for each in (*given, base.stages.module)]
     same = [each for each in plans if _total(each[1].dump) == _total(dump)]
     program, planned = (same or plans)[0]
     notes = [] if program is module else ["the program was rebuilt from the dump"]
@@ -133,20 +146,12 @@ def _of_dump(
     return _Subject(
         module=program,
         memory=memory,
-        space=memory.find_space(space),
-        plan_text=plan_text,
+        space=find_space(memory, space),
+        plan=plan_module,
         is_rebuilt=program is not module,
         is_xlas=bool(same),
         notes=tuple(notes),
     )
-
-
-def _release_of(base: Plan, dump: Dump, backend: str, chip: str) -> str:
-    """A release that writes a dump's format and plans as a plan of it was made."""
-    package = "libtpu" if backend == "tpu" else "jaxlib"
-    releases = [release for era in dump.eras for release in releases_of(era, package)]
-    same = (each for each in releases if options_of(backend, chip, each) == base.stages.options)
-    return str(next(same))
 
 
 def _total(dump: Dump, color: int | None = None) -> int:
@@ -155,7 +160,7 @@ def _total(dump: Dump, color: int | None = None) -> int:
     return sum(each.size for each in allocations if color in (None, each.color))
 
 
-def _advise(subject: _Subject) -> Advised:
+def _advise(subject: _Subject) -> AdviceReport:
     space = subject.space
     tried = [advice for rule in _TRIED for advice in _try_all(subject, rule)]
     known = {advice.rule for advice in tried}
@@ -168,7 +173,7 @@ def _advise(subject: _Subject) -> Advised:
         )
         for advice in (tried, counted)
     )
-    return Advised(
+    return AdviceReport(
         name=subject.memory.dump.name,
         space=space.name,
         size=space.size,
@@ -198,7 +203,7 @@ def _try_all(subject: _Subject, rule: _Rule) -> Iterator[Advice]:
 
 def _judge(subject: _Subject, trial: _Trial) -> tuple[Plan, list[Finding]]:
     """The plan of a changed program, and what is wrong with it."""
-    planned = subject.plan_text(trial.text)
+    planned = subject.plan(trial.module)
     verdict = verify(planned.dump, module=planned.stages.module)
     ignored = {_IN_PLACE} if subject.is_rebuilt else set()
     return planned, [each for each in verdict.findings if each.rule not in ignored]
@@ -261,11 +266,13 @@ def _donations(module: HloModule) -> Iterator[tuple[ShapeIndex, HloInstruction]]
 
 
 def _donation(subject: _Subject, pairs: list[tuple[ShapeIndex, HloInstruction]]) -> _Trial:
-    numbers = {index: parameter.parameter_number for index, parameter in pairs}
     names = [_argument_name(parameter) for _, parameter in pairs]
-    module = _without_saving_copies(subject.module, set(numbers.values()))
+    rewriter = Rewriter(subject.module)
+    for index, parameter in pairs:
+        _drop_saving_copy(rewriter, parameter)
+        rewriter.donate(parameter.parameter_number, index)
     return _Trial(
-        with_aliases(module, numbers),
+        rewriter.finish(),
         Advice(
             rule="donate",
             title=f"donate {plural(len(names), 'argument')}: {_listed(names)}",
@@ -279,15 +286,12 @@ def _donation(subject: _Subject, pairs: list[tuple[ShapeIndex, HloInstruction]])
     )
 
 
-def _without_saving_copies(module: HloModule, donated: set[int]) -> HloModule:
-    """A module without the copies that only save arguments from being overwritten."""
-    for number in sorted(donated):
-        parameter = module.entry.parameters[number]
-        match parameter.users:
-            case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
-                if not copy.is_root:
-                    module = hlo.parse(without_copy(copy, keeps_layout=True))
-    return module
+def _drop_saving_copy(rewriter: Rewriter, parameter: HloInstruction) -> None:
+    """Drop the copy that only saves an argument from being overwritten."""
+    match parameter.users:
+        case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
+            if not copy.is_root:
+                rewriter.drop_copy(copy)
 
 
 def _argument_name(parameter: HloInstruction) -> str:
@@ -314,14 +318,21 @@ def _drop_copy(copy: HloInstruction) -> Iterator[_Trial]:
     own, other = (format_layout(each.shape) for each in (source, copy))
     if source.opcode == "parameter":
         title = f"give {_argument_name(source)} in layout {other}"
-        yield _Trial(without_copy(copy, keeps_layout=False), _layout_advice(title, "in_shardings"))
+        yield _without_copy(copy, _layout_advice(title, "in_shardings"), takes_layout_of_copy=True)
         return
     if copy.is_root or copy.users == [copy.parent.root]:
         title = f"take the result that {copy.name} copies in layout {own}"
-        yield _Trial(without_copy(copy, keeps_layout=True), _layout_advice(title, "out_shardings"))
+        advice = _layout_advice(title, "out_shardings")
+        yield _without_copy(copy, advice, takes_layout_of_copy=False)
     if source.opcode not in _VIEWS:
         title = f"compute {source.name} in layout {other}, so that {copy.name} is not needed"
-        yield _Trial(without_copy(copy, keeps_layout=False), _layout_advice(title, ""))
+        yield _without_copy(copy, _layout_advice(title, ""), takes_layout_of_copy=True)
+
+
+def _without_copy(copy: HloInstruction, advice: Advice, *, takes_layout_of_copy: bool) -> _Trial:
+    rewriter = Rewriter(copy.parent.module)
+    rewriter.drop_copy(copy, takes_layout_of_copy=takes_layout_of_copy)
+    return _Trial(rewriter.finish(), advice)
 
 
 def format_layout(shape: Shape) -> str:
@@ -347,12 +358,15 @@ def _layout_advice(title: str, option: str) -> Advice:
 def _narrow(subject: _Subject) -> Iterator[_Trial]:
     """The widest type of the program, halved."""
     for old in _widest(subject.module):
-        advice = _narrow_advice(old, "re-planned", 0)
-        yield _Trial(with_element_type(subject.module, old, _NARROWER[old]), advice)
+        rewriter = Rewriter(subject.module)
+        rewriter.change_element_type(old, _NARROWER[old])
+        yield _Trial(rewriter.finish(), _narrow_advice(old, "re-planned", 0))
 
 
 def _widest(module: HloModule) -> list[str]:
-    return [old for old in _NARROWER if f"{old}[" in module.source.text][:1]
+    shapes = {shape for each in module.computations for shape, _ in each.outline()}
+    types = {leaf.element_type.text for shape in shapes for _, leaf in shape.leaves()}
+    return [old for old in _NARROWER if old in types][:1]
 
 
 def _narrow_advice(old: str, method: Method, saves: int) -> Advice:
@@ -374,16 +388,18 @@ _NUMPY = {"f32": "jnp.float32", "bf16": "jnp.bfloat16", "c64": "jnp.complex64"}
 
 def _reorder(subject: _Subject) -> Iterator[_Trial]:
     """Every computation of the program's flow in an order made for memory."""
-    module, backend = subject.module, subject.memory.backend
+    module, machine = subject.module, subject.memory.machine
     graph = CallGraph(module)
     flow = [
         each
         for each in module.computations
         if graph.is_in_flow(each) and each.instruction_count <= _LONGEST_COMPUTATION
     ]
-    flag = _SCHEDULER_FLAGS.get(backend.name.partition("-")[0], "")
+    rewriter = Rewriter(module)
+    for computation in flow:
+        rewriter.reorder(computation, memory_order(computation, machine.size_of))
     yield _Trial(
-        with_order(module, [memory_order(each, backend.size_of) for each in flow]),
+        rewriter.finish(),
         Advice(
             rule="order",
             title="run the instructions in an order made for memory",
@@ -391,17 +407,12 @@ def _reorder(subject: _Subject) -> Iterator[_Trial]:
             method="re-planned",
             confidence="low",
             cost="less overlap of computation and communication; XLA's own order will differ",
-            how=flag,
+            how=machine.scheduler_flag,
             link=FLAGS,
         ),
     )
 
 
-_SCHEDULER_FLAGS = {
-    "cpu": 'XLA_FLAGS="--xla_cpu_enable_concurrency_optimized_scheduler=false"',
-    "gpu": 'XLA_FLAGS="--xla_gpu_enable_analytical_sol_latency_estimator=false"',
-    "tpu": 'LIBTPU_INIT_ARGS="--xla_latency_hiding_scheduler_rerun=5"',
-}
 _TRIED: tuple[_Rule, ...] = (
     _donate,
     _drop_copies,
@@ -415,7 +426,9 @@ _TRIED: tuple[_Rule, ...] = (
 
 def _count_roles(subject: _Subject) -> Iterator[Advice]:
     """Memory that holds nothing of the program's own making."""
-    sizes = {share.role: share.size for share in subject.memory.roles(subject.space.color)}
+    sizes = {
+        share.role: share.size for share in build_role_shares(subject.memory, subject.space.color)
+    }
     for rule, (role, title, cost, how) in _ROLE_ADVICE.items():
         if size := sizes.get(role, 0):
             yield _counted(rule, title.format(size=format_bytes(size)), size, cost, how)
@@ -471,10 +484,10 @@ def _is_kept(buffer: Buffer) -> bool:
     return is_forward and buffer.role in {roles.ACTIVATIONS, roles.STACKED}
 
 
-def _hold(subject: _Subject) -> Iterator[Owned]:
+def _hold(subject: _Subject) -> Iterator[OwnedBytes]:
     """Who holds the memory of the space."""
     color = subject.space.color
-    return hold(subject.memory, color, subject.memory.fullest_step(color))
+    return iter_owners(subject.memory, color, subject.memory.fullest_step(color))
 
 
 def _count_narrow(subject: _Subject) -> Iterator[Advice]:

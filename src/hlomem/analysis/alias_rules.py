@@ -9,12 +9,19 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
+from hlomem.analysis.overwriting import (
+    BY_BACKEND,
+    INSIDE_FUSION,
+    NOT_ELEMENTWISE,
+    OTHER_SHAPE,
+    WHY_NOT,
+    Reading,
+)
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
+from hlomem.machines.alias import DEFAULT_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.machines.alias import AliasRules
 
 
 class InPlacePair(NamedTuple):
@@ -219,19 +227,6 @@ MAY_WRITE_IN_PLACE = frozenset(_IN_PLACE) | {"fusion"}
 _LOOP_FUSION = ", kind=kLoop,"
 
 
-class AliasRules(Struct, frozen=True):
-    """What a backend adds to the rules of all (`AliasInfo`); `platforms.py` holds the tables."""
-
-    may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
-    """Whether a user may overwrite an operand with a part of its result; None where the rules of
-    all backends decide (`AliasInfo::MayAlias`)."""
-    opcodes: frozenset[str] = frozenset()
-    """Opcodes that may share with it and never without."""
-
-
-DEFAULT_RULES = AliasRules()
-
-
 def may_share_with_operand(user: HloInstruction, rules: AliasRules) -> bool:
     """Whether `can_share_operand_buffer` can be true for a user at all."""
     opcode = user.opcode
@@ -260,19 +255,48 @@ def can_share_operand_buffer(
     has_same_shape = operand.shape.subshape(operand_index) == user.shape.subshape(user_index)
     if has_same_shape and _is_in_place(dataflow, operand, operand_index, user, user_index):
         return True
+    return not why_not_overwrite(
+        operand, user, user_index, has_same_shape, dataflow.call_graph.bodies, rules
+    )
+
+
+def why_not_overwrite(
+    operand: HloInstruction,
+    user: HloInstruction,
+    user_index: ShapeIndex,
+    has_same_shape: bool,
+    bodies: FusedBodies,
+    rules: AliasRules = DEFAULT_RULES,
+) -> str:
+    """Why a user may not write a part of its result over an operand; empty where it may.
+
+    It need not: what must be in place is `in_place_pairs`.
+    """
     if rules.may_alias is not None:
         hint = rules.may_alias(operand, user, user_index)
         if hint is not None:
-            return hint
+            return "" if hint else BY_BACKEND
     if not has_same_shape:
-        return False
+        return OTHER_SHAPE
     numbers = [i for i, each in enumerate(user.operands) if each is operand]
     if user.opcode == "fusion":
-        return _fusion_may_share(user, numbers[0], dataflow.call_graph.bodies)
-    rule = _MAY_SHARE.get(user.opcode)
+        return "" if _fusion_may_share(user, numbers[0], bodies) else INSIDE_FUSION
+    rule = WHY_NOT.get(user.opcode)
     if rule is not None:
-        return rule(operand, user, user_index, numbers)
-    return is_elementwise_on(user, numbers[0])
+        return rule(Reading(numbers, len(user.operands), user_index, len(operand.users)))
+    return "" if is_elementwise_on(user, numbers[0]) else NOT_ELEMENTWISE
+
+
+def why_not_by_opcode(opcode: str, reading: Reading, rules: AliasRules) -> str | None:
+    """The same as far as an opcode alone tells; None where that takes its attributes or body."""
+    if opcode in rules.opcodes:
+        return None
+    rule = WHY_NOT.get(opcode)
+    if rule is not None:
+        return rule(reading)
+    if opcode in _NEED_READING or opcode in MAY_WRITE_IN_PLACE:
+        return None
+    return "" if opcode in _ELEMENTWISE else NOT_ELEMENTWISE
 
 
 def _is_in_place(
@@ -371,41 +395,7 @@ def _adds_to_product(body: HloComputation, number: int) -> bool:
     return uses == [(body.root, other)]
 
 
-def _always(
-    _operand: HloInstruction, _user: HloInstruction, _index: ShapeIndex, _numbers: list[int]
-) -> bool:
-    return True
-
-
-def _only_operand(number: int) -> Callable[..., bool]:
-    def rule(
-        _operand: HloInstruction, _user: HloInstruction, _index: ShapeIndex, numbers: list[int]
-    ) -> bool:
-        return numbers == [number]
-
-    return rule
-
-
-def _sort_may_share(
-    operand: HloInstruction, user: HloInstruction, index: ShapeIndex, numbers: list[int]
-) -> bool:
-    if len(operand.users) != 1:
-        return False
-    return len(user.operands) == 1 or numbers == [index[0]]
-
-
-_MAY_SHARE: dict[str, Callable[..., bool]] = {
-    "conditional": _always,
-    "dynamic-update-slice": _only_operand(0),
-    "scatter": _only_operand(0),
-    "set-dimension-size": _only_operand(0),
-    "sort": _sort_may_share,
-    "triangular-solve": _only_operand(1),
-    "while": _always,
-}
-
-
-_SHARING = {"fusion", *_MAY_SHARE, *_IN_PLACE, *_ELEMENTWISE}
+_SHARING = {"fusion", *WHY_NOT, *_IN_PLACE, *_ELEMENTWISE}
 
 
 def is_elementwise(instruction: HloInstruction) -> bool:

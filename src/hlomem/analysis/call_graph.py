@@ -1,8 +1,8 @@
 """Who calls whom, and whether a computation runs in its caller's flow or inside one operation.
 
 In: a module. Out: for every computation its callees and the instructions that call it. Mirrors
-`service/call_graph.cc`. The bodies of fusions are not opened for this: what they call is found in
-their text.
+`service/call_graph.cc`. The bodies of fusions are not opened for this, and what is inside one that
+somebody has opened counts no more than before.
 """
 
 from __future__ import annotations
@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.fused_bodies import FusedBodies
 from hlomem.analysis.post_order import instruction_post_order
-from hlomem.hlo.opcodes import (
-    ASYNC_OPCODES,
-    CALL_IN_TEXT,
-    NAME_IN_TEXT,
-    RUN_IN_PLACE,
-)
+from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
@@ -26,8 +21,6 @@ CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
 
 `hlo_opcode.cc: GetInstructionCallContext`.
 """
-
-_FUSION_ATTRIBUTE = "calls"
 
 
 class CallGraph:
@@ -42,13 +35,13 @@ class CallGraph:
         }
         """The instructions that call each computation, those inside fused bodies left out."""
         self._post_orders: dict[HloComputation, list[HloInstruction]] = {}
-        self._called_from_text: set[HloComputation] = set()
+        self._called_in_bodies: set[HloComputation] = set()
         self._run_inside: set[HloComputation] = set()  # by an operation outside fused bodies
-        self._fused = {each for each in module.computations if each.is_fused}
-        self.bodies = FusedBodies(module)
+        self._fused: set[HloComputation] = set()
+        self.bodies = FusedBodies()
         """What the bodies of fusions hold."""
         self._read_calls()
-        self._embedded = self._with_callees(self._run_inside | self._called_from_text)
+        self._embedded = self._with_callees(self._run_inside | self._called_in_bodies)
         self._reachable = self._with_callees({module.entry})
 
     def post_order(self, computation: HloComputation) -> list[HloInstruction]:
@@ -80,13 +73,24 @@ class CallGraph:
 
     def is_called(self, computation: HloComputation) -> bool:
         """Whether anything calls it."""
-        return bool(self.callsites[computation]) or computation in self._called_from_text
+        return bool(self.callsites[computation]) or computation in self._called_in_bodies
+
+    def find_call_in_both(self) -> HloInstruction | None:
+        """A call that runs in the flow of the program what also runs inside an operation."""
+        calls = (
+            site
+            for computation in self.module.outer_computations
+            if computation in self._embedded
+            for site in self.callsites[computation]
+            if site.opcode in RUN_IN_PLACE and self.is_in_flow(site.parent)
+        )
+        return next(calls, None)
 
     def _read_calls(self) -> None:
         for computation in reversed(self.module.computations):  # callers before callees
-            if computation in self._fused and not computation.is_open:
+            if computation in self._fused:
                 may_call = self.bodies[computation].may_call
-                self.callees[computation] = self._callees_in_text(computation) if may_call else []
+                self.callees[computation] = self._callees_in_body(computation) if may_call else []
                 continue
             callees: dict[HloComputation, None] = {}
             for instruction in computation.instructions:
@@ -102,20 +106,14 @@ class CallGraph:
                     self.callsites[callee].append(instruction)
             self.callees[computation] = list(callees)
 
-    def _callees_in_text(self, computation: HloComputation) -> list[HloComputation]:
+    def _callees_in_body(self, body: HloComputation) -> list[HloComputation]:
         """What a fused body calls."""
         callees: dict[HloComputation, None] = {}
-        for match in self.bodies.search(CALL_IN_TEXT, computation):
-            attribute, names, name = match.groups()
-            for each in NAME_IN_TEXT.findall(names or name):
-                callee = self.module.computation_by_name.get(each)
-                if callee is not None:
-                    if callee.index >= computation.index:
-                        computation.instructions  # noqa: B018 - raises that it is called too early
-                    callees[callee] = None
-                    if attribute == _FUSION_ATTRIBUTE:
-                        self._fused.add(callee)
-        self._called_from_text.update(callees)
+        for call in body.calls():
+            callees.update(dict.fromkeys(call.called_computations))
+            if call.opcode == "fusion":
+                self._fused.update(call.called_computations)
+        self._called_in_bodies.update(callees)
         return list(callees)
 
     def _with_callees(self, computations: set[HloComputation]) -> set[HloComputation]:

@@ -118,7 +118,7 @@ class _Analysis:
         opcode = instruction.opcode
         if opcode in ASYNC_OPCODES and not is_modelled(instruction):
             problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
-            raise UnsupportedError(self.module.source, instruction.span, problem)
+            raise instruction.error(problem, kind=UnsupportedError)
         value_set: InstructionValueSet = [()] * instruction.shape.parts.count
         for number in defined_parts(instruction):
             value_set[number] = (self._new_value(instruction, number),)
@@ -354,7 +354,7 @@ class _Analysis:
         position_count = sum(len(part) for parts in self.sets.values() for part in parts)
         if position_count > _FREE_POSITIONS + _MOST_VALUES * part_count:
             problem = f"the calls of `{most_called.name}` put values at {position_count} positions"
-            raise UnsupportedError(self.module.source, most_called.root.span, problem)
+            raise most_called.root.error(problem, kind=UnsupportedError)
 
     def _replace(self, replacement: dict[ValueId, ValueId]) -> None:
         values = self._values

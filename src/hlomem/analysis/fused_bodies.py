@@ -1,4 +1,4 @@
-"""What the bodies of fusions hold, read off their text without opening them.
+"""What the bodies of fusions hold, read off their text, where they have one, without opening them.
 
 Most instructions of an optimised module are inside fusions, where they matter little: their values
 take ids, and a body may write in place. Both are known from the opcodes alone, and those from one
@@ -15,15 +15,13 @@ from hlomem.analysis.defined_parts import NOTHING, count_defined
 from hlomem.hlo.opcodes import CALL_ATTRIBUTES, KNOWN_OPCODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hlomem.hlo.ir import HloComputation, HloModule
+    from hlomem.hlo.ir import HloComputation
 
 # Begins with a literal, which `re` finds much faster than the beginning of a line; and anything but
 # one character is passed over much faster than anything but several. A match that went on into the
 # next line would leave fewer matches than lines, which is noticed.
 _ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
-_CALLING = frozenset(CALL_ATTRIBUTES)
+_CALLING_NOTHING = KNOWN_OPCODES - frozenset(CALL_ATTRIBUTES)
 _DIGITLESS = frozenset(each for each in KNOWN_OPCODES if each.replace("-", "").isalpha())
 _BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
 _BEFORE_NAME = re.compile(r".*[ %/]")
@@ -51,46 +49,35 @@ class FusedBody(NamedTuple):
     value_count: int
     opcodes: frozenset[str]
     may_call: bool
-    """Whether an opcode is one that calls computations."""
+    """Whether an opcode is one that calls computations, or nobody knows."""
 
 
 class FusedBodies(dict["HloComputation", FusedBody]):
     """The bodies of the fusions of one module, looked at when asked about."""
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._text = module.source.text
         self._known_forms: dict[bytes, FusedBody] = {}
-        if module.entry.body_span is None:
-            module.open_all()  # the text is not laid out as XLA prints it
 
     def __missing__(self, computation: HloComputation) -> FusedBody:
         body = self[computation] = self._read(computation)
         return body
 
-    def search(
-        self, pattern: re.Pattern[str], computation: HloComputation
-    ) -> Iterator[re.Match[str]]:
-        """The matches of a pattern in the text of a body."""
-        assert computation.body_span is not None, "else it is open"
-        return pattern.finditer(self._text, *computation.body_span)
-
     def rows(self, computation: HloComputation) -> list[Row] | None:
-        """The instructions of a body that is still text; None where they must be read to know."""
-        if computation.body_span is None or computation.is_open:
+        """The instructions of a body as its text has them; None where they must be read to know."""
+        body = computation.body_text
+        if body is None:
             return None
-        start, end = computation.body_span
-        rows: list[Row] = _ROW.findall(self._text, start, end)
+        rows: list[Row] = _ROW.findall(body)
         # `%fusion#1` stands for an instruction that has no row.
-        if len(rows) != self._text.count("\n", start, end) or self._text.find("#", start, end) >= 0:
+        if len(rows) != body.count("\n") or "#" in body:
             return None
         return rows
 
     def _read(self, computation: HloComputation) -> FusedBody:
-        if computation.body_span is None:
+        text = computation.body_text
+        if text is None:
             return _outlined(computation)
-        start, end = computation.body_span
-        text = self._text[start:end]
         form = text.encode("utf-8", "surrogatepass").translate(_BLURRED)
         known = self._known_forms.get(form)
         if known is None:
@@ -105,13 +92,13 @@ class FusedBodies(dict["HloComputation", FusedBody]):
 def _read_arrays(text: str) -> FusedBody | None:
     """What a body holds, read off its text; None where some result is a tuple."""
     opcodes = _ARRAY_OPCODE.findall(text)
-    if len(opcodes) != text.count("\n"):
+    if len(opcodes) != text.count("\n") or "#" in text:
         return None
     different = frozenset(opcodes)
     count = len(opcodes)
     if not different.isdisjoint(NOTHING):
         count -= sum(opcode in NOTHING for opcode in opcodes)
-    return FusedBody(len(opcodes), count, different, not different.isdisjoint(_CALLING))
+    return FusedBody(len(opcodes), count, different, not different <= _CALLING_NOTHING)
 
 
 def _outlined(computation: HloComputation) -> FusedBody:
@@ -119,4 +106,4 @@ def _outlined(computation: HloComputation) -> FusedBody:
     outline = computation.outline()
     opcodes = frozenset(opcode for _, opcode in outline)
     value_count = sum(count_defined(shape, opcode) for shape, opcode in outline)
-    return FusedBody(len(outline), value_count, opcodes, not opcodes.isdisjoint(_CALLING))
+    return FusedBody(len(outline), value_count, opcodes, not opcodes <= _CALLING_NOTHING)

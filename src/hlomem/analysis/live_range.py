@@ -86,7 +86,7 @@ def analyze_live_ranges(
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
     """The flattened schedule of a dump, taken apart again: names in order, by computation."""
-    home_of = {each.name: each.parent.name for each in module.iter_open_instructions()}
+    home_of = {each.name: each.parent.name for each in module.iter_outer_instructions()}
     orders: dict[str, list[str]] = {}
     for name in names:
         orders.setdefault(home_of[name], []).append(name)

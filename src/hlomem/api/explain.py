@@ -21,9 +21,11 @@ from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.explain import explain as explain_buffer
 from hlomem.report.data.holes import build_holes
+from hlomem.report.data.lookup import find_buffer, find_space
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.padding import build_padding
-from hlomem.report.data.peak import build_alive
+from hlomem.report.data.peak import build_snapshot
+from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.explain_text import draw_explanation
 from hlomem.report.screens.summary_text import draw_summary
@@ -36,14 +38,15 @@ if TYPE_CHECKING:
 
     from hlomem.api.plan import Plan
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.report.data.copies import Copies
     from hlomem.report.data.donation import Donation
     from hlomem.report.data.explain import Explanation
     from hlomem.report.data.holes import Holes
-    from hlomem.report.data.memory import Buffer, Memory, RoleShare, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.padding import Padding
-    from hlomem.report.data.peak import Alive, Key, Row
+    from hlomem.report.data.peak import Key, Row, Snapshot
+    from hlomem.report.data.role_shares import RoleShare
     from hlomem.report.data.summary import Summary
     from hlomem.report.screens.text import Line
 
@@ -52,9 +55,9 @@ def explain(
     subject: str | Path | Dump | Plan,
     *,
     program: str | HloModule | None = None,
-    backend: Backend | None = None,
+    machine: Machine | None = None,
     space: str | None = None,
-) -> Explained:
+) -> MemoryExplanation:
     """What the memory of a dump, or of a plan, is for.
 
     `subject` is what `hlomem.load` takes, a dump or a plan. `program` is the module it plans, or
@@ -69,11 +72,11 @@ def explain(
     elif not isinstance(subject, Dump):
         program = program or subject.stages.module
         subject = subject.dump
-    memory = build_memory(subject, program, backend)
-    return Explained(memory, memory.find_space(space))
+    memory = build_memory(subject, program, machine)
+    return MemoryExplanation(memory, find_space(memory, space))
 
 
-class _Drawn:
+class _Screen:
     """Something that shows itself wherever people look at it."""
 
     def _lines(self) -> list[Line]:
@@ -89,10 +92,10 @@ class _Drawn:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-class Explained(_Drawn):
+class MemoryExplanation(_Screen):
     """One memory space of one dump; its numbers are those of the commands."""
 
-    def __init__(self, memory: Memory, space: Space) -> None:
+    def __init__(self, memory: MemoryView, space: Space) -> None:
         self.memory = memory
         self.space = space
 
@@ -104,21 +107,21 @@ class Explained(_Drawn):
     @cached_property
     def roles(self) -> tuple[RoleShare, ...]:
         """What the bytes are for; they add up to `space.size`."""
-        return self.memory.roles(self.space.color)
+        return build_role_shares(self.memory, self.space.color)
 
     @cached_property
-    def peak(self) -> Alive:
+    def peak(self) -> Snapshot:
         """When most is alive, and who."""
-        return build_alive(self.memory, self.space)
+        return build_snapshot(self.memory, self.space)
 
-    def at(self, step: int | str) -> Alive:
+    def at(self, step: int | str) -> Snapshot:
         """Who is alive at a step, or when an instruction runs."""
-        return build_alive(self.memory, self.space, at=str(step))
+        return build_snapshot(self.memory, self.space, at=str(step))
 
     def by(self, key: Key, at: int | str | None = None) -> tuple[Row, ...]:
         """The bytes alive at the peak, or at a step, by line, op, scope, role, shape or arg."""
         step = None if at is None else str(at)
-        return build_alive(self.memory, self.space, at=step, by=key).rows
+        return build_snapshot(self.memory, self.space, at=step, by=key).rows
 
     @cached_property
     def summary(self) -> Summary:
@@ -145,9 +148,9 @@ class Explained(_Drawn):
         """What packing lost."""
         return build_holes(self.memory, self.space)
 
-    def __getitem__(self, name: str) -> ExplainedBuffer:
+    def __getitem__(self, name: str) -> BufferExplanation:
         """The buffer of a name as XLA prints it."""
-        return ExplainedBuffer(self.memory, self.memory.find_buffer(name))
+        return BufferExplanation(self.memory, find_buffer(self.memory, name))
 
     def __iter__(self) -> Iterator[Buffer]:
         return iter(self.buffers)
@@ -156,10 +159,10 @@ class Explained(_Drawn):
         return draw_summary(self.summary, PIPED_WIDTH)
 
 
-class ExplainedBuffer(_Drawn):
+class BufferExplanation(_Screen):
     """A buffer, and its story."""
 
-    def __init__(self, memory: Memory, buffer: Buffer) -> None:
+    def __init__(self, memory: MemoryView, buffer: Buffer) -> None:
         self._memory = memory
         self.buffer = buffer
 

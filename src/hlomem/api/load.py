@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from hlomem import hlo
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import Source, visible
-from hlomem.dump.dump import Dump, join
+from hlomem.dump.dump import Dump, join_parts
 from hlomem.dump.parts import FILE_NAMES, parse_part
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
     if is_module_text(source.text):
         return hlo.parse(source.text, source.name)
     sources = [source if str(path) == source.name else read_source(path) for path in files]
-    return join(source.name, [parse_part(each) for each in sources or [source]])
+    return join_parts(source.name, [parse_part(each) for each in sources or [source]])
 
 
 def is_module_text(text: str) -> bool:
@@ -155,7 +155,7 @@ def is_module_text(text: str) -> bool:
 
 def load_module(module: Module) -> Dump:
     """The dump in the files of one module."""
-    return join(module.name, [parse_part(read_source(path)) for path in module.files])
+    return join_parts(module.name, [parse_part(read_source(path)) for path in module.files])
 
 
 def load_program(path: str | Path) -> HloModule:

@@ -21,38 +21,31 @@ from hlomem.base.errors import CommandError, InputError, ParseError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import (
-    NEWEST,
-    Era,
-    Features,
-    Release,
-    ReportShape,
-    era_of,
-    find_release,
-    nearest_libtpu,
-    recognise,
-    releases_of,
-)
+from hlomem.dump.eras import Era, Features, ReportShape, era_of, recognise, releases_of
 from hlomem.dump.parts import FILE_NAMES, Contents, Kind, Part, Wrapping, format_part
 from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.machines.machine import PLATFORMS, find_backend
-from hlomem.machines.options import Options, options_for, options_for_libtpu
+from hlomem.machines.options import notes_on_release, options_for
+from hlomem.machines.registry import find_chip, find_machine, machines_of
+from hlomem.machines.releases import JAXLIB, LIBTPU, NEWEST_LETTER, Release, find_release
 from hlomem.pipeline import OrderLists, Stages, in_text_order, run_stages
 from hlomem.rebuild.names_from_dump import expand, unnamed_elements
+from hlomem.view.guess_machine import MachineCandidates, guess_for_dump, guess_for_module
+from hlomem.view.joined import join_dump
 from hlomem.write.build import build_contents
 from hlomem.write.plan_text import PlanText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
+    from hlomem.machines.options import Options
 
-_FIRST_CPU_REPORT = Release("jaxlib", (0, 4, 35))
+_FIRST_CPU_REPORT = Release(JAXLIB, (0, 4, 35))
 
 
 class Plan(Struct, frozen=True, eq=False, dict=True):
@@ -106,7 +99,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 def plan(
     program: str | HloModule,
     *,
-    backend: str = "cpu",
+    backend: str = "",
     chip: str = "",
     era: str = "",
     like: Dump | None = None,
@@ -118,44 +111,136 @@ def plan(
 ) -> Plan:
     """What XLA's buffer assignment does with a program.
 
-    `program` is HLO text, or a module. `chip` is that of the backend (`v5e`, `h200`). `era` is a
-    release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it from a dump,
-    and where releases that write alike plan otherwise, the one whose allocations are the dump's.
-    `schedule` is a dump to take the instruction order from, for text that carries none. `preset` is
-    a dump to take the offsets in a TPU's fast memory from, which a pass before buffer assignment
-    has fixed and the text does not show. `pack` replaces the heap algorithm. `order` is that of
-    XLA's lists: `xla` infers it, so that ids are XLA's, `text` takes the text's, which is faster
-    and puts every value where it lies, too. The files of the plan's dump begin with `name`.
+    `program` is HLO text, or a module. `backend` and `chip` (`v5e`, `h200`) are inferred from it
+    where they are not given, and asked for where that cannot be done and machines would plan it
+    differently. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by default the newest;
+    `like` takes it from a dump, and where releases that write alike plan otherwise, the one whose
+    allocations are the dump's. `schedule` is a dump to take the instruction order from, for text
+    that carries none. `preset` is a dump to take the offsets in a TPU's fast memory from, which a
+    pass before buffer assignment has fixed and the text does not show. `pack` replaces the heap
+    algorithm. `order` is that of XLA's lists: `xla` infers it, so that ids are XLA's, `text` takes
+    the text's, which is faster and puts every value where it lies, too. The files of the plan's
+    dump begin with `name`. `notes` of the plan say what was assumed.
     """
     order_lists = find_order(order)
-    releases = _releases(backend, era, like)
-    written_as = like.era if like is not None else era_of(releases[0])
-    watch = Watch()
+    watch = Stopwatch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
         module = module if schedule is None else expand(module, schedule)
         schedule_given = None if schedule is None else _schedule_of(module, schedule)
     watch.lap("parse")
-    plans: list[Plan] = []
-    for release in releases:
-        options = options_of(backend, chip, release)
-        if any(options == each.stages.options for each in plans):
-            continue
+    dumps = [dump for dump in (schedule, preset, like) if dump is not None]
+    guess = find_machines(module, backend, chip, dumps)
+    reason = guess.reason
+    if len(guess.machines) > 1:
+        names = ", ".join(machine.name for machine in guess.machines)
+        reason = "; ".join(filter(None, (reason, f"{names} plan it alike")))
+    planner = _Planner(
+        module, era, like, schedule_given, preset, pack, order_lists, name, watch, reason
+    )
+    made = planner.plan_on(guess.machines[0])
+    for other in guess.machines[1:]:
+        if _outline(planner.plan_on(other)) != _outline(made):
+            raise _undecided(module, guess)
+    return made
+
+
+def _outline(made: Plan) -> list[object]:
+    """Every allocation with the places in it: plans with the same outline are the same."""
+    return [
+        (
+            allocation.size,
+            allocation.color,
+            {(value.id, value.instruction.name): at for value, at in allocation.slices.items()},
+        )
+        for allocation in made.stages.assignment.allocations
+    ]
+
+
+def find_machines(
+    module: HloModule, backend: str, chip: str, dumps: Sequence[Dump] = ()
+) -> MachineCandidates:
+    """The machines a module may be for: given, told by its text, or by dumps of the program."""
+    if backend and (chip or len(machines_of(backend)) == 1):
+        return MachineCandidates((find_machine(backend, chip),), "")
+    if chip and not backend:
+        return MachineCandidates((find_chip(chip),), "")
+    guess = guess_for_module(module, module.source.name, backend)
+    if len(guess.machines) == 1:
+        return guess
+    for dump in dumps:
+        if dump.assignment is not None:
+            shown = guess_for_dump(join_dump(dump))
+            both = tuple(machine for machine in guess.machines if machine in shown.machines)
+            if both:
+                guess = MachineCandidates(both, guess.reason or f"of its dump, {shown.reason}")
+    if not guess.machines:
+        find_machine(backend, chip)  # which says what is known
+    return guess
+
+
+def _undecided(module: HloModule, guess: MachineCandidates) -> CommandError:
+    """The error where machines that a module may be for plan it differently."""
+    where = visible(module.source.name)
+    platforms = list(dict.fromkeys(machine.platform for machine in guess.machines))
+    if len(platforms) > 1:
+        problem = f"{where}: the text does not tell which machine it was compiled for"
+        known = ", ".join(platforms)
+        ask = f"give one of {known} with --backend"
+        return CommandError(f"{problem}, and they plan it differently: {ask}")
+    chips = ", ".join(machine.chip_name for machine in guess.machines)
+    problem = f"{where}: compiled for a {platforms[0].upper()}"
+    problem += f" ({guess.reason})" if guess.reason else ""
+    return CommandError(
+        f"{problem}, which plans by its chip, and the text does not tell it:"
+        f" give one of {chips} with --chip"
+    )
+
+
+class _Planner(Struct, frozen=True):
+    """Plans one module, on any machine."""
+
+    module: HloModule
+    era: str
+    like: Dump | None
+    schedule: Schedule | None
+    preset: Dump | None
+    pack: Pack | None
+    order_lists: OrderLists
+    name: str
+    watch: Stopwatch
+    reason: str
+    """Why the machine is what it is; empty where it was given."""
+
+    def plan_on(self, machine: Machine) -> Plan:
+        """As the release that is asked for, or that plans like a dump."""
+        releases = _releases(machine, self.era, self.like)
+        written_as = self.like.era if self.like is not None else era_of(releases[0])
+        plans: list[Plan] = []
+        for release in releases:
+            options = options_for(machine, release)
+            if any(options.plans_like(made.stages.options) for made in plans):
+                continue
+            plans.append(self._plan_as(release, options, written_as))
+            if self.like is None or _has_allocations_of(self.like, plans[-1].dump):
+                return plans[-1]
+        return plans[0]
+
+    def _plan_as(self, release: Release, options: Options, written_as: Era) -> Plan:
+        module, machine = self.module, options.machine
         with collector_off():
-            placed = NO_PRESET if preset is None else preset_of(module, preset, options.backend)
+            placed = NO_PRESET if self.preset is None else preset_of(module, self.preset, machine)
             stages = run_stages(
-                module, options, schedule_given, pack, placed, watch.lap, order_lists
+                module, options, self.schedule, self.pack, placed, self.watch.lap, self.order_lists
             )
-        notes = _notes_on_elements(module)
-        if preset is None:
+        notes = [f"planned for {machine.name}: {self.reason}"] if self.reason else []
+        notes += [*notes_on_release(machine, release), *_notes_on_elements(module)]
+        if self.preset is None:
             notes += _notes_on_preset(stages)
         else:
-            _check_all_placed(stages, preset)
-        files = files_of(name, written_as, release)
-        plans.append(Plan(stages, name, written_as, files, watch.seconds, tuple(notes)))
-        if like is None or _has_allocations_of(like, plans[-1].dump):
-            return plans[-1]
-    return plans[0]
+            _check_all_placed(stages, self.preset)
+        files = files_of(self.name, written_as, release)
+        return Plan(stages, self.name, written_as, files, self.watch.seconds, tuple(notes))
 
 
 def find_order(name: str) -> OrderLists:
@@ -171,7 +256,7 @@ ORDERS = tuple(_ORDERS)
 """The orders of lists that `plan` knows, by name."""
 
 
-class Watch:
+class Stopwatch:
     """CPU time between laps."""
 
     def __init__(self) -> None:
@@ -184,11 +269,11 @@ class Watch:
         self._last = now
 
 
-def _releases(backend: str, era: str, like: Dump | None) -> list[Release]:
+def _releases(machine: Machine, era: str, like: Dump | None) -> list[Release]:
     """The releases to plan as, the newest first: one, or those that write as a dump is written."""
-    package = package_of(backend)
+    package = machine.package
     if like is None:
-        return [find_release(era or NEWEST.letter, package)]
+        return [find_release(era or NEWEST_LETTER, package)]
     if era:
         raise both_given()
     if like.era.letter == "?":
@@ -203,11 +288,6 @@ def _has_allocations_of(dump: Dump, planned: Dump) -> bool:
         if each.assignment is not None
     ]
     return texts[0] == texts[-1]
-
-
-def package_of(backend: str) -> str:
-    """What XLA comes in for a backend, by whose versions its releases are counted."""
-    return "libtpu" if backend == "tpu" else "jaxlib"
 
 
 def both_given() -> CommandError:
@@ -227,36 +307,25 @@ def unknown_era(dump: Dump) -> ParseError:
     return ParseError(source, source.first_line, problem, "give an era with --era")
 
 
-def options_of(backend: str, chip: str, release: Release) -> Options:
-    """How a release plans."""
-    if backend not in PLATFORMS:
-        raise CommandError(f"no plan for backend `{backend}`: known are {', '.join(PLATFORMS)}")
-    version = release.version
-    found = find_backend(backend, chip, jaxlib=version)
-    if backend == "tpu":
-        return options_for_libtpu(found, nearest_libtpu(release).version)
-    return options_for(found, version)
-
-
-def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
+def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
     """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
     where = visible(dump.name)
     if dump.assignment is None:
         raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")
-    if backend.preset_color is None:
-        raise CommandError(f"nothing is placed beforehand on `{backend.name}`: leave --preset out")
+    if machine.preset_color is None:
+        raise CommandError(f"nothing is placed beforehand on `{machine.name}`: leave --preset out")
     allocations = [
         each
         for each in dump.assignment.allocations
-        if each.color == backend.preset_color and each.is_preallocated_temp
+        if each.color == machine.preset_color and each.is_preallocated_temp
     ]
     if not allocations:
-        problem = f"no temporary allocation in memory space {backend.preset_color}"
+        problem = f"no temporary allocation in memory space {machine.preset_color}"
         where = visible(dump.name)
         raise InputError(
-            f"{where}: {problem}, which every dump of `{backend.name}` has: give its own"
+            f"{where}: {problem}, which every dump of `{machine.name}` has: give its own"
         )
-    shape_of = {each.name: each.shape for each in module.iter_open_instructions()}
+    shape_of = {each.name: each.shape for each in module.iter_outer_instructions()}
     for value in (value for each in allocations for value in each.values):
         whole = shape_of.get(value.name)
         part = None if whole is None else whole.optional_subshape(value.index or ())
@@ -275,7 +344,7 @@ def preset_of(module: HloModule, dump: Dump, backend: Backend) -> Preset:
 
 def _check_all_placed(stages: Stages, dump: Dump) -> None:
     """A dump of the module itself leaves nothing in fast memory to be placed."""
-    color = stages.options.backend.preset_color
+    color = stages.options.machine.preset_color
     for allocation in stages.assignment.allocations:
         names = [(value.instruction.name, value.index) for value in allocation.slices]
         if allocation.color == color and names and stages.preset.place_of.keys().isdisjoint(names):
@@ -284,7 +353,7 @@ def _check_all_placed(stages: Stages, dump: Dump) -> None:
 
 
 def _notes_on_preset(stages: Stages) -> list[str]:
-    color = stages.options.backend.preset_color
+    color = stages.options.machine.preset_color
     if all(each.color != color or not each.slices for each in stages.assignment.allocations):
         return []
     problem = f"the text does not say where values lie in memory space {color}"
@@ -330,7 +399,7 @@ def files_of(name: str, era: Era, release: Release) -> dict[str, Kind]:
     kinds: list[Kind] = ["combined"]
     if era.features.split:
         kinds = ["assignment", "values", "live-range"]
-    writes_report = release.package == "libtpu" or release >= _FIRST_CPU_REPORT
+    writes_report = release.package == LIBTPU or release >= _FIRST_CPU_REPORT
     if writes_report and era.features.report != frozenset[ReportShape]({"none"}):
         kinds.append("report")
     return {name + FILE_NAMES[kind].suffix: kind for kind in kinds}

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 from hlomem.api.plan import (
     Plan,
-    Watch,
+    Stopwatch,
     both_given,
     files_of,
-    options_of,
-    package_of,
     preset_of,
     unknown_era,
 )
@@ -26,35 +24,38 @@ from hlomem.base.errors import InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.dump.compare import find_differences
-from hlomem.dump.eras import era_of, find_release, releases_of
+from hlomem.dump.eras import era_of, releases_of
 from hlomem.hlo.schedule import Schedule
+from hlomem.machines.options import notes_on_release, options_for
+from hlomem.machines.registry import find_chip, find_machine
+from hlomem.machines.releases import find_release
 from hlomem.pipeline import Stages
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
-from hlomem.rebuild.module import rebuild
-from hlomem.view.facts import read_facts
-from hlomem.view.guess_machine import choose_platform
-from hlomem.view.joined import build_plan
+from hlomem.rebuild.module import rebuild, require_parts
+from hlomem.view.guess_machine import choose_machine
+from hlomem.view.joined import join_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.list_order import ListOrder
     from hlomem.assign.preset import Preset
     from hlomem.assign.simulator import Pack
     from hlomem.dump.dump import Dump
-    from hlomem.dump.eras import Era, Release
-    from hlomem.dump.records import Values
+    from hlomem.dump.eras import Era
+    from hlomem.dump.records import UsedValue
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.machines.options import Options
-    from hlomem.view.facts import Facts
+    from hlomem.machines.releases import Release
+    from hlomem.view.joined import JoinedDump
 
 
 class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     """The stages of a plan whose values a dump lists."""
 
-    values: Values
+    values: Sequence[UsedValue]
 
     @cached_property
     def order(self) -> ListOrder:
@@ -87,15 +88,21 @@ def replan(
     if era and like is not None:
         raise both_given()
     notes: list[str] = []
-    if not backend:
-        platform = choose_platform(build_plan(dump), None)
-        backend, _, chip = platform.backend.name.partition("-")
-        notes.append(f"planned for {platform.backend.name}: {platform.reason}")
+    joined = join_dump(dump)
+    if backend:
+        machine = find_machine(backend, chip)
+    elif chip:
+        machine = find_chip(chip)
+    else:
+        guess = choose_machine(joined, None)
+        machine = guess.machine
+        notes.append(f"planned for {machine.name}: {guess.reason}")
     releases = [
-        (release, written, options_of(backend, chip, release))
-        for release, written in _releases(backend, era, like or dump)
+        (release, written, options_for(machine, release))
+        for release, written in _releases(machine, era, like or dump)
     ]
-    replanner = _Replanner(dump, read_facts(dump), pack, name, notes)
+    require_parts(joined)
+    replanner = _Replanner(joined, pack, name, notes)
     try:
         return replanner.plan_as_one_of(releases)
     except (LookupError, ValueError) as error:
@@ -103,9 +110,9 @@ def replan(
         raise InputError(f"{visible(dump.name)}: {problem}; `hlomem verify` may say why") from error
 
 
-def _releases(backend: str, era: str, like: Dump) -> Iterator[tuple[Release, Era]]:
+def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release, Era]]:
     """The releases to plan as, the newest first: one that is named, or all of a dump's format."""
-    package = package_of(backend)
+    package = machine.package
     if era:
         release = find_release(era, package)
         yield release, era_of(release)
@@ -121,8 +128,7 @@ def _releases(backend: str, era: str, like: Dump) -> Iterator[tuple[Release, Era
 class _Replanner:
     """Plans the program of one dump as several releases do."""
 
-    dump: Dump
-    facts: Facts
+    joined: JoinedDump
     pack: Pack | None
     name: str
     notes: list[str]
@@ -131,33 +137,34 @@ class _Replanner:
         """As the first release whose plan is the dump's; as the first, if there is none."""
         plans: list[Plan] = []
         for release, era, options in releases:
-            if all(options != each.stages.options for each in plans):
+            if not any(options.plans_like(each.stages.options) for each in plans):
                 plans.append(self._plan_as(release, era, options))
-                if not find_differences(self.dump, plans[-1].dump):
+                if not find_differences(self.joined.dump, plans[-1].dump):
                     return plans[-1]
         return plans[0]
 
     def _plan_as(self, release: Release, era: Era, options: Options) -> Plan:
-        watch = Watch()
+        watch = Stopwatch()
         with collector_off():
-            rebuilt = rebuild(self.facts, options)
+            rebuilt = rebuild(self.joined, options)
             watch.lap("rebuild")
             stages = RecordedStages(
                 rebuilt.module,
                 Schedule({}),
                 options,
                 self.pack,
-                self._preset(rebuilt.module, options.backend),
-                values=self.facts.values,
+                self._preset(rebuilt.module, options.machine),
+                values=self.joined.used,
             )
             stages.compute(watch.lap)
         files = files_of(self.name, era, release)
-        if self.dump.report is None:
+        if self.joined.dump.report is None:
             files = {name: kind for name, kind in files.items() if kind != "report"}
-        notes = (*self.notes, f"planned as {release}", *rebuilt.notes)
+        unknown = notes_on_release(options.machine, release)
+        notes = (*self.notes, f"planned as {release}", *unknown, *rebuilt.notes)
         return Plan(stages, self.name, era, files, watch.seconds, notes)
 
-    def _preset(self, module: HloModule, backend: Backend) -> Preset:
-        if backend.preset_color is None:
+    def _preset(self, module: HloModule, machine: Machine) -> Preset:
+        if machine.preset_color is None:
             return NO_PRESET
-        return preset_of(module, self.dump, backend)
+        return preset_of(module, self.joined.dump, machine)

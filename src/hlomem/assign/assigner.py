@@ -23,7 +23,6 @@ from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryPa
 from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 from hlomem.assign.simulator import HeapSimulator
-from hlomem.machines.alias import alias_rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,7 +66,7 @@ def assign_buffers(
         return BufferAssignment(assigner.allocations)
 
     fast = assign(options)
-    capacity = options.backend.capacity
+    capacity = options.machine.capacity
     if not options.merges_fast or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
         return fast
     careful = assign(replace(options, merges_fast=False, packs_by_time=frozenset()))
@@ -103,7 +102,7 @@ class _Assigner:
         self._range_of = live_ranges.range_of
         self._color_of = color_of
         self._options = options
-        self._alias_rules = alias_rules_of(options.backend)
+        self._alias_rules = options.machine.alias_rules(options)
         self._entry = dataflow.module.entry
         self._aliased_parameters = {
             (alias.parameter_number, alias.parameter_index)
@@ -145,7 +144,7 @@ class _Assigner:
 
     def assign_private_stacks(self) -> None:
         """Let what lies on the stack of another core begin at 0, whatever else lies there."""
-        stack_colors = self._options.backend.stack_colors
+        stack_colors = self._options.machine.stack_colors
         if not stack_colors:
             return
         allocation_of: dict[int, BufferAllocation] = {}
@@ -422,7 +421,7 @@ class _Assigner:
             target.size = base + temporary.size
             for value, (offset, size) in temporary.slices.items():
                 target.slices[value] = OffsetSize(base + offset, size)
-        stack_colors = self._options.backend.stack_colors
+        stack_colors = self._options.machine.stack_colors
         stacks_first = sorted(combined.values(), key=lambda each: each.color not in stack_colors)
         self.allocations = [*kept, *stacks_first]
         for index, allocation in enumerate(self.allocations):
@@ -483,7 +482,7 @@ class _Assigner:
                 self._idle.occupy(number, live_range)
 
     def _alignment(self, color: int) -> int:
-        return self._options.backend.alignment(color) or 1
+        return self._options.machine.alignment(color) or 1
 
     def _last_position(self, value: HloValue) -> HloPosition:
         """The position at which a value's live range ends (`LiveRangeBounds::end_position`)."""
@@ -518,7 +517,7 @@ def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, int]:
             shape = value.shape
             size = size_of_shape.get(shape)
             if size is None:
-                size = size_of_shape[shape] = options.backend.size_of(shape)
+                size = size_of_shape[shape] = options.machine.size_of(shape)
             if size > largest:
                 largest = size
         sizes[buffer] = largest

@@ -17,12 +17,12 @@ from hlomem.assign.packing import BufferInterval
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from hlomem.analysis.alias_rules import AliasRules
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import Packing
+    from hlomem.machines.alias import AliasRules
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
 

@@ -62,3 +62,10 @@ class CommandError(HlomemError):
     """Wrong use of a command or of an argument."""
 
     exit_code = EXIT_USAGE
+
+
+class EditError(CommandError):
+    """A program that cannot be built, or a change that a program cannot take: says why."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(elide(problem))

@@ -1,4 +1,9 @@
-"""Sizes as people write them: `16GiB`, `16GB`, `500M`, a number of bytes."""
+"""Sizes in words: read as people and as programs write them, and written for people.
+
+    parse_size("16GiB")  parse_printed_size("1.50G")  format_bytes(1 << 30)
+
+How XLA itself rounds sizes in its dumps is part of their format: `hlomem.dump.numbers`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,9 @@ import re
 
 _SIZE = r"(?ai)(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtp]?)(i?)(b?)"
 _POWER: dict[str, int] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_PRINTED_NUMBER = r"(?a)-?\d{1,20}(?:\.\d{1,9})?"
+_PRINTED_UNITS = "BKMGTPE"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def parse_size(text: str) -> int | None:
@@ -14,5 +22,34 @@ def parse_size(text: str) -> int | None:
     if match is None:
         return None
     amount, prefix, binary, byte = match.groups()
-    base = 1000.0 if byte and not binary else 1024.0
-    return round(float(amount) * base ** _POWER[prefix.lower()])
+    base = 1000 if byte and not binary else 1024
+    return _scaled(amount, base ** _POWER[prefix.lower()])
+
+
+def parse_printed_size(text: str) -> int:
+    """The bytes of a size in a log: `1.50G`, `6.00MiB`, `512B`, `4096 bytes`, `4096`.
+
+    Programs print powers of 1024 whatever they call them, may print less than nothing, and follow a
+    number with words.
+    """
+    number = re.match(_PRINTED_NUMBER, text)
+    if number is None:
+        raise ValueError(f"no size: {text}")
+    unit = text[number.end() :].strip()[:1].upper()
+    if not unit:
+        return int(number[0])
+    return _scaled(number[0], 1024 ** max(_PRINTED_UNITS.find(unit), 0))
+
+
+def _scaled(amount: str, unit: int) -> int:
+    """An amount of units; exact where it is a whole number."""
+    return round(float(amount) * unit) if "." in amount else int(amount) * unit
+
+
+def format_bytes(size: int) -> str:
+    """`size` in IEC units with three or more digits: 512 B, 64.3 KiB, 1.26 GiB."""
+    amount, unit = float(abs(size)), 0
+    while amount >= 1023.995 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    digits = 0 if unit == 0 else 1 if amount >= 99.95 or unit == 1 else 2
+    return f"{'-' if size < 0 else ''}{amount:.{digits}f} {_UNITS[unit]}"

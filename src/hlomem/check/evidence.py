@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.check.findings import Finding, Involved
-from hlomem.view.joined import display_name, source_of
+from hlomem.check.findings import Finding, ValueEvidence
+from hlomem.hlo.text.attributes import read_metadata
+from hlomem.view.instruction_line import source_of
+from hlomem.view.joined import display_name
 
 if TYPE_CHECKING:
-    from hlomem.view.joined import Placed
+    from hlomem.view.joined import PlacedValue
 
 
-def involve(*values: Placed) -> tuple[Involved, ...]:
+def as_evidence(*values: PlacedValue) -> tuple[ValueEvidence, ...]:
     """Values as a finding shows them."""
-    return tuple(_involve(value) for value in values)
+    return tuple(_as_evidence(value) for value in values)
 
 
-def about(placed: Placed, rule: str, problem: str, *evidence: str) -> Finding:
+def value_finding(placed: PlacedValue, rule: str, problem: str, *evidence: str) -> Finding:
     """What is wrong with one value in its place."""
-    values = involve(placed)
+    values = as_evidence(placed)
     return Finding(
         rule=rule,
         message=f"{values[0].name} {problem}",
@@ -28,9 +30,9 @@ def about(placed: Placed, rule: str, problem: str, *evidence: str) -> Finding:
     )
 
 
-def _involve(placed: Placed) -> Involved:
+def _as_evidence(placed: PlacedValue) -> ValueEvidence:
     life = placed.life
-    return Involved(
+    return ValueEvidence(
         id=placed.id,
         name=display_name(placed.value),
         allocation=placed.allocation.index,
@@ -38,5 +40,11 @@ def _involve(placed: Placed) -> Involved:
         end_byte=placed.end,
         live_from=life.start if life else None,
         live_to=life.end if life else None,
-        source=source_of(placed.used.instruction) if placed.used else "",
+        source=_source(placed.used.instruction) if placed.used else "",
     )
+
+
+def _source(instruction: str) -> str:
+    """File and line, or the operation's name, where the line has one."""
+    metadata = read_metadata(instruction)
+    return source_of(metadata) or metadata.op_name

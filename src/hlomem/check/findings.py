@@ -14,7 +14,7 @@ from msgspec import Struct
 Severity: TypeAlias = Literal["error", "warning"]
 
 
-class Involved(Struct, frozen=True, kw_only=True):
+class ValueEvidence(Struct, frozen=True, kw_only=True):
     """A value a finding is about, as the dump shows it."""
 
     id: int
@@ -48,7 +48,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     """`family/name`, as in `docs/verifier.md`."""
     message: str
     severity: Severity = "error"
-    values: tuple[Involved, ...] = ()
+    values: tuple[ValueEvidence, ...] = ()
     allocations: tuple[int, ...] = ()
     evidence: tuple[str, ...] = ()
     """The facts the message rests on, one a line."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlomem.view.families import UPDATES
+
 if TYPE_CHECKING:
     from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.ir import HloComputation, HloInstruction
@@ -30,11 +32,9 @@ _SAME_PLACE = """
 """
 _ELEMENTWISE = frozenset(_SAME_PLACE.split())
 _SAME_BYTES = frozenset({"bitcast", "bitcast-convert", "reshape", "tuple"})
-UPDATES = frozenset({"dynamic-update-slice", "scatter"})
-"""What XLA plans in place, always (`AliasInfo::GetInPlaceInputOutputPairs`)."""
-_MOST_NESTED = 20
+_MAX_NESTED = 20
 """Fusions inside fusions that are looked into."""
-_MOST_COPIED = 20
+_MAX_COPIED = 20
 """Instructions between two copies that are looked through."""
 
 
@@ -44,7 +44,7 @@ class Window(NamedTuple):
     starts: tuple[object, ...]
 
 
-class Elsewhere(NamedTuple):
+class StrayRead(NamedTuple):
     """Elements read at other places than the one that is written."""
 
     instruction: str
@@ -53,13 +53,13 @@ class Elsewhere(NamedTuple):
 
 
 SAME = Window(())
-Read: TypeAlias = "Window | Elsewhere"
+Read: TypeAlias = "Window | StrayRead"
 """How a result depends on the shared operand."""
 
 
 def find_stray_read(
     fusion: HloInstruction, operand: int, output: ShapeIndex, depth: int = 0
-) -> Elsewhere | None:
+) -> StrayRead | None:
     """An instruction inside `fusion` that reads an operand elsewhere than its output writes."""
     body = fusion.called_computations[0]
     if operand >= len(body.parameters):
@@ -77,10 +77,10 @@ def find_stray_read(
     if depth == 0 and _writes_one_element(root, shared):
         return None
     for read in sorted(reads[root], key=str):
-        if isinstance(read, Elsewhere):
+        if isinstance(read, StrayRead):
             return read
         if read != SAME:
-            return Elsewhere(root.name, root.opcode)
+            return StrayRead(root.name, root.opcode)
     return None
 
 
@@ -95,17 +95,15 @@ def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
     return all(size == 1 for size in root.operands[1].shape.dimensions)
 
 
-def may_have(body: HloComputation, *words: str) -> bool:
-    """Whether one of these stands in the text of a body, which need not be read for a no."""
-    span, text = body.body_span, body.module.source.text
-    if body.is_open or span is None:
-        return True
-    return any(text.find(word, span.start, span.end) >= 0 for word in words)
+def _may_update(body: HloComputation) -> bool:
+    """Whether the text of a body names an update, so that it must be read to know."""
+    text = body.body_text
+    return text is None or any(word in text for word in UPDATES)
 
 
 def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
     """The outputs that are an operand with a part of it replaced, each with that operand."""
-    if not may_have(fusion.called_computations[0], *UPDATES):
+    if not _may_update(fusion.called_computations[0]):
         return []
     root = fusion.called_computations[0].root
     outputs: list[tuple[ShapeIndex, HloInstruction]] = [((), root)]
@@ -131,7 +129,7 @@ def _reads(
     opcode = instruction.opcode
     if opcode == "get-tuple-element" and instruction.operands[0].opcode == "tuple":
         return _taken_out(instruction, reads)
-    strays = {each for each in everything if isinstance(each, Elsewhere)}
+    strays = {each for each in everything if isinstance(each, StrayRead)}
     if strays:
         source = _moved_back(instruction, reads) if opcode == "copy" else None
         return set(strays) if source is None else reads[source]
@@ -161,12 +159,12 @@ def _moved_back(
     A fusion stores nothing on the way, so that only the layouts it reads and writes count.
     """
     source = instruction
-    for _ in range(_MOST_COPIED):
+    for _ in range(_MAX_COPIED):
         matter = [each for each in source.operands if reads[each]]
         if source.opcode not in _ELEMENTWISE or len(matter) != 1:
             return None
         source = matter[0]
-        is_astray = any(isinstance(each, Elsewhere) for each in reads[source])
+        is_astray = any(isinstance(each, StrayRead) for each in reads[source])
         if not is_astray and _order(source) == _order(instruction):
             return source
     return None
@@ -174,7 +172,7 @@ def _moved_back(
 
 def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: int) -> set[Read]:
     """The strays inside a fusion inside a fusion."""
-    if depth == _MOST_NESTED or fusion.shape.is_tuple:
+    if depth == _MAX_NESTED or fusion.shape.is_tuple:
         return {_stray(fusion)}
     numbers = [number for number, read in enumerate(operands) if read]
     strays = [find_stray_read(fusion, number, (), depth + 1) for number in numbers]
@@ -190,7 +188,7 @@ def _reads_of_update(update: HloInstruction, base: set[Read], new: set[Read]) ->
         windows = {each for each in new - {window} if isinstance(each, Window)}
         read = " and ".join(sorted(map(_describe, windows)))
         return {
-            Elsewhere(
+            StrayRead(
                 update.name, update.opcode, f": elements from {read} on go to {_describe(window)}"
             )
         }
@@ -206,8 +204,8 @@ def _is_whole(part: HloInstruction, whole: HloInstruction) -> bool:
     return part.shape.dimensions == whole.shape.dimensions
 
 
-def _stray(instruction: HloInstruction) -> Elsewhere:
-    return Elsewhere(instruction.name, instruction.opcode)
+def _stray(instruction: HloInstruction) -> StrayRead:
+    return StrayRead(instruction.name, instruction.opcode)
 
 
 def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> bool:

@@ -7,76 +7,77 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.check.evidence import about
+from hlomem.check.evidence import value_finding
 from hlomem.check.findings import Finding
-from hlomem.view.guess_machine import parse_shape_or_none, size_on
+from hlomem.view.guess_machine import size_on
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.view.guess_machine import Platform
-    from hlomem.view.joined import Placed, Plan
+    from hlomem.view.guess_machine import MachineGuess
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
-def check_geometry(plan: Plan, platform: Platform) -> Iterator[Finding]:
+def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]:
     """Every rule about one value and its allocation."""
-    for allocation in plan.allocations:
+    for allocation in joined.allocations:
         if allocation.size < 0:
             yield Finding(
                 rule="geometry/negative-size",
                 message=f"allocation {allocation.index} has {allocation.size} bytes",
                 allocations=(allocation.index,),
             )
-    for placed in plan.placed:
+    for placed in joined.placed:
         yield from _check_bounds(placed)
-        yield from _check_alignment(placed, platform)
-        yield from _check_size(placed, platform)
+        yield from _check_alignment(placed, guess)
+        yield from _check_size(placed, guess)
         yield from _check_color(placed)
 
 
-def _check_bounds(placed: Placed) -> Iterator[Finding]:
+def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
         rule = "geometry/negative-size" if size < 0 else "geometry/negative-offset"
-        yield about(placed, rule, "is negative")
+        yield value_finding(placed, rule, "is negative")
     elif offset + size > room:
         problem = f"ends {offset + size - room} bytes behind its allocation of {room}"
-        yield about(placed, "geometry/out-of-bounds", problem)
+        yield value_finding(placed, "geometry/out-of-bounds", problem)
 
 
-def _check_alignment(placed: Placed, platform: Platform) -> Iterator[Finding]:
-    backend, color = platform.backend, placed.allocation.color
-    alignment = backend.alignment(color)
+def _check_alignment(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
+    machine, color = guess.machine, placed.allocation.color
+    alignment = machine.alignment(color)
     if alignment is not None and placed.value.offset % alignment:
         problem = f"has offset {placed.value.offset}, no multiple of {alignment}"
-        fact = f"{backend.name} aligns color {color} to {alignment} bytes"
-        yield about(placed, "geometry/misaligned", problem, fact)
+        fact = f"{machine.name} aligns color {color} to {alignment} bytes"
+        yield value_finding(placed, "geometry/misaligned", problem, fact)
 
 
-def _check_size(placed: Placed, platform: Platform) -> Iterator[Finding]:
+def _check_size(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
     if parse_shape_or_none(placed.value.shape) is None:
-        yield about(
+        yield value_finding(
             placed,
             "geometry/unreadable-shape",
             f"has the shape {placed.value.shape}, which is none",
         )
-    expected = size_on(platform.backend, placed)
+    expected = size_on(guess.machine, placed)
     if expected is None or expected == placed.value.size:
         return
-    if not platform.explains_sizes and not _is_too_small(placed, platform, expected):
+    if not guess.explains_sizes and not _is_too_small(placed, guess, expected):
         return
     problem = f"has {placed.value.size} bytes, its shape takes {expected}"
-    fact = f"{placed.value.shape} takes {expected} bytes on {platform.backend.name}"
-    yield about(placed, "geometry/size-not-of-shape", problem, fact)
+    fact = f"{placed.value.shape} takes {expected} bytes on {guess.machine.name}"
+    yield value_finding(placed, "geometry/size-not-of-shape", problem, fact)
 
 
-def _is_too_small(placed: Placed, platform: Platform, expected: int) -> bool:
+def _is_too_small(placed: PlacedValue, guess: MachineGuess, expected: int) -> bool:
     """Whether no machine can do with so few bytes: an array takes at least what a CPU takes."""
     is_tuple = placed.value.shape.startswith("(")
-    return not platform.backend.pads_tiles and not is_tuple and placed.value.size < expected
+    return not guess.machine.pads_tiles and not is_tuple and placed.value.size < expected
 
 
-def _check_color(placed: Placed) -> Iterator[Finding]:
+def _check_color(placed: PlacedValue) -> Iterator[Finding]:
     """A value lies in its color's memory; only temporaries may lend theirs to other colors.
 
     `BufferAssigner::MaybeAssignBuffer`: input and output allocations are strict, and others name
@@ -86,8 +87,8 @@ def _check_color(placed: Placed) -> Iterator[Finding]:
     guests = {each.id for each in allocation.reused_across_colors or ()}
     if value.color != allocation.color and value.id not in guests:
         problem = f"has color {value.color}, its allocation {allocation.color}"
-        yield about(placed, "geometry/color-differs", problem)
+        yield value_finding(placed, "geometry/color-differs", problem)
     shape = parse_shape_or_none(value.shape)
     if shape is not None and shape.is_array and shape.memory_space != value.color:
         problem = f"has color {value.color}, its layout says S({shape.memory_space})"
-        yield about(placed, "geometry/color-not-of-layout", problem)
+        yield value_finding(placed, "geometry/color-not-of-layout", problem)

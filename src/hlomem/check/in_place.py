@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hlomem.view.joined import Placed, Text
+    from hlomem.view.instruction_line import PrintedInstruction
+    from hlomem.view.joined import PlacedValue
 
 _OPCODES = """
     all-gather all-gather-start all-to-all batch-norm-grad batch-norm-inference batch-norm-training
@@ -28,7 +29,9 @@ _INTO_OPERAND = {
 """What is written over one of its operands only, and which."""
 
 
-def why_not_in_place(earlier: Placed, later: Placed, text: Text, numbers: list[int]) -> str:
+def why_not_in_place(
+    earlier: PlacedValue, later: PlacedValue, text: PrintedInstruction, numbers: list[int]
+) -> str:
     """Why the user `later` may not be written over its operand `earlier`; empty when it may.
 
     `numbers` are the operands it reads the value as.

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.check.evidence import involve
+from hlomem.check.evidence import as_evidence
 from hlomem.check.findings import Finding
 from hlomem.check.fusions import find_stray_read
 from hlomem.check.in_place import why_not_in_place
-from hlomem.view.sweep import Stay, iter_sharing
+from hlomem.view.sweep import Residency, iter_sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.aliases import Families
-    from hlomem.check.program import Program
+    from hlomem.check.program import TracedProgram
     from hlomem.view.control_flow import Structure
-    from hlomem.view.joined import Placed, Plan
+    from hlomem.view.families import AliasClasses
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 CONCAT = "ConcatBitcast"
 _CONTEXT = (2,)
@@ -35,16 +35,16 @@ _CONTEXT = (2,)
 
 
 class Interference:
-    """The sweep over one plan; `pair_count` counts the pairs that share bytes rightly."""
+    """The sweep over one plan; `pair_count` counts the byte-sharing pairs proved safe."""
 
     def __init__(
         self,
-        plan: Plan,
-        families: Families,
+        joined: JoinedDump,
+        families: AliasClasses,
         structure: Structure,
-        program: Program | None = None,
+        program: TracedProgram | None = None,
     ) -> None:
-        self.plan = plan
+        self.joined = joined
         self.program = program
         self.families = families
         self.structure = structure
@@ -52,20 +52,20 @@ class Interference:
 
     def check(self) -> Iterator[Finding]:
         """Every pair of values of one allocation that share bytes while both are alive."""
-        by_allocation: dict[int, list[Placed]] = {}
-        for placed in self.plan.placed:
+        by_allocation: dict[int, list[PlacedValue]] = {}
+        for placed in self.joined.placed:
             if placed.value.size > 0:
                 by_allocation.setdefault(placed.allocation.index, []).append(placed)
         for values in by_allocation.values():
             stays = [
-                Stay(each.life.start, each.life.end, each.id, each.start, each.end, each)
+                Residency(each.life.start, each.life.end, each.id, each.start, each.end, each)
                 for each in values
                 if each.life is not None
             ]
             for earlier, later in iter_sharing(stays):
                 yield from self._judge(earlier.who, later.who)
 
-    def _judge(self, earlier: Placed, later: Placed) -> Iterator[Finding]:
+    def _judge(self, earlier: PlacedValue, later: PlacedValue) -> Iterator[Finding]:
         assert earlier.life is not None
         assert later.life is not None
         rule, why = "interference/overlap", "values that live at the same time need their own bytes"
@@ -76,7 +76,7 @@ class Interference:
         if not why:
             self.pair_count += 1
             return
-        values = involve(earlier, later)
+        values = as_evidence(earlier, later)
         first, last = later.life.start, min(earlier.life.end, later.life.end)
         low, high = max(earlier.start, later.start), min(earlier.end, later.end)
         yield Finding(
@@ -91,7 +91,7 @@ class Interference:
             ),
         )
 
-    def _is_over(self, placed: Placed, moment: int) -> bool:
+    def _is_over(self, placed: PlacedValue, moment: int) -> bool:
         """Whether a value is of another branch than runs at a moment, or that one is done with it.
 
         An operand of a conditional counts as alive until the last branch has run; memory-space
@@ -113,7 +113,7 @@ class Interference:
 
     def _may_run(self, name: str, moment: int) -> bool:
         """Whether an instruction may run, still run, or be returned at a moment or after it."""
-        text, time = self.plan.text_of.get(name), self.plan.time_of.get(name, -1)
+        text, time = self.joined.printed.get(name), self.joined.time_of.get(name, -1)
         is_asynchronous = text is not None and text.opcode.endswith("-start")
         is_late = max(time, self._returned_at(name)) >= moment or is_asynchronous
         return is_late and not self.structure.are_exclusive(time, moment)
@@ -129,37 +129,37 @@ class Interference:
             for each in self.structure.conditionals
             if name in {branch.root for branch in each.branches}
         ]
-        return max((self.plan.time_of[each] for each in (*loops, *conditionals)), default=-1)
+        return max((self.joined.time_of[each] for each in (*loops, *conditionals)), default=-1)
 
-    def _is_waiting(self, earlier: Placed, later: Placed) -> bool:
+    def _is_waiting(self, earlier: PlacedValue, later: PlacedValue) -> bool:
         """Whether `later` is the context of an operation that waits for that of `earlier`.
 
         A thread other than the main one (a TPU's sparse core) runs one operation at a time. One
         that is started without its operands has nothing to do before an update brings them
         (`IsFirstFullyBound` of `hlo/ir/hlo_instruction_utils.cc`).
         """
-        start = self.plan.text_of.get(later.value.name)
+        start = self.joined.printed.get(later.value.name)
         if start is None or not start.opcode.endswith("-start") or start.operands:
             return False
         thread = self._thread_of_context(later)
         return bool(thread) and thread == self._thread_of_context(earlier)
 
-    def _thread_of_context(self, placed: Placed) -> str:
+    def _thread_of_context(self, placed: PlacedValue) -> str:
         """Which thread a value is the context of an operation of; empty where it is none."""
-        text = self.plan.text_of.get(placed.value.name)
+        text = self.joined.printed.get(placed.value.name)
         while text is not None and text.opcode.endswith("-update"):
-            text = self.plan.text_of.get(text.operands[0])
+            text = self.joined.printed.get(text.operands[0])
         is_part = placed.index[:1] == _CONTEXT and placed.index != _CONTEXT  # but not their table
         return text.thread if text is not None and is_part else ""
 
-    def _judge_touching(self, earlier: Placed, later: Placed) -> tuple[str, str]:
+    def _judge_touching(self, earlier: PlacedValue, later: PlacedValue) -> tuple[str, str]:
         """The rule for two values whose ranges have one moment in common, and why it is broken.
 
         The reason is empty when they may share bytes.
         """
         name = later.value.name
         numbers = earlier.operand_numbers(name)
-        text = self.plan.text_of.get(name)
+        text = self.joined.printed.get(name)
         if numbers and earlier.slice == later.slice:
             why = self._why_not_through_fusion(later, numbers)
             if why:
@@ -178,7 +178,7 @@ class Interference:
             return "interference/touch-partial", "in place means at the identical slice"
         return "interference/touch", why_not_in_place(earlier, later, text, numbers)
 
-    def _why_not_through_fusion(self, later: Placed, numbers: list[int]) -> str:
+    def _why_not_through_fusion(self, later: PlacedValue, numbers: list[int]) -> str:
         """Why a fusion may not write over the operands of these numbers; empty when it may."""
         if self.program is None:
             return ""
@@ -201,16 +201,16 @@ class Interference:
                 )
         return ""
 
-    def _is_piece(self, piece: Placed, whole: Placed) -> bool:
+    def _is_piece(self, piece: PlacedValue, whole: PlacedValue) -> bool:
         """Whether an operand of a concat lies where its part of the result does.
 
         Operands may come in any order; the slices they were cut with say which part each is.
         """
-        pieces: list[tuple[tuple[int, ...], int, Placed]] = []
-        text = self.plan.text_of[whole.value.name]
+        pieces: list[tuple[tuple[int, ...], int, PlacedValue]] = []
+        text = self.joined.printed[whole.value.name]
         for number in range(len(text.operands)):
-            for _, operand in self.plan.read_by.get((whole.value.name, number), ()):
-                cut = self.plan.text_of.get(operand.value.name)
+            for _, operand in self.joined.read_by.get((whole.value.name, number), ()):
+                cut = self.joined.printed.get(operand.value.name)
                 pieces.append((cut.slice_starts if cut else (), number, operand))
         pieces.sort(key=lambda each: each[:2])
         order = [operand for _, _, operand in pieces]

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.check.evidence import about, involve
+from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.aliases import Families
     from hlomem.check.required_times import Needs
     from hlomem.view.control_flow import Structure
-    from hlomem.view.joined import Placed, Plan
+    from hlomem.view.families import AliasClasses
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 _RUNS_OTHERS = frozenset({"tuple", "while", "call", "conditional"})
 _ASYNCHRONOUS = ("-start", "-update", "-done")
@@ -27,60 +27,62 @@ _ASYNCHRONOUS = ("-start", "-update", "-done")
 class Liveness:
     """The moments at which values are needed, held against their ranges."""
 
-    def __init__(self, plan: Plan, families: Families, structure: Structure, needs: Needs) -> None:
-        self.plan = plan
+    def __init__(
+        self, joined: JoinedDump, families: AliasClasses, structure: Structure, needs: Needs
+    ) -> None:
+        self.joined = joined
         self.structure = structure
         self.families = families
         self.needs = needs
-        self._members = families.members(each for each in plan.placed if each.life)
+        self._members = families.members(each for each in joined.placed if each.life)
         self._conditions = {each.condition_parameter for each in structure.loops}
 
     def check(self) -> Iterator[Finding]:
         """Every rule about one value's life."""
-        for placed in self.plan.placed:
+        for placed in self.joined.placed:
             if placed.life is not None:
                 yield from self._check_start(placed)
                 yield from self._check_needs(placed)
                 yield from self._check_overwritten(placed)
 
-    def _check_start(self, placed: Placed) -> Iterator[Finding]:
+    def _check_start(self, placed: PlacedValue) -> Iterator[Finding]:
         life, name = placed.life, placed.value.name
         assert life is not None
-        moment = self.plan.time_of.get(name)
-        if not 0 <= life.start <= life.end <= len(self.plan.sequence):
-            yield about(placed, "live/impossible-range", "has a range no sequence can have")
+        moment = self.joined.time_of.get(name)
+        if not 0 <= life.start <= life.end <= len(self.joined.sequence):
+            yield value_finding(placed, "live/impossible-range", "has a range no sequence can have")
         elif moment is None:
-            yield about(placed, "live/not-in-sequence", "is alive, but not in the sequence")
+            yield value_finding(placed, "live/not-in-sequence", "is alive, but not in the sequence")
         elif life.start > self.needs.latest_start(placed, moment):
             problem = f"is alive from {life.start}, but defined at {moment}"
-            yield about(placed, "live/starts-late", problem)
+            yield value_finding(placed, "live/starts-late", problem)
 
-    def _check_needs(self, placed: Placed) -> Iterator[Finding]:
+    def _check_needs(self, placed: PlacedValue) -> Iterator[Finding]:
         assert placed.life is not None
         covered = self._covered_until(placed)
-        defined = self.plan.time_of.get(placed.value.name, 0)
+        defined = self.joined.time_of.get(placed.value.name, 0)
         for moment, what in self.needs.iter_needs(placed):
             if moment > covered:
                 problem = f"is alive until {covered}, but {what} at {moment}"
-                yield about(placed, "live/ends-early", problem)
+                yield value_finding(placed, "live/ends-early", problem)
                 return
             if moment < defined:
                 problem = f"is defined at {defined}, but {what} at {moment}"
-                yield about(placed, "order/used-before-defined", problem)
+                yield value_finding(placed, "order/used-before-defined", problem)
                 return
 
-    def _check_overwritten(self, placed: Placed) -> Iterator[Finding]:
+    def _check_overwritten(self, placed: PlacedValue) -> Iterator[Finding]:
         """A value is not read when the next of its family has been written over it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
         for use in (placed.used.uses if placed.used else None) or ():
-            text = self.plan.text_of.get(use.instruction)
-            moment = self.plan.time_of.get(use.instruction, -1)
+            text = self.joined.printed.get(use.instruction)
+            moment = self.joined.time_of.get(use.instruction, -1)
             if text is None or moment <= placed.life.end or _runs_others(text.opcode):
                 continue
             for other in family:
                 if self._overwrites(other, placed, moment):
-                    values = involve(placed, other)
+                    values = as_evidence(placed, other)
                     yield Finding(
                         rule="live/overwritten",
                         message=f"{values[0].name} is read by {use.instruction} at {moment}, "
@@ -90,7 +92,7 @@ class Liveness:
                     )
                     return
 
-    def _overwrites(self, other: Placed, placed: Placed, moment: int) -> bool:
+    def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: int) -> bool:
         """Whether `other` is written between a value's definition and a moment it is read at."""
         assert placed.life is not None
         assert other.life is not None
@@ -98,12 +100,12 @@ class Liveness:
             return False
         if other.value.name in self._conditions:
             return False  # a condition is shown what the loop holds, and writes nothing
-        text = self.plan.text_of.get(other.value.name)
+        text = self.joined.printed.get(other.value.name)
         if text is not None and text.operand_pairs:
             return False  # declared to be its operand, maybe just handed on
         return not self.structure.are_exclusive(other.life.start, moment)
 
-    def _covered_until(self, placed: Placed) -> int:
+    def _covered_until(self, placed: PlacedValue) -> int:
         """The last moment of the value, or of those of its family that take over from it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())

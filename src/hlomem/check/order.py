@@ -4,58 +4,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.check.evidence import involve
+from hlomem.check.evidence import as_evidence
 from hlomem.check.findings import Finding
 from hlomem.check.flow import iter_running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.program import Program
+    from hlomem.check.program import TracedProgram
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.view.joined import Plan
+    from hlomem.view.joined import JoinedDump
 
 
-def check_order(plan: Plan, program: Program) -> Iterator[Finding]:
+def check_order(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
     """Every rule about what runs before what."""
-    for name in plan.time_of:
+    for name in joined.time_of:
         instruction = program.instruction_by_name.get(name)
         if instruction is not None:
-            yield from _check_dependences(plan, instruction)
-    yield from _check_missing(plan, program)
-    yield from _check_nesting(plan, program)
+            yield from _check_dependences(joined, instruction)
+    yield from _check_missing(joined, program)
+    yield from _check_nesting(joined, program)
 
 
-def _check_dependences(plan: Plan, instruction: HloInstruction) -> Iterator[Finding]:
-    name, time_of = instruction.name, plan.time_of
+def _check_dependences(joined: JoinedDump, instruction: HloInstruction) -> Iterator[Finding]:
+    name, time_of = instruction.name, joined.time_of
     for operand in instruction.operands:
         if time_of.get(operand.name, -1) >= time_of[name]:
             what = f"{name} reads {operand.name}"
-            yield _runs_later("order/data-dependence", what, plan, name, operand.name)
+            yield _runs_later("order/data-dependence", what, joined, name, operand.name)
     for before in instruction.control_predecessors:
         if time_of.get(before.name, -1) >= time_of[name]:
             what = f"{name} waits for {before.name}"
-            yield _runs_later("order/control-dependence", what, plan, name, before.name)
+            yield _runs_later("order/control-dependence", what, joined, name, before.name)
 
 
-def _runs_later(rule: str, what: str, plan: Plan, *names: str) -> Finding:
-    values = [each for name in names for each in plan.values_at.get((name, ()), ())]
+def _runs_later(rule: str, what: str, joined: JoinedDump, *names: str) -> Finding:
+    values = [each for name in names for each in joined.values_at.get((name, ()), ())]
     return Finding(
         rule=rule,
         message=f"{what}, which runs later",
-        values=involve(*values),
-        evidence=tuple(f"{name} runs at {plan.time_of[name]}" for name in names),
+        values=as_evidence(*values),
+        evidence=tuple(f"{name} runs at {joined.time_of[name]}" for name in names),
     )
 
 
-def _check_missing(plan: Plan, program: Program) -> Iterator[Finding]:
+def _check_missing(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
     """Everything that runs is in the sequence.
 
     XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
     """
     missing: dict[HloComputation, list[HloInstruction]] = {}
     for name, instruction in program.instruction_by_name.items():
-        if name not in plan.time_of and instruction.opcode != "get-tuple-element":
+        if name not in joined.time_of and instruction.opcode != "get-tuple-element":
             missing.setdefault(instruction.parent, []).append(instruction)
     for computation, instructions in missing.items():
         yield Finding(
@@ -65,10 +65,10 @@ def _check_missing(plan: Plan, program: Program) -> Iterator[Finding]:
         )
 
 
-def _check_nesting(plan: Plan, program: Program) -> Iterator[Finding]:
+def _check_nesting(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
     """What an instruction runs stands directly before it, a loop's condition before its body."""
-    nested = iter_running(program.module.entry, plan.time_of)
-    known = [name for name in plan.time_of if name in program.instruction_by_name]
+    nested = iter_running(program.module.entry, joined.time_of)
+    known = [name for name in joined.time_of if name in program.instruction_by_name]
     for instruction, name in zip(nested, known, strict=False):
         if instruction.name != name:
             home = program.instruction_by_name[name].parent.name
@@ -76,7 +76,7 @@ def _check_nesting(plan: Plan, program: Program) -> Iterator[Finding]:
                 rule="order/nesting",
                 message=f"{name} of {home} runs in the place of {instruction.name}",
                 evidence=(
-                    f"{name} runs at {plan.time_of[name]}",
+                    f"{name} runs at {joined.time_of[name]}",
                     f"there it is the turn of {instruction.name} of {instruction.parent.name}",
                 ),
             )

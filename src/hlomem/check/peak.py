@@ -12,35 +12,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.dump.records import LiveRanges, Peak, StackTrace
-    from hlomem.view.joined import Plan
+    from hlomem.view.joined import JoinedDump
 
 _ROUNDING = 0.06
 """Percentages have one digit behind the point."""
 
 
-def check_peak(plan: Plan) -> Iterator[Finding]:
+def check_peak(joined: JoinedDump) -> Iterator[Finding]:
     """Every rule about the list and the tree at the peak."""
-    live = plan.dump.live_ranges
+    live = joined.dump.live_ranges
     if live is None or live.peak is None:
         return
-    yield from _check_sizes(plan, live.peak)
+    yield from _check_sizes(joined, live.peak)
     yield from _check_list(live, live.peak)
-    yield from _check_moment(plan, live, live.peak)
+    yield from _check_moment(joined, live, live.peak)
     if live.peak.stack_trace is not None:
         total = sum(buffer.size for buffer in live.peak.buffers)
         yield from _check_tree(live.peak.stack_trace, total)
 
 
-def _check_sizes(plan: Plan, peak: Peak) -> Iterator[Finding]:
+def _check_sizes(joined: JoinedDump, peak: Peak) -> Iterator[Finding]:
     """Each buffer counts with the bytes of its shape, which add up.
 
     Until XLA printed the index, a value was said to weigh what its whole instruction weighs.
     """
-    is_whole = plan.dump.eras[0].features.peak_index is False
+    is_whole = joined.dump.eras[0].features.peak_index is False
     shape_of = {
-        (each.value.name, each.index): text.shape if is_whole else each.value.shape
-        for each in plan.placed
-        if (text := plan.text_of.get(each.value.name)) is not None
+        (each.value.name, each.index): text.shape_text if is_whole else each.value.shape
+        for each in joined.placed
+        if (text := joined.printed.get(each.value.name)) is not None
     }
     cumulative = 0
     for buffer in peak.buffers:
@@ -66,7 +66,7 @@ def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
         yield Finding(rule="totals/peak", message=message, evidence=evidence)
 
 
-def _check_moment(plan: Plan, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
+def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
     """It is the first moment with most bytes (`HloLiveRange::ComputePeakMemoryMoment`).
 
     XLA counts the whole result of an instruction for each of its values, and a value at the moment
@@ -74,8 +74,8 @@ def _check_moment(plan: Plan, live: LiveRanges, peak: Peak) -> Iterator[Finding]
     """
     change_at: dict[int, int] = {}
     for each in live.ranges:
-        text = plan.text_of.get(each.instruction)
-        size = unpadded_size_of(text.shape) if text is not None else None
+        text = joined.printed.get(each.instruction)
+        size = unpadded_size_of(text.shape_text) if text is not None else None
         if size is None:
             return
         change_at[each.start] = change_at.get(each.start, 0) + size

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlomem.check.flow import is_update, trace
-from hlomem.check.fusions import may_have
 from hlomem.view.control_flow import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
 
     from hlomem.check.flow import Flow, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
-    from hlomem.view.joined import Plan
+    from hlomem.view.joined import JoinedDump
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class TracedProgram:
     """What runs step by step: the entry and whatever loops, branches and calls run."""
 
     module: HloModule
@@ -57,53 +56,44 @@ class Program:
             for instruction in pending.pop().instructions:
                 new = [each for each in instruction.called_computations if each not in seen]
                 seen.update(new)
-                pending += filter(_may_call, new)
+                pending += (each for each in new if each.calls())
                 if instruction.opcode != "fusion":
                     yield from (each for each in new if each not in self.flow.callers)
 
 
-def _may_call(computation: HloComputation) -> bool:
-    """Whether an instruction in it calls another computation.
-
-    `to_apply=%add`, `branch_computations={%a, %b}`: operands do not follow an equals sign.
-    """
-    return may_have(computation, "=%", "={%") or not may_have(computation, "%")
-
-
-def build_program(module: HloModule, plan: Plan) -> Program:
+def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
     """The parts of a module that have a place in the sequence."""
-    phis = {(each.value.name, each.index) for each in plan.placed if each.value.is_phi}
-    is_old = _has_updates_at_start(module, plan)
+    phis = {(each.value.name, each.index) for each in joined.placed if each.value.is_phi}
+    is_old = _has_updates_at_start(module, joined)
     flow = trace(module, is_old=is_old, kept=phis.__contains__)
     by_name = {each.name: each for each in flow.parts_of}
     spans: dict[HloComputation, tuple[int, int]] = {}
     for instruction in flow.parts_of:
-        moment = plan.time_of.get(instruction.name)
+        moment = joined.time_of.get(instruction.name)
         if moment is not None:
             first, end = spans.get(instruction.parent, (moment, moment))
             spans[instruction.parent] = min(first, moment), max(end, moment + 1)
-    return Program(module, flow, by_name, spans, _structure(by_name, plan, spans))
+    return TracedProgram(module, flow, by_name, spans, _structure(by_name, joined, spans))
 
 
-def _has_updates_at_start(module: HloModule, plan: Plan) -> bool:
+def _has_updates_at_start(module: HloModule, joined: JoinedDump) -> bool:
     """Whether the dump lists what an asynchronous update computes as a part of its start."""
     return any(
         value.value.name == start.called_computations[0].root.name
-        for computation in module.computations
-        if computation.is_open  # nothing inside a fusion is asynchronous
+        for computation in module.outer_computations  # nothing inside a fusion is asynchronous
         for start in computation.instructions
         if start.opcode == "async-start" and is_update(start)
-        for value in plan.values_at.get((start.name, (1,)), ())
+        for value in joined.values_at.get((start.name, (1,)), ())
     )
 
 
 def _structure(
     by_name: dict[str, HloInstruction],
-    plan: Plan,
+    joined: JoinedDump,
     spans: Mapping[HloComputation, tuple[int, int]],
 ) -> Structure:
     loops, conditionals = [], []
-    for name in plan.time_of:
+    for name in joined.time_of:
         instruction = by_name.get(name)
         if instruction is None:
             continue

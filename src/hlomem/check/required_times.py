@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.program import Program
+    from hlomem.check.program import TracedProgram
     from hlomem.hlo.ir import HloInstruction
     from hlomem.view.control_flow import Structure
-    from hlomem.view.joined import Placed, Plan
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
 class Needs(Protocol):
     """When values have to be there."""
 
-    def latest_start(self, placed: Placed, moment: int) -> int:
+    def latest_start(self, placed: PlacedValue, moment: int) -> int:
         """The last moment at which a value defined at `moment` may begin to live."""
 
-    def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
+    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[int, str]]:
         """The moments at which a value must be there, and what for."""
 
 
 class TracedNeeds:
     """What the module says."""
 
-    def __init__(self, plan: Plan, program: Program) -> None:
-        self._time_of = plan.time_of
-        self._end = len(plan.sequence)
+    def __init__(self, joined: JoinedDump, program: TracedProgram) -> None:
+        self._time_of = joined.time_of
+        self._end = len(joined.sequence)
         self._read_only = program.read_only
         self._flow = program.flow
         self._spans = program.spans
         self._by_name = program.instruction_by_name
 
-    def latest_start(self, placed: Placed, moment: int) -> int:
+    def latest_start(self, placed: PlacedValue, moment: int) -> int:
         """A parameter is there when its computation starts.
 
         What an asynchronous operation computes may count from the operation's own moment, in whose
@@ -56,7 +56,7 @@ class TracedNeeds:
         )
         return moment + 1 if is_asynchronous and instruction.is_root else moment
 
-    def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
+    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[int, str]]:
         """Every position and every use, wherever the module hands the value to."""
         value = placed.value.name, placed.index
         if value in self._read_only:
@@ -103,35 +103,35 @@ class TracedNeeds:
 class ListedNeeds:
     """What the positions and uses of a dump say, with the control flow that was found in it."""
 
-    def __init__(self, plan: Plan, structure: Structure) -> None:
-        self._plan = plan
-        self._time_of = plan.time_of
-        self._returned_at = _moments_of_return(plan, structure)
+    def __init__(self, joined: JoinedDump, structure: Structure) -> None:
+        self._joined = joined
+        self._time_of = joined.time_of
+        self._returned_at = _moments_of_return(joined, structure)
         self._body_start = {each.instruction: each.body_parameter for each in structure.loops}
 
-    def latest_start(self, placed: Placed, moment: int) -> int:
+    def latest_start(self, placed: PlacedValue, moment: int) -> int:
         """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
         if placed.allocation.parameter is not None and self._is_argument(placed):
             return 0
-        following = "".join(self._plan.sequence[moment + 1 : moment + 2])
-        text = self._plan.text_of.get(following)
+        following = "".join(self._joined.sequence[moment + 1 : moment + 2])
+        text = self._joined.printed.get(following)
         if text is None or not text.opcode.endswith("-start"):
             return moment
-        starts = self._plan.values_at.get((following, ()), ())
+        starts = self._joined.values_at.get((following, ()), ())
         dones = {done for each in starts for done in each.users}
         return moment + any(
             position.instruction in dones or (position.index and position.instruction == following)
             for position in (placed.used.positions if placed.used else ())
         )
 
-    def iter_needs(self, placed: Placed) -> Iterator[tuple[int, str]]:
+    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[int, str]]:
         """Every listed position and use."""
         used = placed.used
         if used is None:
             return
         is_donated = placed.allocation.maybe_live_out
         if placed.allocation.parameter is not None and not is_donated and self._is_argument(placed):
-            yield len(self._plan.sequence), "the caller's"
+            yield len(self._joined.sequence), "the caller's"
         for position in used.positions:
             key = (position.instruction, position.index or ())
             if key in self._returned_at:
@@ -143,13 +143,13 @@ class ListedNeeds:
             if moment is not None:
                 yield moment, f"read by {use.instruction}"
 
-    def _is_argument(self, placed: Placed) -> bool:
-        text = self._plan.text_of.get(placed.value.name)
+    def _is_argument(self, placed: PlacedValue) -> bool:
+        text = self._joined.printed.get(placed.value.name)
         return text is not None and text.opcode == "parameter" and not placed.value.is_phi
 
-    def _moment_of_use(self, placed: Placed, user: str) -> int | None:
+    def _moment_of_use(self, placed: PlacedValue, user: str) -> int | None:
         """When an operand is read; None where something else the dump lists says it better."""
-        text = self._plan.text_of.get(user)
+        text = self._joined.printed.get(user)
         if text is None and self._enters_a_call(placed, user):
             return None
         if text is not None and text.opcode == "call":
@@ -159,7 +159,7 @@ class ListedNeeds:
             user = self._body_start.get(user, "")
         return self._time_of.get(user)
 
-    def _enters_a_call(self, placed: Placed, user: str) -> bool:
+    def _enters_a_call(self, placed: PlacedValue, user: str) -> bool:
         """Whether a user runs instructions that read the value, rather than reading it itself.
 
         Such instructions stand before it, and their parameter is a position of the value.
@@ -169,28 +169,32 @@ class ListedNeeds:
         last = self._time_of.get(user, 0)
         return any(
             first < self._time_of.get(position.instruction, -1) < last
-            and position.instruction not in self._plan.users
+            and position.instruction not in self._joined.users
             for position in placed.used.positions
         )
 
 
-def _moments_of_return(plan: Plan, structure: Structure) -> dict[tuple[str, tuple[int, ...]], int]:
+def _moments_of_return(
+    joined: JoinedDump, structure: Structure
+) -> dict[tuple[str, tuple[int, ...]], int]:
     """Until when what a body, a branch or the program returns must be there."""
     ends: dict[str, int] = {}
     for loop in structure.loops:
         if loop.body_root is not None:
-            ends[loop.body_root] = plan.time_of[loop.instruction]
+            ends[loop.body_root] = joined.time_of[loop.instruction]
     for conditional in structure.conditionals:
         for branch in conditional.branches:
             if branch.root is not None:
                 # The next branch's first parameter may stand behind others of its instructions.
-                ends[branch.root] = plan.time_of[branch.root] + 1
+                ends[branch.root] = joined.time_of[branch.root] + 1
     returned = {
-        (name, index): end for name, end in ends.items() for index in plan.indices_at.get(name, ())
+        (name, index): end
+        for name, end in ends.items()
+        for index in joined.indices_at.get(name, ())
     }
-    output = plan.output
+    output = joined.output
     if output is not None:
         name = output.value.name
-        parts = plan.indices_at.get(name, ()) if output.value.index == () else [output.index]
-        returned.update({(name, index): len(plan.sequence) for index in parts})
+        parts = joined.indices_at.get(name, ()) if output.value.index == () else [output.index]
+        returned.update({(name, index): len(joined.sequence) for index in parts})
     return returned

@@ -17,16 +17,16 @@ from hlomem.base.source import visible
 from hlomem.check.rules import RULES
 
 if TYPE_CHECKING:
-    from hlomem.check.findings import Finding, Involved, Verdict
+    from hlomem.check.findings import Finding, ValueEvidence, Verdict
 
-MOST_RESULTS = 5000
+MAX_RESULTS = 5000
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _SOURCE_LINE = re.compile(r"(.+):(\d{1,9})")
 
 
 def build_sarif(verdict: Verdict, version: str, path: str) -> dict[str, Any]:
     """One run of the checker over one dump, which is the file `path`."""
-    shown = verdict.findings[:MOST_RESULTS]
+    shown = verdict.findings[:MAX_RESULTS]
     rules = sorted({finding.rule for finding in shown})
     notes = [f"not checked: {each.rules}: {each.reason}" for each in verdict.not_checked]
     if len(verdict.findings) > len(shown):
@@ -73,7 +73,7 @@ def _result(finding: Finding, path: str, rule_index: int) -> dict[str, Any]:
     }
 
 
-def _source_line(value: Involved) -> dict[str, Any] | None:
+def _source_line(value: ValueEvidence) -> dict[str, Any] | None:
     match = _SOURCE_LINE.fullmatch(value.source)
     if match is None or int(match.group(2)) < 1:
         return None

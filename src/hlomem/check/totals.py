@@ -18,31 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.dump.records import UsageTable
-    from hlomem.view.joined import Plan
+    from hlomem.view.joined import JoinedDump
 
 _ROUNDED = re.compile(r"(-?\d+(?:\.(\d+))?)([KMGTPE]iB|B)")
 _POWERS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
 
 
-def check_totals(plan: Plan) -> Iterator[Finding]:
+def check_totals(joined: JoinedDump) -> Iterator[Finding]:
     """Every rule about sums of allocations."""
-    dump = plan.dump
+    dump = joined.dump
     if dump.assignment is None:
         return
-    total = sum(each.size for each in plan.allocations)
+    total = sum(each.size for each in joined.allocations)
     if dump.values is not None and dump.values.total_bytes != total:
         said = dump.values.total_bytes
         yield wrong_sum("totals/total-bytes", f"`Total bytes used` says {said}", total)
     if isinstance(dump.report, AllocationReport):
-        yield from _check_allocation_report(plan, dump.report, total)
+        yield from _check_allocation_report(joined, dump.report, total)
     if isinstance(dump.report, SpaceReport):
-        yield from _check_space_report(plan, dump.report)
+        yield from _check_space_report(joined, dump.report)
 
 
-def _check_allocation_report(plan: Plan, report: AllocationReport, total: int) -> Iterator[Finding]:
+def _check_allocation_report(
+    joined: JoinedDump, report: AllocationReport, total: int
+) -> Iterator[Finding]:
     if report.total_bytes != total:
         yield wrong_sum("totals/report", f"the usage report says {report.total_bytes}", total)
-    size_of = {each.index: each.size for each in plan.allocations}
+    size_of = {each.index: each.size for each in joined.allocations}
     cumulative = 0
     for row in report.rows:
         index = row.allocation.index
@@ -67,9 +69,9 @@ def _check_allocation_report(plan: Plan, report: AllocationReport, total: int) -
             yield from _check_table(detail.table)
 
 
-def _check_space_report(plan: Plan, report: SpaceReport) -> Iterator[Finding]:
+def _check_space_report(joined: JoinedDump, report: SpaceReport) -> Iterator[Finding]:
     for space in report.spaces:
-        total = sum(each.size for each in plan.allocations if each.color == space.color)
+        total = sum(each.size for each in joined.allocations if each.color == space.color)
         if space.total_bytes != total:
             said = f"the report of color {space.color} says {space.total_bytes}"
             yield wrong_sum("totals/report", said, total)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hlomem.check.against_module import check_against_module
-from hlomem.check.aliases import check_aliases, find_families, join_fusions
+from hlomem.check.aliases import check_aliases, join_fusions
 from hlomem.check.completeness import check_completeness, check_texts
 from hlomem.check.findings import NotChecked, Verdict
 from hlomem.check.geometry import check_geometry
@@ -19,79 +19,82 @@ from hlomem.check.liveness import Liveness
 from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
 from hlomem.check.peak import check_peak
-from hlomem.check.program import build_program
+from hlomem.check.program import trace_program
 from hlomem.check.required_times import ListedNeeds, TracedNeeds
 from hlomem.check.totals import check_totals
 from hlomem.view.control_flow import find_structure
-from hlomem.view.guess_machine import choose_platform
-from hlomem.view.joined import build_plan
+from hlomem.view.families import find_alias_classes
+from hlomem.view.guess_machine import choose_machine
+from hlomem.view.joined import join_dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.findings import Finding
-    from hlomem.check.program import Program
+    from hlomem.check.program import TracedProgram
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.view.control_flow import Structure
-    from hlomem.view.guess_machine import Platform
-    from hlomem.view.joined import Plan
+    from hlomem.view.guess_machine import MachineGuess
+    from hlomem.view.joined import JoinedDump
 
-MOST_FINDINGS = 1000
+MAX_FINDINGS = 1000
 """Of one family; a plan that is all wrong is not listed pair by pair."""
 
 
 def verify(
-    dump: Dump, *, module: HloModule | None = None, backend: Backend | None = None
+    dump: Dump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """Judges a plan; `backend` is inferred where it is not given."""
-    return verify_plan(build_plan(dump), module=module, backend=backend)
+    """Judges a plan; `machine` is inferred where it is not given."""
+    return verify_joined(join_dump(dump), module=module, machine=machine)
 
 
-def verify_plan(
-    plan: Plan, *, module: HloModule | None = None, backend: Backend | None = None
+def verify_joined(
+    joined: JoinedDump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
     """The same for a dump whose files are joined already."""
-    platform = choose_platform(plan, backend)
-    program, why_not = _matching_program(plan, module)
-    structure = program.structure if program is not None else find_structure(plan)
-    families = find_families(plan, structure)
+    guess = choose_machine(joined, machine)
+    program, why_not = _matching_program(joined, module)
+    structure = program.structure if program is not None else find_structure(joined)
+    families = find_alias_classes(joined, structure)
     if program is not None:
-        join_fusions(plan, program, families)
-    needs = TracedNeeds(plan, program) if program is not None else ListedNeeds(plan, structure)
-    liveness = Liveness(plan, families, structure, needs)
-    interference = Interference(plan, families, structure, program)
+        join_fusions(joined, program, families)
+    needs = TracedNeeds(joined, program) if program is not None else ListedNeeds(joined, structure)
+    liveness = Liveness(joined, families, structure, needs)
+    interference = Interference(joined, families, structure, program)
     checks = [
-        check_geometry(plan, platform),
-        check_completeness(plan),
-        check_ownership(plan),
-        check_totals(plan),
-        check_peak(plan),
-        check_aliases(plan, families),
+        check_geometry(joined, guess),
+        check_completeness(joined),
+        check_ownership(joined),
+        check_totals(joined),
+        check_peak(joined),
+        check_aliases(joined, families),
         liveness.check(),
         interference.check(),
-        check_texts(plan, program.instruction_by_name if program is not None else ()),
+        check_texts(joined, program.instruction_by_name if program is not None else ()),
     ]
     if program is not None:
-        checks += [check_order(plan, program), check_against_module(plan, program)]
-    findings = [list(islice(check, MOST_FINDINGS)) for check in checks]
+        checks += [check_order(joined, program), check_against_module(joined, program)]
+    findings = [list(islice(check, MAX_FINDINGS)) for check in checks]
     return Verdict(
-        name=plan.dump.name,
+        name=joined.dump.name,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
-            *_not_checked(plan, platform, structure),
+            *_not_checked(joined, guess, structure),
             *_without_module(why_not),
-            *(_left_out(found) for found in findings if len(found) == MOST_FINDINGS),
+            *(_left_out(found) for found in findings if len(found) == MAX_FINDINGS),
         ),
-        assumed=_assumed(platform),
-        value_count=len(plan.placed),
-        allocation_count=len(plan.allocations),
+        assumed=_assumed(guess),
+        value_count=len(joined.placed),
+        allocation_count=len(joined.allocations),
         pair_count=interference.pair_count,
     )
 
 
-def _matching_program(plan: Plan, module: HloModule | None) -> tuple[Program | None, str]:
+def _matching_program(
+    joined: JoinedDump, module: HloModule | None
+) -> tuple[TracedProgram | None, str]:
     """The module, if it is the one the dump plans; else why not.
 
     It is when most names of the sequence are in it.
@@ -99,13 +102,13 @@ def _matching_program(plan: Plan, module: HloModule | None) -> tuple[Program | N
     if module is None:
         return None, "there is no module"
     try:
-        program = build_program(module, plan)
+        program = trace_program(module, joined)
     except (LookupError, ValueError):
         return None, "calls, operands and shapes of the module do not fit together"
     if program.flow.called_twice is not None:
         return None, f"{program.flow.called_twice.name} is called twice, which XLA does not plan"
-    known = sum(name in program.instruction_by_name for name in plan.sequence)
-    if 2 * known <= len(plan.sequence):
+    known = sum(name in program.instruction_by_name for name in joined.sequence)
+    if 2 * known <= len(joined.sequence):
         return None, "the module is of another program"
     return program, ""
 
@@ -121,15 +124,17 @@ def _left_out(found: list[Finding]) -> NotChecked:
     return NotChecked(rules=f"more of {family}", reason=f"stopped after {len(found)} findings")
 
 
-def _assumed(platform: Platform) -> tuple[str, ...]:
-    if not platform.reason:
+def _assumed(guess: MachineGuess) -> tuple[str, ...]:
+    if not guess.reason:
         return ()
-    return (f"a plan for {platform.backend.name}, because {platform.reason}",)
+    return (f"a plan for {guess.machine.name}, because {guess.reason}",)
 
 
-def _not_checked(plan: Plan, platform: Platform, structure: Structure) -> Iterator[NotChecked]:
+def _not_checked(
+    joined: JoinedDump, guess: MachineGuess, structure: Structure
+) -> Iterator[NotChecked]:
     """What the dump does not hold enough for."""
-    dump = plan.dump
+    dump = joined.dump
     if dump.assignment is None:
         yield NotChecked(rules="everything about places", reason="the dump has no allocations")
         return
@@ -141,20 +146,20 @@ def _not_checked(plan: Plan, platform: Platform, structure: Structure) -> Iterat
         yield NotChecked(rules="interference, live", reason="the dump has no live ranges")
     if dump.report is None:
         yield NotChecked(rules="totals/report", reason="the dump has no usage report")
-    if not platform.explains_sizes:
-        reason = f"most sizes are not those of {platform.backend.name}; say --backend"
+    if not guess.explains_sizes:
+        reason = f"most sizes are not those of {guess.machine.name}; say --backend"
         yield NotChecked(rules="geometry/size-not-of-shape", reason=reason)
-    if platform.backend.default_alignment is None:
+    if guess.machine.default_alignment is None:
         unknown = sorted(
             {
                 each.color
-                for each in plan.allocations
-                if platform.backend.alignment(each.color) is None
+                for each in joined.allocations
+                if guess.machine.alignment(each.color) is None
             }
         )
         if unknown:
             colors = ", ".join(map(str, unknown))
-            reason = f"the alignment of color {colors} of {platform.backend.name} is not known"
+            reason = f"the alignment of color {colors} of {guess.machine.name} is not known"
             yield NotChecked(rules="geometry/misaligned", reason=reason)
     for name in structure.unknown:
         reason = f"the dump does not show the parts of {name}"

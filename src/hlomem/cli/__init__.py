@@ -19,6 +19,7 @@ from hlomem.base.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USA
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible, visible_lines
+from hlomem.report.registry import REPORTS
 
 with collector_off():  # which would look through what an import makes, and find no garbage
     import click
@@ -32,17 +33,14 @@ EXIT_BROKEN_PIPE = 141
 TRACEBACK = "HLOMEM_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
 
-COMMANDS = {
+_OWN_COMMANDS = {
     "advise": "Show what would make a program need less memory, by how much, and at what cost.",
-    "copies": "Show copies that cost memory, and why each is made.",
     "diff": "Show what changed in memory between two compiles of one program.",
-    "donate": "Show which arguments give their memory to results, and which could.",
     "explain": "Explain one buffer: why it exists, its size, its life, its place.",
     "fmt": "Read files XLA wrote and print them back, byte for byte.",
-    "holes": "Show memory that is reserved for temporaries but never filled.",
     "html": "Write the memory report as one page that opens offline.",
     "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
-    "padding": "Show which arrays are larger in memory than their elements.",
+    "pack": "Find the smallest heap for buffers that live at times, and prove it.",
     "peak": "Show who is alive when the program needs most memory.",
     "plan": "Plan a module's memory as XLA does, and write the same dumps.",
     "replan": "Plan a dump's program anew, without its HLO module.",
@@ -50,6 +48,10 @@ COMMANDS = {
     "summary": "Show in one screen what a program's memory is for.",
     "verify": "Check that a memory plan is right, XLA's or ours.",
 }
+"""The commands with a module of their name."""
+
+_REPORT_COMMANDS = {name: report.help.partition("\n")[0] for name, report in REPORTS.items()}
+COMMANDS = dict(sorted({**_OWN_COMMANDS, **_REPORT_COMMANDS}.items()))
 """Every command with its one-line help, which is also the first line of its own."""
 
 
@@ -83,7 +85,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"hlomem.cli.{cmd_name}").command
+        if cmd_name in REPORTS:
+            command = import_module("hlomem.cli.reports").build_command(cmd_name)
+        else:
+            command = import_module(f"hlomem.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         if _MAX_INPUT not in command.params:
             command.params.append(_MAX_INPUT)

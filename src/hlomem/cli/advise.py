@@ -6,10 +6,9 @@ import click
 
 from hlomem.advice.advising import advise
 from hlomem.api.load import find_program, load_any, load_program
-from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
+from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
-from hlomem.machines.machine import CHIPS
 from hlomem.report.screens.advice_text import draw_advice
 
 
@@ -18,7 +17,7 @@ from hlomem.report.screens.advice_text import draw_advice
 @WHICH_DUMP
 @HLO_TEXT
 @BACKEND
-@click.option("--chip", type=click.Choice(CHIPS), help="Which TPU.")
+@CHIP
 @MODULE_ERA
 @SPACE
 @AS_JSON

@@ -9,10 +9,11 @@ import click
 
 from hlomem.cli.subject import about_memory, write
 from hlomem.report.data.explain import explain
+from hlomem.report.data.lookup import find_buffer
 from hlomem.report.screens.explain_text import draw_explanation
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
 
 
 @click.command("explain")
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     default="user",
     help="The line you wrote, or every call that led to it.",
 )
-def command(memory: Memory, space: Space, as_json: bool, buffer: str, frames: str) -> int:  # noqa: ARG001 - a buffer knows its space
+def command(memory: MemoryView, space: Space, as_json: bool, buffer: str, frames: str) -> int:  # noqa: ARG001 - a buffer knows its space
     """Explain one buffer: why it exists, its size, its life, its place.
 
     DUMP is what `show` takes; an HLO MODULE is planned first. BUFFER is a name as XLA prints it,
     `copy.3` or `while.5{1}`; of an instruction with several the largest is taken.
     """
-    told = explain(memory, memory.find_buffer(buffer))
+    told = explain(memory, find_buffer(memory, buffer))
     draw = partial(draw_explanation, all_frames=frames == "all")
     return write("explanation", told, draw, as_json)

@@ -12,7 +12,7 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK, HlomemError
 from hlomem.base.source import Source, visible
 from hlomem.cli import say
 from hlomem.dump.compare import first_difference
-from hlomem.dump.dump import Dump, join
+from hlomem.dump.dump import Dump, join_parts
 from hlomem.dump.parts import parse_part
 from hlomem.hlo import format_module, parse
 
@@ -42,7 +42,7 @@ def _format(file: str, check: bool) -> int:
     if is_module_text(source.text):
         text = format_module(parse(source.text, source.name, lazy=False))
     else:
-        dump = join(file, [parse_part(source)])
+        dump = join_parts(file, [parse_part(source)])
         text = dump.to_text()
         for note in _notes(dump, file):
             say(f"note: {note}")

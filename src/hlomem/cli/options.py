@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hlomem.machines.machine import PLATFORMS
+from hlomem.machines.registry import PLATFORMS
 
 WHICH_DUMP = click.option(
     "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
@@ -13,6 +13,7 @@ HLO_TEXT = click.option(
     "--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."
 )
 BACKEND = click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
+CHIP = click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 MODULE_ERA = click.option(
     "--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …"
 )

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.cli.subject import about_memory, write
-from hlomem.report.data.peak import KEYS, build_alive
-from hlomem.report.screens.peak_text import draw_alive
+from hlomem.report.data.peak import KEYS, build_snapshot
+from hlomem.report.screens.peak_text import draw_snapshot
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.peak import Key
 
 
@@ -24,7 +24,7 @@ _ROWS = 10
 @click.option("--by", type=click.Choice(KEYS), default="buffer", show_default=True)
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Rows; 10, in JSON all.")
 def command(
-    memory: Memory, space: Space, as_json: bool, at: str | None, by: Key, top: int | None
+    memory: MemoryView, space: Space, as_json: bool, at: str | None, by: Key, top: int | None
 ) -> int:
     """Show who is alive when the program needs most memory.
 
@@ -33,4 +33,4 @@ def command(
     difference is explained.
     """
     rows = top or (None if as_json else _ROWS)
-    return write("peak", build_alive(memory, space, at, by, rows), draw_alive, as_json)
+    return write("peak", build_snapshot(memory, space, at, by, rows), draw_snapshot, as_json)

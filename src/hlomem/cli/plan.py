@@ -15,8 +15,8 @@ from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
+from hlomem.cli.options import BACKEND, CHIP
 from hlomem.hlo.ir import HloModule
-from hlomem.machines.machine import PLATFORMS
 
 if TYPE_CHECKING:
     from hlomem.api.plan import Plan
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
-@click.option("--backend", type=click.Choice(PLATFORMS), default=PLATFORMS[0], show_default=True)
-@click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
+@BACKEND
+@CHIP
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
 @click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 @collector_off()
 def command(
     path: str,
-    backend: str,
-    chip: str,
+    backend: str | None,
+    chip: str | None,
     era: str,
     like: str | None,
     schedule: str | None,
@@ -72,8 +72,8 @@ def command(
         raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     made = plan(
         module,
-        backend=backend,
-        chip=chip,
+        backend=backend or "",
+        chip=chip or "",
         era=era,
         like=load(like) if like else None,
         schedule=load(schedule) if schedule else None,
@@ -103,7 +103,7 @@ def command(
 def is_right(made: Plan) -> bool:
     from hlomem.cli.verify import say_wrong  # noqa: PLC0415 - few ask for it
 
-    return not say_wrong(made.dump, made.stages.module, made.stages.options.backend)
+    return not say_wrong(made.dump, made.stages.module, made.stages.options.machine)
 
 
 def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:

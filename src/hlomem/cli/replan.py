@@ -10,13 +10,14 @@ import click
 
 from hlomem.api.load import load
 from hlomem.api.replan import replan
-from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.gc_pause import collector_off
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.cli.options import BACKEND, WHICH_DUMP
+from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.plan import is_right, write_plan
 from hlomem.dump.compare import find_differences
-from hlomem.report.screens.text import format_bytes, shorten, width, write_lines
+from hlomem.report.screens.text import shorten, width, write_lines
 
 if TYPE_CHECKING:
     from hlomem.api.plan import Plan
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @WHICH_DUMP
 @click.option("--check", is_flag=True, help="Say whether the plan is the dump's, byte for byte.")
 @BACKEND
-@click.option("--chip", default="", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
+@CHIP
 @click.option("--era", default="", metavar="ERA", help="Plan as this XLA: K, jaxlib-0.7.2, …")
 @click.option("--like", metavar="DUMP", help="Plan as the XLA that wrote DUMP.")
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
@@ -43,7 +44,7 @@ def command(
     module: str | None,
     check: bool,
     backend: str | None,
-    chip: str,
+    chip: str | None,
     era: str,
     like: str | None,
     output: Path | None,
@@ -57,13 +58,11 @@ def command(
     does not tell is said on standard error. With --check, the first difference of every stage is
     shown, and the exit code is 1 if there is one.
     """
-    if chip and backend is None:
-        raise CommandError("`--chip` needs `--backend`")
     dump = load(path, module=module)
     made = replan(
         dump,
         backend=backend or "",
-        chip=chip,
+        chip=chip or "",
         era=era,
         like=load(like) if like else None,
         name=_stem(dump),

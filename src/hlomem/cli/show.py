@@ -9,15 +9,16 @@ import click
 
 from hlomem.api.load import Module, list_modules, load_any, load_module
 from hlomem.base.errors import EXIT_OK, HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.cli.options import WHICH_DUMP
 from hlomem.hlo.ir import HloModule
+from hlomem.report.data.module_overview import build_module_overview
 from hlomem.report.data.overview import build_overview
-from hlomem.report.data.program import build_program
-from hlomem.report.json import encode_dump, encode_program
+from hlomem.report.json import encode_dump, encode_module_overview
+from hlomem.report.screens.module_overview_text import draw_module_overview
 from hlomem.report.screens.overview_text import draw_overview
-from hlomem.report.screens.program_text import draw_program
-from hlomem.report.screens.text import Line, format_bytes, shorten, width, write_lines
+from hlomem.report.screens.text import Line, shorten, width, write_lines
 
 
 @click.command("show")
@@ -37,8 +38,10 @@ def command(path: str, module: str | None, as_json: bool) -> int:
             return EXIT_OK
     loaded = load_any(path, module=module)
     if isinstance(loaded, HloModule):
-        program = build_program(loaded)
-        shown = encode_program(program) if as_json else draw_program(program, width())
+        program = build_module_overview(loaded)
+        shown = (
+            encode_module_overview(program) if as_json else draw_module_overview(program, width())
+        )
     else:
         shown = encode_dump(loaded) if as_json else draw_overview(build_overview(loaded), width())
     if isinstance(shown, bytes):

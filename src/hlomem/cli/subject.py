@@ -1,6 +1,7 @@
 """What a command is about: a dump, or an HLO module that is planned first.
 
-`about_memory` gives a command the arguments they all take, and hands it a `Memory` and a `Space`.
+`about_memory` gives a command the arguments they all take, and hands it a `MemoryView` and a
+`Space`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import click
 
 from hlomem.api.load import find_program, load, load_any, load_program
 from hlomem.base.errors import EXIT_OK, CommandError
-from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
+from hlomem.base.source import visible
+from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.hlo.ir import HloModule
-from hlomem.machines.machine import find_backend
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.machines.registry import find_chip, find_machine
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.json import encode
 from hlomem.report.screens.text import width, write_lines
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hlomem.dump.records import Record
-    from hlomem.machines.machine import Backend
+    from hlomem.machines.machine import Machine
     from hlomem.report.screens.text import Line
 
     _Option = Callable[[Callable[..., int]], Callable[..., int]]
@@ -34,7 +37,7 @@ SUBJECT = (
     WHICH_DUMP,
     HLO_TEXT,
     BACKEND,
-    click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …"),
+    CHIP,
     MODULE_ERA,
     click.option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
 )
@@ -64,7 +67,7 @@ def about_memory(command: Callable[..., int]) -> Callable[..., int]:
     ) -> int:
         memory = open_memory(path, module, hlo, backend, chip, era, schedule)
         click.get_current_context().find_root().obj = memory  # freed with the process, not before
-        return command(memory=memory, space=memory.find_space(space), **others)
+        return command(memory=memory, space=find_space(memory, space), **others)
 
     return with_options(_OPTIONS)(run)
 
@@ -88,21 +91,21 @@ def open_memory(
     chip: str | None = None,
     era: str | None = None,
     schedule: str | None = None,
-) -> Memory:
+) -> MemoryView:
     """The memory of a dump, or of a module as XLA would plan it."""
     loaded = load_any(path, module=module)
     if isinstance(loaded, HloModule):
-        return _planned(loaded, path, backend or "cpu", chip or "", era or "", schedule)
+        return _planned(loaded, path, backend or "", chip or "", era or "", schedule)
     for option, value in (("era", era), ("schedule", schedule)):
         if value is not None:
             raise CommandError(f"`--{option}` is for an HLO module; a dump has its own")
     program = load_program(hlo) if hlo else find_program(path, module)
-    return build_memory(loaded, program, chosen_backend(backend, chip))
+    return build_memory(loaded, program, chosen_machine(backend, chip))
 
 
 def _planned(
     program: HloModule, path: str, backend: str, chip: str, era: str, schedule: str | None
-) -> Memory:
+) -> MemoryView:
     from hlomem.api.plan import plan  # noqa: PLC0415 - dumps are read without the planner
 
     planned = plan(
@@ -113,16 +116,16 @@ def _planned(
         schedule=load(schedule) if schedule else None,
         name="module" if path == "-" else Path(path).name,
     )
-    return build_memory(planned.dump, program, find_backend(backend, chip), is_planned=True)
+    for note in planned.notes:
+        click.echo(f"note: {visible(note)}", err=True)
+    return build_memory(planned.dump, program, planned.stages.options.machine, is_planned=True)
 
 
-def chosen_backend(name: str | None, chip: str | None) -> Backend | None:
-    """The backend of `--backend` and `--chip`; None where none is given."""
-    if name is None:
-        if chip is not None:
-            raise CommandError("`--chip` is for `--backend tpu`")
-        return None
-    return find_backend(name, chip or "")
+def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:
+    """The machine of `--backend` and `--chip`; None where neither is given."""
+    if platform is not None:
+        return find_machine(platform, chip or "")
+    return None if chip is None else find_chip(chip)
 
 
 def write(kind: str, data: Record, draw: Callable[[Any, int], list[Line]], as_json: bool) -> int:

@@ -12,13 +12,13 @@ from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.summary_text import draw_summary
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Memory, Space
+    from hlomem.report.data.memory import MemoryView, Space
 
 
 @click.command("summary")
 @about_memory
 @click.option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …")
-def command(memory: Memory, space: Space, as_json: bool, capacity: str | None) -> int:
+def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | None) -> int:
     """Show in one screen what a program's memory is for.
 
     DUMP is what `show` takes; an HLO MODULE is planned first. The roles add up to what XLA

@@ -115,7 +115,7 @@ def _first(found: Iterable[T | None]) -> T | None:
     return next((each for each in found if each is not None), None)
 
 
-def join(name: str, parts: Sequence[Part]) -> Dump:
+def join_parts(name: str, parts: Sequence[Part]) -> Dump:
     """One dump from its files, each of which must hold something else."""
     holder: dict[Kind, Part] = {}
     for part in parts:

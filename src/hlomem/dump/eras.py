@@ -3,19 +3,22 @@
 An era is a set of features, each seen in the text. `recognise` compares what a text shows with
 every era; where the text does not show enough, several remain, and where it shows a combination
 no known XLA writes, the answer is an era of its own, "?", which still reads and writes that text.
-The evidence is in docs/dump-format.md.
+The evidence is in docs/dump-format.md; which releases wrote
+which era stands in `hlomem.machines.releases`.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import asdict, replace
 
-from hlomem.base.errors import CommandError
 from hlomem.dump.records import Record
 from hlomem.dump.values import Style
+from hlomem.machines.releases import ERA_RELEASES, EraReleases, era_number, releases_of_era
+
+if TYPE_CHECKING:
+    from hlomem.machines.releases import Release
 
 ReportShape = Literal["none", "by-allocation", "by-space"]
 
@@ -121,18 +124,13 @@ _I = replace(_H, split=True)
 _J = replace(_I, says_none=True)
 _K = replace(_J, pages=True)
 
-ERAS: tuple[Era, ...] = (
-    Era("A", _A, ("0.4.13", "0.4.23")),
-    Era("B", _B, ("0.4.24", "0.4.35"), ("0.0.2",)),
-    Era("C", _C, ("0.4.36", "0.5.1"), ("0.0.4",)),
-    Era("D", _D, ("0.5.3", "0.5.3"), ("0.0.11.1",)),
-    Era("E", _E, ("0.6.0", "0.6.0")),
-    Era("F", _F, ("0.6.1", "0.7.0"), ("0.0.17",)),
-    Era("G", _G, ("0.7.1", "0.9.1"), ("0.0.24", "0.0.34")),
-    Era("H", _H, ("0.9.2", "0.9.2")),
-    Era("I", _I, ("0.10.0", "0.10.1")),
-    Era("J", _J, ("0.10.2", "0.11.0")),
-    Era("K", _K, ("0.11.1", "0.12.0.1"), ("0.0.51",)),
+_FEATURES = (_A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K)
+
+ERAS: tuple[Era, ...] = tuple(
+    [
+        Era(era.letter, features, era.jaxlib, era.libtpu)
+        for era, features in zip(ERA_RELEASES, _FEATURES, strict=True)
+    ]
 )
 NEWEST = ERAS[-1]
 
@@ -153,40 +151,9 @@ def describe(eras: tuple[Era, ...]) -> str:
     return f"one of eras {', '.join(era.letter for era in eras)}{releases}"
 
 
-class Release(NamedTuple):
-    """A version of the package XLA came in."""
-
-    package: str
-    """`jaxlib`, or `libtpu` on TPU."""
-    version: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.package}-{'.'.join(map(str, self.version))}"
-
-
-_RELEASE = r"(?:(jaxlib|libtpu)-)?([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})$"
-
-
-def find_release(name: str, package: str = "jaxlib") -> Release:
-    """The release with a version (`jaxlib-0.7.2`, `0.7.2`), or the last of an era (`K`).
-
-    `package` is meant where the name does not say, or the era has none of the package it says.
-    """
-    for era in ERAS:
-        if name.upper() == era.letter:
-            return _last_release(era, package)
-    match = re.match(_RELEASE, name)
-    if match is None:
-        letters = ", ".join(era.letter for era in ERAS)
-        raise CommandError(f"no era `{name}`: give one of {letters}, or a release: jaxlib-0.7.2")
-    return Release(match[1] or package, _version(match[2]))
-
-
 def era_of(release: Release) -> Era:
     """The era whose format a release writes; older and newer ones count as the nearest."""
-    firsts = [(first, era) for era in ERAS if (first := _first_version(era, release.package))]
-    older = [era for first, era in firsts if first <= release.version]
-    return older[-1] if older else firsts[0][1]
+    return ERAS[era_number(release)]
 
 
 def releases_of(era: Era, package: str) -> list[Release]:
@@ -194,34 +161,5 @@ def releases_of(era: Era, package: str) -> list[Release]:
 
     Those of jaxlib where the package has none.
     """
-    if package == "libtpu" and era.libtpu:
-        return [Release(package, _version(each)) for each in reversed(era.libtpu)]
     assert era.jaxlib is not None
-    first, last = era.jaxlib
-    return [Release("jaxlib", _version(each)) for each in dict.fromkeys((last, first))]
-
-
-def nearest_libtpu(release: Release) -> Release:
-    """The libtpu of a release's time: the last one seen of its era, or of an era before."""
-    if release.package == "libtpu":
-        return release
-    until = ERAS.index(era_of(release)) + 1
-    seen = [era for era in ERAS[:until] if era.libtpu] or [era for era in ERAS if era.libtpu][:1]
-    return _last_release(seen[-1], "libtpu")
-
-
-def _first_version(era: Era, package: str) -> tuple[int, ...]:
-    if package == "libtpu":
-        return _version(era.libtpu[0]) if era.libtpu else ()
-    return _version(era.jaxlib[0]) if era.jaxlib else ()
-
-
-def _last_release(era: Era, package: str) -> Release:
-    if package == "libtpu" and era.libtpu:
-        return Release(package, _version(era.libtpu[-1]))
-    assert era.jaxlib is not None
-    return Release("jaxlib", _version(era.jaxlib[1]))
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(".")))
+    return releases_of_era(EraReleases(era.letter, era.jaxlib, era.libtpu), package)

@@ -80,7 +80,7 @@ class _Passes(NamedTuple):
 
 
 def _passes_of(options: Options) -> _Passes:
-    platform = options.backend.platform
+    platform = options.machine.platform
     if platform == "gpu":
         return _gpu_passes()
     if platform == "tpu":

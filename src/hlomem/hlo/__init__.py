@@ -1,4 +1,4 @@
-"""HLO: what a program is. Usable alone: `parse` a text, look at the module, `format_module` it.
+"""HLO: what a program is. Usable alone: `parse` a text or build a module, edit it, print it.
 
     module = parse(text)
     for instruction in module.entry.instructions:
@@ -14,8 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hlomem.hlo.builder import ComputationBuilder, ModuleBuilder
     from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import CallRole
+    from hlomem.hlo.rewrite import Rewriter
     from hlomem.hlo.text.parser import parse
     from hlomem.hlo.text.printer import format_computation, format_instruction, format_module
     from hlomem.hlo.text.style import TextStyle
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CallRole",
     "CalledComputation",
+    "ComputationBuilder",
     "HloComputation",
     "HloInstruction",
     "HloModule",
+    "ModuleBuilder",
+    "Rewriter",
     "TextStyle",
     "format_computation",
     "format_instruction",
@@ -36,9 +41,12 @@ __all__ = [
 _HOME = {
     "CallRole": "opcodes",
     "CalledComputation": "ir",
+    "ComputationBuilder": "builder",
     "HloComputation": "ir",
     "HloInstruction": "ir",
     "HloModule": "ir",
+    "ModuleBuilder": "builder",
+    "Rewriter": "rewrite",
     "TextStyle": "text.style",
     "format_computation": "text.printer",
     "format_instruction": "text.printer",

@@ -1,9 +1,12 @@
 """The program: a module of computations, each a list of instructions with identity.
 
-In: what `hlomem.hlo.text.parser` read. Out: objects linked to each other (operands, users, called
-computations), read-only by custom. A computation that only fusions reach stays text until somebody
-asks for its instructions; an attribute stays text until somebody asks for its value. Either may
-therefore raise `ParseError` when first read; `HloModule.validate` reads everything at once.
+In: what `hlomem.hlo.text.parser` read or `hlomem.hlo.builder` made. Out: objects linked to each
+other (operands, users, called computations), read-only by custom: `hlomem.hlo.rewrite` makes edited
+copies. A computation that only fusions reach stays text until somebody asks for its instructions;
+an attribute stays text until somebody asks for its value. Either may therefore raise `ParseError`
+when first read; `HloModule.validate` reads everything at once. Apart from that nobody can tell
+whether a body has been read: only this package asks (`is_open`), and what it answers about a body
+(`outline`, `calls`, `outer_computations`) is the same before and after.
 
 Mirrors `hlo/ir/hlo_module.h`, `hlo_computation.h` and `hlo_instruction.h`, with their nouns.
 """
@@ -16,16 +19,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
+from hlomem.base.source import Source
 from hlomem.hlo.opcodes import ASYNC_OPCODES, CallRole, call_role
 from hlomem.hlo.text import attributes as attr
+from hlomem.hlo.text.style import TextStyle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hlomem.base.source import Source, Span
+    from hlomem.base.source import Span
     from hlomem.hlo.shape import Shape
+    from hlomem.hlo.text.scanner import ComputationText
     from hlomem.hlo.text.stack_frames import StackFrame, StackFrameTables
-    from hlomem.hlo.text.style import TextStyle
 
 T = TypeVar("T")
 
@@ -39,8 +44,20 @@ class CalledComputation(NamedTuple):
     computation: HloComputation
 
 
+class BodyCall(NamedTuple):
+    """An instruction that calls computations, known without reading the body it is in."""
+
+    opcode: str
+    called_computations: tuple[HloComputation, ...]
+    attribute_text: str
+    """As `HloInstruction.attribute_text`."""
+
+
 class BodyReader(Protocol):
     """What a computation needs of the parser: its body, at the moment somebody asks for it."""
+
+    source: Source
+    """The text the user wrote."""
 
     def open(self, computation: HloComputation) -> None:
         """Read the instructions of `computation` and hand them to its `fill`."""
@@ -48,11 +65,23 @@ class BodyReader(Protocol):
     def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
         """Shape and opcode of every instruction of the body; links nothing."""
 
+    def calls(self, computation: HloComputation) -> list[BodyCall]:
+        """The instructions of the body that call computations; links nothing."""
+
+    def first_parameter(self, computation: HloComputation) -> str:
+        """The name of parameter 0, empty where there is none; links nothing."""
+
+    def body_text(self, computation: HloComputation) -> str | None:
+        """The body, if it is laid out as XLA prints it."""
+
     def locate(self, computation: HloComputation, name: str) -> Span:
         """Where the text of an instruction stands."""
 
     def style(self) -> TextStyle:
         """How the text was written."""
+
+    def implies_elements(self) -> bool:
+        """Whether some instructions have no line in the text."""
 
     def validate(self) -> None:
         """Read what was left as text."""
@@ -94,7 +123,7 @@ class HloInstruction(Struct, eq=False):
         return attributes
 
     def set_attributes(self, attributes: dict[str, str]) -> None:
-        """Called by the parser only: other attributes than the text has."""
+        """Called while the instruction is made only: other attributes than the text has."""
         self._attributes = attributes
 
     @property
@@ -197,19 +226,21 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def span(self) -> Span:
-        """Where the instruction stands in `parent.module.source`."""
-        return self.parent.module.reader.locate(self.parent, self.name)
+        """Where the instruction stands in `parent.source`."""
+        return self.parent.locate(self.name)
 
-    def error(self, problem: str, hint: str = "") -> ParseError:
+    def error(
+        self, problem: str, hint: str = "", kind: type[ParseError] = ParseError
+    ) -> ParseError:
         """An error that points at this instruction."""
-        return ParseError(self.parent.module.source, self.span, problem, hint)
+        return kind(self.parent.source, self.span, problem, hint)
 
     def _read(self, parse: Callable[[str], T], text: str) -> T:
         """`parse(text)`, with a problem placed where the text stands in the source."""
         try:
             return parse(text)
         except attr.TextProblem as problem:
-            source, span = self.parent.module.source, self.span
+            source, span = self.parent.source, self.span
             start = max(source.text.find(text, span.start, span.end), span.start)
             raise problem.at(source, start) from None
 
@@ -220,14 +251,15 @@ class HloComputation(Struct, eq=False):
     module: HloModule
     name: str
     index: int
-    """Position in the text."""
+    """Position in the module: what it calls has a smaller one."""
     is_entry: bool
     execution_thread: str
-    body_span: Span | None = None
-    """Between the braces in the module's source; None unless that is laid out as XLA prints it."""
+    reader: BodyReader | None = None
+    """Reads its text; None where it was made without one."""
+    text: ComputationText | None = None
+    """Where its text lies, for the reader."""
     is_fused: bool = False
-    """Whether a fusion that has been read calls it; one inside a body nobody opened does not
-    count."""
+    """Whether a fusion that has been read calls it; `HloModule.fused_computations` are all."""
     _instructions: list[HloInstruction] | None = None
     _parameters: list[HloInstruction] = []
     _root: HloInstruction | None = None
@@ -241,7 +273,7 @@ class HloComputation(Struct, eq=False):
         parameters: list[HloInstruction],
         root: HloInstruction,
     ) -> None:
-        """Called once, by the parser: what the body holds."""
+        """Called once, by who makes the computation: what the body holds."""
         for instruction in instructions:
             for operand in instruction.operands:
                 users = operand.users
@@ -253,14 +285,14 @@ class HloComputation(Struct, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether the instructions have been read."""
+        """Whether the instructions have been read; nothing outside of `hlo` may depend on it."""
         return self._instructions is not None
 
     @property
     def instructions(self) -> list[HloInstruction]:
         """The instructions in the order of the text (the schedule, where the module has one)."""
         if self._instructions is None:
-            self.module.reader.open(self)
+            self.open()
         assert self._instructions is not None
         return self._instructions
 
@@ -268,16 +300,30 @@ class HloComputation(Struct, eq=False):
     def parameters(self) -> list[HloInstruction]:
         """The parameters by number."""
         if self._instructions is None:
-            self.module.reader.open(self)
+            self.open()
         return self._parameters
 
     @property
     def root(self) -> HloInstruction:
         """The instruction whose value the computation returns."""
         if self._root is None:
-            self.module.reader.open(self)
+            self.open()
         assert self._root is not None
         return self._root
+
+    def open(self) -> None:
+        """Read the instructions, if nobody has."""
+        if self._instructions is None:
+            assert self.reader is not None, "what has no text is filled when it is made"
+            self.reader.open(self)
+
+    @property
+    def body_text(self) -> str | None:
+        """The lines between its braces, each after a line break, whether it has been read or not.
+
+        None for what was made or edited, and for a text that is not laid out as XLA prints it.
+        """
+        return None if self.reader is None else self.reader.body_text(self)
 
     @property
     def instruction_count(self) -> int:
@@ -286,9 +332,40 @@ class HloComputation(Struct, eq=False):
 
     def outline(self) -> list[tuple[Shape, str]]:
         """Shape and opcode of each instruction, without reading more than that."""
-        if self._instructions is not None:
-            return [(instruction.shape, instruction.opcode) for instruction in self._instructions]
-        return self.module.reader.outline(self)
+        if self._instructions is None and self.reader is not None:
+            return self.reader.outline(self)
+        return [(instruction.shape, instruction.opcode) for instruction in self.instructions]
+
+    def calls(self) -> list[BodyCall]:
+        """The instructions that call computations, in order, without reading more than those."""
+        if self._instructions is None and self.reader is not None:
+            return self.reader.calls(self)
+        return [
+            BodyCall(each.opcode, each.called_computations, each.attribute_text)
+            for each in self.instructions
+            if each.called_computations
+        ]
+
+    @property
+    def first_parameter_name(self) -> str:
+        """The name of parameter 0, empty where there is none, without reading more than that."""
+        if self._instructions is None and self.reader is not None:
+            return self.reader.first_parameter(self)
+        return self.parameters[0].name if self.parameters else ""
+
+    @property
+    def source(self) -> Source:
+        """The text it is in: the one it was read from, or what would be printed of its module."""
+        return self.module.source if self.reader is None else self.reader.source
+
+    def locate(self, name: str) -> Span:
+        """Where an instruction stands in `source`."""
+        if self.reader is not None:
+            return self.reader.locate(self, name)
+        from hlomem.hlo.text.parser import parse  # noqa: PLC0415 - it imports this, errors only
+
+        printed = parse(self.source.text).computation_by_name[self.name]
+        return printed.locate(name)
 
     def find(self, name: str) -> HloInstruction | None:
         """The instruction of that name, None where there is none."""
@@ -298,26 +375,53 @@ class HloComputation(Struct, eq=False):
 class HloModule:
     """A program: its computations in the order of the text, and what its header says."""
 
-    def __init__(self, name: str, source: Source, header: str, tables: StackFrameTables) -> None:
+    def __init__(
+        self,
+        name: str,
+        header: str | dict[str, str],
+        tables: StackFrameTables,
+        reader: BodyReader | None = None,
+        style: Callable[[], TextStyle] = TextStyle,
+    ) -> None:
+        """`header` is the text behind the name, or the attributes that would stand there.
+
+        `reader` reads the text the module is of, `style` makes that of one that has none.
+        """
         self.name = name
-        self.source = source
         self.stack_frame_tables = tables
         self.computations: list[HloComputation] = []
-        self.reader: BodyReader  # set by the parser
-        self.entry: HloComputation  # set by the parser
+        self.reader = reader
+        self.entry: HloComputation  # set by who makes the module
         self._header = header
+        self._make_style = style
 
     def __repr__(self) -> str:
         return f"<module {self.name}>"
 
     @cached_property
+    def source(self) -> Source:
+        """The text it was read from; of one made without text, what would be printed."""
+        if self.reader is not None:
+            return self.reader.source
+        from hlomem.hlo.text.printer import format_module  # noqa: PLC0415 - it imports this
+
+        return Source(f"<{self.name}>", format_module(self))
+
+    @cached_property
     def style(self) -> TextStyle:
         """How the text was written; what `printer.format_module` prints unless told otherwise."""
-        return self.reader.style()
+        return self._make_style() if self.reader is None else self.reader.style()
+
+    @property
+    def implies_elements(self) -> bool:
+        """Whether it was read from a text that leaves get-tuple-elements out, as `%fusion#1`."""
+        return self.reader is not None and self.reader.implies_elements()
 
     @cached_property
     def attributes(self) -> dict[str, str]:
         """Every header attribute and the text of its value, unknown ones too, in order."""
+        if isinstance(self._header, dict):
+            return self._header
         return self._read(attr.split_attributes, self._header)
 
     @property
@@ -362,11 +466,37 @@ class HloModule:
         """Every computation by its name, in the order of the text."""
         return {computation.name: computation for computation in self.computations}
 
+    @cached_property
+    def outer_computations(self) -> list[HloComputation]:
+        """Those reached from the entry without entering a fusion, in the order of the module.
+
+        All that has a place in the schedule, and what is applied there: reducers, comparators.
+        """
+        reached = {self.entry}
+        pending = [self.entry]
+        while pending:
+            for instruction in pending.pop().instructions:
+                if instruction.called_computations and instruction.opcode != "fusion":
+                    new = [each for each in instruction.called_computations if each not in reached]
+                    reached.update(new)
+                    pending += new
+        return [each for each in self.computations if each in reached]
+
+    @cached_property
+    def fused_computations(self) -> frozenset[HloComputation]:
+        """The bodies of fusions, those inside of other bodies included."""
+        return frozenset(
+            callee
+            for computation in list(self.computations)
+            for call in computation.calls()
+            if call.opcode == "fusion"
+            for callee in call.called_computations
+        )
+
     def open_all(self) -> None:
         """Read every body that is still text."""
         for computation in list(self.computations):  # a sugared async operation adds one
-            if not computation.is_open:
-                self.reader.open(computation)
+            computation.open()
 
     def iter_instructions(self) -> Iterator[HloInstruction]:
         """Every instruction of every computation; opens all of them."""
@@ -374,15 +504,19 @@ class HloModule:
         for computation in self.computations:
             yield from computation.instructions
 
-    def iter_open_instructions(self) -> Iterator[HloInstruction]:
-        """Those that have been read: all but the bodies of fusions nobody has looked into."""
-        for computation in self.computations:
-            if computation.is_open:
-                yield from computation.instructions
+    def iter_outer_instructions(self) -> Iterator[HloInstruction]:
+        """Every instruction that is not inside a fusion."""
+        for computation in self.outer_computations:
+            yield from computation.instructions
 
     def validate(self) -> None:
         """Read everything that was left as text; raises the first `ParseError` there is."""
-        self.reader.validate()
+        if self.reader is not None:
+            self.reader.validate()
+            return
+        from hlomem.hlo.text.parser import parse  # noqa: PLC0415 - it imports this
+
+        parse(self.source.text, self.source.name, lazy=False)
 
     def _read(self, parse: Callable[[str], T], text: str) -> T:
         """`parse(text)`, with a problem placed where the text stands in the source."""

@@ -102,6 +102,9 @@ CALL_ATTRIBUTES: dict[str, tuple[tuple[str, CallRole], ...]] = {
 }
 """Which attributes name the computations an opcode calls."""
 
+MAY_CALL_NOTHING = frozenset({"custom-call", "async-update", "async-done"})
+"""Those of them that need not name any."""
+
 CALL_ATTRIBUTE_NAMES = (
     "calls",
     "to_apply",

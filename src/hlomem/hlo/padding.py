@@ -35,14 +35,6 @@ class PaddedDimension(NamedTuple):
     padded_size: int
 
 
-class Padding(NamedTuple):
-    """Where the bytes of an array go: every dimension, then the whole."""
-
-    dimensions: tuple[PaddedDimension, ...]
-    unpadded_size: int
-    padded_size: int
-
-
 def unpadded_size(shape: Shape, pointer_size: int = POINTER_SIZE) -> int:
     """Bytes of the elements alone, of the table for a tuple (`ShapeUtil::ByteSizeOf`).
 
@@ -96,11 +88,6 @@ def padded_dimensions(array: Shape) -> tuple[PaddedDimension, ...]:
     )
     added = (PaddedDimension(None, 1, _pad(1, size)) for size in tile[array.rank :])
     return (*known, *added)
-
-
-def padding(array: Shape) -> Padding:
-    """Which dimension of an array is padded from what to what, and the bytes that costs."""
-    return Padding(padded_dimensions(array), unpadded_size(array), padded_size(array))
 
 
 def _pad(size: int, tile_size: int) -> int:

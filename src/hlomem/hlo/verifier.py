@@ -3,7 +3,7 @@
 In: a module. Out: nothing, or the `ParseError` that points at the first instruction whose operands,
 callees or result do not fit together. Mirrors the part of `service/hlo_verifier.cc` that passing
 values on relies on: tuples, loops, conditionals and calls, asynchronous pairs, and the header's
-aliases. What an instruction computes is not checked. The bodies of fusions stay text.
+aliases. What an instruction computes is not checked, nor is anything inside fusions.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class _Disagreement(Exception):  # noqa: N818 - not an error of the user until i
 
 def verify_module(module: HloModule) -> None:
     """Raise `ParseError` unless the shapes of a module agree; `UnsupportedError` if too deep."""
-    verify_computations(each for each in module.computations if each.is_open)
+    verify_computations(module.outer_computations)
     _verify_contexts(module)
     _verify_aliases(module)
 
 
 def verify_computations(computations: Iterable[HloComputation]) -> None:
-    """Raise as `verify_module` does; for computations that were opened after it."""
+    """Raise as `verify_module` does; for computations that are not reached outside fusions."""
     fine = set[int]()  # shapes of equal text are one object, which the module keeps
     for computation in computations:
         _verify_computation(computation, fine)
@@ -54,8 +54,7 @@ def _verify_computation(computation: HloComputation, fine: set[int]) -> None:
             try:
                 check(instruction)
             except _Disagreement as problem:
-                source = computation.module.source
-                raise ParseError(source, instruction.span, str(problem)) from None
+                raise instruction.error(str(problem)) from None
         shape = instruction.shape
         if id(shape) not in fine:
             _refuse_shape(instruction)
@@ -73,7 +72,7 @@ def _refuse_shape(instruction: HloInstruction) -> None:
         if not level:
             return
     problem = problem or f"a shape nested deeper than {MAX_TUPLE_DEPTH} levels is not planned"
-    raise UnsupportedError(instruction.parent.module.source, instruction.span, problem)
+    raise instruction.error(problem, kind=UnsupportedError)
 
 
 def _verify_contexts(module: HloModule) -> None:
@@ -82,6 +81,7 @@ def _verify_contexts(module: HloModule) -> None:
     `GatherComputationsByAllocationType` of buffer_assignment.cc.
     """
     in_flow = dict.fromkeys(running_computations(module))
+    outside = set(module.outer_computations)
     embedding = [
         instruction
         for computation in in_flow
@@ -94,8 +94,8 @@ def _verify_contexts(module: HloModule) -> None:
         for callee in instruction.called_computations:
             if callee in in_flow:
                 problem = f"`{callee.name}` runs both inside this and in the flow of the program"
-                raise ParseError(module.source, instruction.span, problem)
-            if callee not in seen and callee.is_open:
+                raise instruction.error(problem)
+            if callee not in seen and callee in outside:
                 seen.add(callee)
                 embedding += [each for each in callee.instructions if each.called_computations]
 

@@ -1,27 +1,30 @@
-"""What analyses do differently from platform to platform.
+"""The type of a machine's own alias rules, beside those of all machines.
 
-Numbers (sizes, alignments, colors) are in `hlomem.machines.machine`; here are rules. The modules
-of a platform are imported when it is planned for, so that the others start sooner.
+Mirrors `AliasInfo` of `xla/hlo/analysis/alias_info.h`, which every compiler of XLA derives from.
+The rules of all are in `hlomem.analysis.alias_rules`; a machine's are found through its file.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.alias_rules import DEFAULT_RULES, AliasRules
+from msgspec import Struct
 
 if TYPE_CHECKING:
-    from hlomem.machines.machine import Backend
+    from collections.abc import Callable
+
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.shape import ShapeIndex
 
 
-def alias_rules_of(backend: Backend) -> AliasRules:
-    """The rules of a backend."""
-    if backend.platform == "gpu":
-        from hlomem.machines import gpu_alias as gpu_alias_rules  # noqa: PLC0415
+class AliasRules(Struct, frozen=True):
+    """Two releases with equal rules have equal objects: plans are compared by them."""
 
-        return AliasRules(gpu_alias_rules.may_alias, gpu_alias_rules.SHARING_OPCODES)
-    if backend.platform == "tpu":
-        from hlomem.machines import tpu_alias as tpu_alias_rules  # noqa: PLC0415
+    may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
+    """Whether a user may overwrite an operand with a part of its result; None where the rules of
+    all machines decide (`AliasInfo::MayAlias`)."""
+    opcodes: frozenset[str] = frozenset()
+    """Opcodes that may share with it and never without."""
 
-        return AliasRules(tpu_alias_rules.may_alias, tpu_alias_rules.SHARING_OPCODES)
-    return DEFAULT_RULES
+
+DEFAULT_RULES = AliasRules()

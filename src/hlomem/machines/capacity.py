@@ -2,51 +2,56 @@
 
     16GiB  15.75G  v5e  h100
 
-Of a chip it is the nominal memory of one device as JAX counts them; the runtime keeps some.
+Of a chip it is what the runtime gives to programs, where that is known; else the nominal size of
+one device as JAX counts them, which says so.
 """
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
+from msgspec import Struct
+
 from hlomem.base.errors import CommandError
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
-from hlomem.dump.records import Record
-
-GIB_OF_CHIP = {
-    "v2": 8,
-    "v3": 16,
-    "v4": 32,
-    "v5e": 16,
-    "v5p": 95,
-    "v6e": 32,
-    "tpu7x": 96,
-    "t4": 16,
-    "l4": 24,
-    "v100": 16,
-    "a100": 40,
-    "a100-80": 80,
-    "h100": 80,
-    "h200": 141,
-    "b200": 180,
-    "mi300x": 192,
-}
+from hlomem.machines.registry import CHIPS
 
 
-class Capacity(Record, frozen=True, kw_only=True):
+class Capacity(Struct, frozen=True, kw_only=True):
     """The memory of a device."""
 
     size: int
-    name: str
+    name: str = ""
     """The chip; empty where a size was given."""
+    is_nominal: bool = False
+    """Whether it is a data sheet's figure, of which the runtime keeps some."""
+    note: str = ""
+    """More to know about it, in words."""
+
+    @property
+    def label(self) -> str:
+        """The chip as a user reads it: `v5e`, `h100, nominal`."""
+        return f"{self.name}, nominal" if self.is_nominal else self.name
+
+
+def capacity_of(chip: str) -> Capacity | None:
+    """The memory of a chip; None where there is no such chip."""
+    found = CHIPS.get(chip.strip().lower())
+    if found is None:
+        return None
+    return Capacity(size=found.size, name=found.name, is_nominal=found.is_nominal, note=found.note)
 
 
 def parse_capacity(text: str) -> Capacity:
     """`16GiB`, `16GB` (10⁹), `15.75G` (2³⁰, as XLA prints it), a number of bytes, or a chip."""
-    name = text.strip().lower()
-    if name in GIB_OF_CHIP:
-        return Capacity(size=GIB_OF_CHIP[name] << 30, name=name)
+    if (of_chip := capacity_of(text)) is not None:
+        return of_chip
     size = parse_size(text)
     if size is None:
-        known = ", ".join(GIB_OF_CHIP)
-        raise CommandError(f"no capacity: `{visible(text)}`; give `16GiB` or a chip: {known}")
-    return Capacity(size=size, name="")
+        near = get_close_matches(text.strip().lower(), CHIPS, n=2, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        known = ", ".join(CHIPS)
+        problem = f"no capacity: `{visible(text)}`; give `16GiB` or a chip: {known}"
+        raise CommandError(problem + hint)
+    return Capacity(size=size)

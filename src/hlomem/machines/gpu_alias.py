@@ -10,22 +10,30 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import is_elementwise, is_elementwise_on
 from hlomem.hlo.padding import element_count
+from hlomem.machines.alias import AliasRules
 from hlomem.machines.gpu_kernels import analyze_fusion
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape, ShapeIndex
     from hlomem.machines.gpu_kernels import FusionAnalysis
+    from hlomem.machines.options import Options
 
 SHARING_OPCODES = frozenset({"all-reduce", "collective-broadcast", "custom-call"})
 """Opcodes that may share here and nowhere else."""
+
+
+def rules_for(_options: Options) -> AliasRules:
+    """The rules of a release; those of jaxlib 0.11.2 are the only ones a dump was seen of."""
+    return AliasRules(may_alias, SHARING_OPCODES)
+
 
 _MATMUL_WITH_BIAS = "__cublas$lt$matmul"
 _BIAS = 2
 
 
 def may_alias(operand: HloInstruction, user: HloInstruction, user_index: ShapeIndex) -> bool | None:
-    """Whether a user may overwrite an operand; None where the rules of all backends decide."""
+    """Whether a user may overwrite an operand; None where the rules of all machines decide."""
     opcode = user.opcode
     if opcode == "fusion":
         return _fusion_may_alias(operand, user, user_index)

@@ -1,20 +1,18 @@
-"""What differs between CPU, GPU and the TPU chips, as data: sizes, alignments, memory spaces.
+"""The type of a machine: everything that differs between CPU, GPU and the TPU chips, as data.
 
-A backend in, the bytes of a shape or the alignment of a color out. CPU follows
-`CpuExecutable::ShapeSizeBytes` (`xla/service/cpu/cpu_executable.cc`), GPU the same rule and
-`xla/service/gpu/gpu_constants.h`. The TPU compiler is not public: its numbers are read off the
-value lines of dumps of libtpu 0.0.2 to 0.0.51, all of which they reproduce.
+A machine in; the bytes of a shape, the alignment and name of a memory space, the alias rules and
+the options of a release out. The machines themselves are in `cpu.py`, `gpu.py` and `tpu.py`;
+`registry.py` finds one by its name.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
+import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from hlomem.base.errors import CommandError
 from hlomem.hlo.padding import (
     element_count,
     padded_size,
@@ -22,19 +20,89 @@ from hlomem.hlo.padding import (
     size_of_elements,
     unpadded_size,
 )
+from hlomem.machines.alias import DEFAULT_RULES
+from hlomem.machines.releases import JAXLIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hlomem.hlo.shape import Shape
+    from hlomem.machines.alias import AliasRules
+    from hlomem.machines.options import Options
+    from hlomem.machines.releases import Release
 
-_DYNAMIC_SIZE_BYTES = 4  # one int32 per dimension, behind the data of a dynamic array
+DYNAMIC_SIZE_BYTES = 4
+"""One int32 per dimension, behind the data of a dynamic array; on CPU and GPU."""
+
+XLA_SPACE_NAMES = {0: "default", 1: "vmem", 2: "smem", 3: "hbm", 4: "host", 5: "cmem"}
+"""XLA's words for colors in its usage report, on every machine (`GetMemorySpaceName` of
+buffer_assignment.cc). They are no machine's own: a TPU's color 2 holds sync flags and 4 is its
+scalar memory, and 5 is the host on TPU and GPU alike. Users read `Machine.memory_spaces`."""
 
 
-class Backend(Struct, frozen=True):
-    """The numbers of one kind of machine; `BACKENDS` holds those we know."""
+def xla_space_name(color: int) -> str:
+    """What XLA's usage report calls a color."""
+    return XLA_SPACE_NAMES.get(color, f"color_{color}")
+
+
+class Chip(Struct, frozen=True):
+    """A device as JAX counts them, and its memory."""
 
     name: str
+    gibibytes: float
+    is_nominal: bool = True
+    """Whether that is the data sheet's figure; else it is what the runtime gives to programs."""
+    note: str = ""
+    """More to know about its memory, in words."""
+
+    @property
+    def size(self) -> int:
+        """Its memory in bytes."""
+        return int(self.gibibytes * 2**30)
+
+
+class Mark(Struct, frozen=True, dict=True):
+    """Something that only one platform's compiler writes into instructions and layouts."""
+
+    needle: str
+    """A text that is there whenever the mark is, which is quick to look for."""
+    says: str
+    """What it is, as the reason of a guess: `its layouts are tiled`."""
+    pattern: str = ""
+    """The mark itself, where the needle alone might be in a name or a path."""
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text has the mark."""
+        return self.needle in text and (not self.pattern or self._compiled.search(text) is not None)
+
+
+class Marks(Struct, frozen=True):
+    """How to recognise what was compiled for a platform."""
+
+    texts: tuple[Mark, ...] = ()
+    """Found in modules and in the instructions and shapes of dumps, the surest first."""
+    file_names: str = ""
+    """A pattern for names that XLA gives to its files; a group `chip` is the chip."""
+    absent_says: str = ""
+    """The reason for this platform where a compiled module has no mark of any."""
+
+
+def _default_rules(_options: Options) -> AliasRules:
+    return DEFAULT_RULES
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """One kind of machine: a platform, or one chip of it."""
+
+    platform: str
+    """`cpu`, `gpu` or `tpu`."""
+    chip: Chip | None = None
+    """None for the platform as such, where its chips plan alike."""
+
     pointer_size: int
     """Bytes of one entry of a tuple table, and of an opaque value."""
     tuple_granule: int = 1
@@ -52,18 +120,45 @@ class Backend(Struct, frozen=True):
     alignments: Mapping[int, int] = field(default_factory=dict)
     """Color to alignment of offsets, in bytes."""
     memory_spaces: Mapping[int, str] = field(default_factory=dict)
-    """Color to what that memory is called."""
+    """Color to what people call that memory; XLA's own words are `XLA_SPACE_NAMES`."""
     stack_colors: frozenset[int] = frozenset()
     """Memory that operations of another core have for themselves, one after the other."""
     preset_color: int | None = None
     """The memory in which a pass before buffer assignment has placed the values."""
-    capacity: int | None = None
-    """Bytes of memory for programs, where a plan depends on it."""
+
+    package: str = JAXLIB
+    """What its XLA comes in, by whose versions its releases are counted."""
+    known_releases: tuple[tuple[int, ...], ...] = ()
+    """Versions of that package whose dumps its rules were held against, the oldest first. Between
+    two of them, rules begin where XLA's history says."""
+    make_options: Callable[[Machine, Release], Options]
+    """The options of a release of its own package; `options_for` takes any."""
+    alias_rules: Callable[[Options], AliasRules] = _default_rules
+    """What it may write over its operands, by release."""
+
+    marks: Marks = Marks()
+    """How its platform is recognised."""
+    not_marks: tuple[Mark, ...] = ()
+    """Marks that this chip's modules never have, though others of its platform do."""
+    scheduler_flag: str = ""
+    """How to ask XLA for an order of instructions made for memory."""
+    allocations_flag: str = ""
+    """How to ask the runtime for a report of all allocations when memory runs out."""
 
     @property
-    def platform(self) -> str:
-        """`cpu`, `gpu` or `tpu`."""
-        return self.name.partition("-")[0]
+    def name(self) -> str:
+        """The platform, with the chip where it is one: `cpu`, `gpu-h200`, `tpu-v5e`."""
+        return self.platform if self.chip is None else f"{self.platform}-{self.chip.name}"
+
+    @property
+    def chip_name(self) -> str:
+        """The chip; empty for a platform as such."""
+        return "" if self.chip is None else self.chip.name
+
+    @property
+    def capacity(self) -> int | None:
+        """Bytes of memory for programs; None where only a nominal size is known."""
+        return None if self.chip is None or self.chip.is_nominal else self.chip.size
 
     def size_of(self, shape: Shape) -> int:
         """Bytes a value of this shape takes, as the value lines of a dump say.
@@ -92,88 +187,15 @@ class Backend(Struct, frozen=True):
         """What offsets in a color are multiples of; None where no dump has shown it."""
         return self.alignments.get(color, self.default_alignment)
 
+    def space_name(self, color: int) -> str:
+        """What people call the memory of a color."""
+        return self.memory_spaces.get(color, f"color {color}")
 
-def find_backend(name: str, chip: str = "", jaxlib: tuple[int, ...] = ()) -> Backend:
-    """The backend of a dump: `cpu`, `gpu` or `tpu`, its chip, the jaxlib of a CPU.
-
-    All GPUs of NVIDIA are alike here; those of AMD have wider warps, and no dump of one was seen.
-    """
-    if name == "gpu" and chip.lower().startswith(_AMD):
-        raise CommandError(f"no rules for GPU `{chip}`: only those of NVIDIA are known")
-    if name == "tpu" and not chip:
-        raise CommandError(f"a TPU plans by its chip: give one of {', '.join(CHIPS)} with --chip")
-    key = f"{name}-{chip}" if name == "tpu" else name
-    if key == "cpu" and jaxlib and jaxlib < _CPU_ALIGNS_TO_64_FROM:
-        return CPU_ALIGNED_TO_16
-    backend = BACKENDS.get(key)
-    if backend is None:
-        raise CommandError(f"unknown backend `{key}`; known are {', '.join(BACKENDS)}")
-    return backend
-
-
-def _tpu(chip: str, tuple_granule: int, fast_color: int, gibibytes: float) -> Backend:
-    """A TPU: pointers of 4 bytes, 1024 elements (one 8×128 register) where no tile is given.
-
-    Tiles of 128 lanes make a scalar in HBM 512 bytes; scalar memory (2) and the sparse core's
-    (8, 10) hold it in its own width. Memory-space assignment moves values into `fast_color`.
-    """
-    return Backend(
-        name=f"tpu-{chip}",
-        pointer_size=4,
-        tuple_granule=tuple_granule,
-        pads_tiles=True,
-        untiled_granule=1024,
-        packed_spaces=frozenset({2, 8, 10}),
-        alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
-        memory_spaces=_TPU_MEMORY_SPACES,
-        stack_colors=frozenset({8, 10, 11, 12}),
-        preset_color=fast_color,
-        capacity=int(gibibytes * 2**30),
-    )
-
-
-# `GetMemorySpaceName` of xla/service/buffer_assignment.cc. It names colors by number for every
-# backend, so v4, which keeps its fast values in 3, has them under "hbm".
-_TPU_MEMORY_SPACES = MappingProxyType({0: "default", 1: "vmem", 2: "smem", 3: "hbm", 4: "host"})
-
-# backends/cpu/alignment.h. jaxlib 0.4.34 and older aligned to 16.
-_CPU_ALIGNS_TO_64_FROM = (0, 4, 35)
-
-CPU = Backend(
-    name="cpu",
-    pointer_size=8,
-    dynamic_size_bytes=_DYNAMIC_SIZE_BYTES,
-    default_alignment=64,
-    memory_spaces=MappingProxyType({0: "default"}),
-)
-CPU_ALIGNED_TO_16 = replace(CPU, default_alignment=16)
-
-_AMD = ("mi", "gfx")
-
-# Alignment: `kXlaAllocatedBufferAlignBytes`. Colors: `MemorySpaceColor` of
-# gpu_memory_space_assignment.h and `Layout::kHostMemorySpace` of layout.h.
-GPU = Backend(
-    name="gpu",
-    pointer_size=8,
-    dynamic_size_bytes=_DYNAMIC_SIZE_BYTES,
-    default_alignment=256,
-    memory_spaces=MappingProxyType({0: "default", 1: "collective", 2: "temp", 5: "host"}),
-)
-
-# The gibibytes are what libtpu 0.0.51 says is available when a program needs more.
-TPU_V4 = _tpu("v4", tuple_granule=512, fast_color=3, gibibytes=15.25)
-TPU_V5E = _tpu("v5e", tuple_granule=512, fast_color=1, gibibytes=15.75)
-TPU_V5P = _tpu("v5p", tuple_granule=32, fast_color=1, gibibytes=95.73)
-TPU_V6E = _tpu("v6e", tuple_granule=32, fast_color=1, gibibytes=31.24)
-TPU_7X = _tpu("tpu7x", tuple_granule=32, fast_color=1, gibibytes=94.74)
-
-BACKENDS: Mapping[str, Backend] = MappingProxyType(
-    {backend.name: backend for backend in (CPU, GPU, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)}
-)
-"""Every backend by its name: `cpu`, `gpu`, `tpu-` and the chip."""
-
-PLATFORMS = tuple(dict.fromkeys(backend.platform for backend in BACKENDS.values()))
-"""What `--backend` takes: `cpu`, `gpu`, `tpu`."""
-
-CHIPS = tuple(name.removeprefix("tpu-") for name in BACKENDS if name.startswith("tpu-"))
-"""The TPU chips."""
+    def find_color(self, word: str) -> int | None:
+        """The color people mean by a word; XLA's word counts where it is nobody's own."""
+        for names in (self.memory_spaces, XLA_SPACE_NAMES):
+            for color, name in names.items():
+                if name == word:
+                    return color
+        number = word.removeprefix("color").lstrip(" _")
+        return int(number) if number.isdecimal() and len(number) < 10 else None

@@ -1,21 +1,36 @@
-"""What may differ between two plans of the same program: one frozen object.
+"""The rules of XLA's algorithm that may differ between two plans of a program: one frozen object.
 
-Every field says what it changes, what XLA does by default, and since when. Backends are tables in
-`hlomem.machines.machine`; here are the rules of the algorithm that changed between versions of XLA.
+Every field says what it changes, what XLA does by default, and since when. Machines are tables in
+files of their own; here are the rules of the algorithm that changed between versions of XLA.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
-from hlomem.machines.machine import CPU, Backend
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from hlomem.base.errors import CommandError
+from hlomem.machines.releases import LIBTPU, Release, nearest_libtpu
+
+if TYPE_CHECKING:
+    from hlomem.machines.machine import Machine
+
+
+def _default_machine() -> Machine:
+    from hlomem.machines.cpu import CPU  # noqa: PLC0415 - which has options to give, too
+
+    return CPU
 
 
 class Options(Struct, frozen=True):
     """How to plan; the defaults are those of the newest XLA for CPU."""
 
-    backend: Backend = CPU
-    """Sizes, alignments and memory spaces."""
+    machine: Machine = field(default_factory=_default_machine)
+    """Sizes, alignments, memory spaces and alias rules."""
+    release: Release | None = None
+    """The XLA whose rules these are, for rules a machine has by release; None is the newest."""
     allocate_constants: bool = True
     """Whether constants get allocations (`allocate_buffers_for_constants`; CPU: yes)."""
     sorts_computations_incrementally: bool = True
@@ -48,11 +63,19 @@ class Options(Struct, frozen=True):
     packs_by_time: frozenset[int] = frozenset()
     """The colors whose heaps are packed in that order, too."""
 
+    def plans_like(self, other: Options) -> bool:
+        """Whether every plan by one is the other's, whatever release each is of."""
+        return replace(self, release=None) == replace(
+            other, release=None
+        ) and self.machine.alias_rules(self) == other.machine.alias_rules(other)
 
-def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
-    """How the XLA in a jaxlib of some version plans."""
+
+def jaxlib_options(machine: Machine, release: Release) -> Options:
+    """How the XLA in a jaxlib plans, on every machine it plans for."""
+    jaxlib = release.version
     return Options(
-        backend=backend,
+        machine=machine,
+        release=release,
         sorts_computations_incrementally=jaxlib >= (0, 5, 3),
         rewrites_reductions_last=jaxlib < (0, 9, 1),
         shares_at_any_position=jaxlib >= (0, 11, 1),
@@ -61,20 +84,35 @@ def options_for(backend: Backend, jaxlib: tuple[int, ...]) -> Options:
     )
 
 
-def options_for_libtpu(backend: Backend, libtpu: tuple[int, ...]) -> Options:
-    """How the XLA in a libtpu of some version plans; docs/tpu-rules.md has the evidence."""
-    merges_fast = libtpu >= (0, 0, 51)
-    return Options(
-        backend=backend,
-        sorts_computations_incrementally=libtpu >= (0, 0, 9),
-        sorts_computations_by_content=libtpu < (0, 0, 9),
-        reads_module_anew=libtpu >= (0, 0, 51),
-        shares_at_any_position=libtpu >= (0, 0, 51),
-        sorts_thread_local_buffers=libtpu < (0, 0, 51),
-        async_results_begin_late=libtpu >= (0, 0, 51),
-        merges_fast=merges_fast,
-        packs_by_time=_SIZED_SPACES if merges_fast else frozenset(),
-    )
+def options_for(machine: Machine, release: Release) -> Options:
+    """How a release plans on a machine; a TPU's is the libtpu of a jaxlib's time."""
+    return machine.make_options(machine, own_release(machine, release))
 
 
-_SIZED_SPACES = frozenset({0, 6})
+def own_release(machine: Machine, release: Release) -> Release:
+    """A release of the package a machine's XLA comes in."""
+    if machine.package == LIBTPU:
+        return nearest_libtpu(release)
+    if release.package != machine.package:
+        problem = f"{release} does not plan for {machine.platform}"
+        raise CommandError(f"{problem}, whose XLA comes in {machine.package}")
+    return release
+
+
+def notes_on_release(machine: Machine, release: Release) -> list[str]:
+    """What is not known of a release on a machine, and what was taken instead."""
+    own = own_release(machine, release)
+    notes = list[str]()
+    if own != release:
+        notes.append(f"planned as {own}, the XLA for {machine.platform} nearest to {release}")
+    known = machine.known_releases
+    if not known or known[0] <= own.version <= known[-1]:
+        return notes
+    is_newer = own.version > known[-1]
+    nearest = Release(own.package, known[-1] if is_newer else known[0])
+    if len(known) == 1:
+        which = "the only release known"
+    else:
+        which = "the newest known" if is_newer else "the oldest known"
+    problem = f"what {own} does differently on {machine.name} is not known"
+    return [*notes, f"{problem}: planned with {machine.platform} rules of {nearest}, {which}"]

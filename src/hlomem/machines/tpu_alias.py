@@ -1,6 +1,6 @@
 """What a TPU may write over its operands; read off dumps (docs/tpu-rules.md).
 
-The compiler is not public. Two rules beside those of all backends explain every dump there is.
+The compiler is not public. Two rules beside those of all machines explain every dump there is.
 """
 
 from __future__ import annotations
@@ -8,11 +8,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.machines.alias import AliasRules
+
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
+    from hlomem.machines.options import Options
 
 SHARING_OPCODES = frozenset({"all-reduce"})
+
+
+def rules_for(_options: Options) -> AliasRules:
+    """The rules of a release; those of all libtpu seen are the same."""
+    return AliasRules(may_alias, SHARING_OPCODES)
+
 
 _SCALAR_SPACE = 6
 
@@ -22,7 +31,7 @@ _NUMBER = re.compile(r'"(\d{1,9})"', re.ASCII)
 
 
 def may_alias(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool | None:
-    """Whether a user may overwrite an operand; None where the rules of all backends decide."""
+    """Whether a user may overwrite an operand; None where the rules of all machines decide."""
     if user.opcode == "all-reduce":
         return _reduces_into(operand, user, index)
     if user.opcode == "fusion" and _is_hinted(operand, user, index):

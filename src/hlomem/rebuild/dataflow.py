@@ -14,23 +14,25 @@ from hlomem.analysis.values import HloPosition, HloValue, UseFinder, ValueId, pa
 from hlomem.hlo.shape import ShapeIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.values import InstructionValueSet
-    from hlomem.dump.records import UsedValue, Values
+    from hlomem.dump.records import UsedValue
     from hlomem.hlo.ir import HloInstruction
 
 Instructions = dict[str, "HloInstruction"]
 
 
-def recorded_dataflow(values: Values, call_graph: CallGraph, order: ListOrder) -> Dataflow:
+def recorded_dataflow(
+    values: Sequence[UsedValue], call_graph: CallGraph, order: ListOrder
+) -> Dataflow:
     """The values of a rebuilt module."""
     by_name = {instruction.name: instruction for instruction in order.instructions}
     sets: dict[HloInstruction, InstructionValueSet] = {
         instruction: [()] * instruction.shape.parts.count for instruction in order.instructions
     }
-    made = [_make_value(value, by_name) for value in values.values]
+    made = [_make_value(value, by_name) for value in values]
     for value in made:
         for instruction, index in value.positions:
             number = part_number(instruction.shape, index)
@@ -50,12 +52,12 @@ def _make_value(record: UsedValue, by_name: Instructions) -> HloValue:
     return HloValue(ValueId(record.id), instruction, index, shape, record.is_phi, positions)
 
 
-def recorded_order(values: Values, call_graph: CallGraph) -> ListOrder:
+def recorded_order(values: Sequence[UsedValue], call_graph: CallGraph) -> ListOrder:
     """The order of a rebuilt module's lists, users as the dump has them."""
     instructions = listed_instructions(call_graph.module.computations, call_graph)
     by_name = {instruction.name: instruction for instruction in instructions}
     seen: dict[HloInstruction, set[tuple[HloInstruction, ...]]] = {}
-    for value in values.values:
+    for value in values:
         for operand, readers in _users_seen(value, by_name):
             seen.setdefault(operand, set()).add(tuple(readers))
     users = {operand: _merged(lists, operand.users) for operand, lists in seen.items()}

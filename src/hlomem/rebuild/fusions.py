@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.records import ShapeIndex, UsedValue
     from hlomem.hlo.shape import Shape
-    from hlomem.view.facts import Facts, Read
+    from hlomem.view.joined import JoinedDump, Read
 
 _IN_PLACE = re.compile(r"dynamic[-_]update[-_]slice|scatter")
 _OPAQUE = 'custom_call_target="opaque"'
@@ -30,24 +30,24 @@ class Sharing(NamedTuple):
     operand_index: ShapeIndex
 
 
-def find_sharing(fusion: str, facts: Facts) -> list[Sharing]:
+def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
     """What a fusion wrote over what it read."""
-    if fusion not in facts.time_of:
+    if fusion not in joined.time_of:
         return []
-    own = [facts.by_id[each] for ids in facts.held[fusion].values() for each in ids]
+    own = [joined.used_by_id[each] for ids in joined.held[fusion].values() for each in ids]
     return [
         Sharing(value.index or (), read.operand, read.shape_index or ())
         for value in own
         if value.name == fusion
-        for read in facts.reads.get(fusion, ())
-        if _is_written_over(value, read, facts)
+        for read in joined.reads.get(fusion, ())
+        if _is_written_over(value, read, joined)
     ]
 
 
-def _is_written_over(value: UsedValue, read: Read, facts: Facts) -> bool:
-    life = facts.life_of.get((read.value.name, read.value.index or ()))
-    time = facts.time_of[value.name]
-    return life is not None and life.end == time and facts.shares_place(value, read.value)
+def _is_written_over(value: UsedValue, read: Read, joined: JoinedDump) -> bool:
+    life = joined.find_life(read.value.name, read.value.index)
+    time = joined.time_of[value.name]
+    return life is not None and life.end == time and joined.share_bytes(value, read.value)
 
 
 def write_body(

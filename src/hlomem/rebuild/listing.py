@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from hlomem.dump.records import AssignedValue
     from hlomem.machines.options import Options
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft
-    from hlomem.view.facts import Facts
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
+    from hlomem.view.joined import JoinedDump
 
 
 def lists_by_id(options: Options) -> bool:
@@ -35,19 +35,19 @@ def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
     Passes number what they make (`analysis/instruction_order.py` has their order).
     """
     is_rewritten = any(CLONE in callee for callee in caller.callees)
-    return caller.opcode == "call", is_rewritten, natural(caller.name)
+    return caller.opcode == "call", is_rewritten, natural_key(caller.name)
 
 
-def natural(name: str) -> list[tuple[int, str]]:
+def natural_key(name: str) -> list[tuple[int, str]]:
     """A key to sort names by in which numbers count as numbers."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
 
 
-def list_embedded(embedded: list[Computation], facts: Facts) -> list[Computation]:
+def list_embedded(embedded: list[Computation], joined: JoinedDump) -> list[Computation]:
     """Computations inside operations in XLA's order, as their allocations tell; callees first."""
     home_of = {name: each for each in embedded for name in each.instructions}
     sorter: TopologicalSorter[Computation] = TopologicalSorter(dict.fromkeys(embedded, ()))
-    for values in _by_size(_as_made(facts, home_of)).values():
+    for values in _by_size(_as_made(joined, home_of)).values():
         order = list(dict.fromkeys([home_of[value.name] for value in values]))
         for caller, callee in pairwise(order):
             sorter.add(caller, callee)
@@ -57,14 +57,14 @@ def list_embedded(embedded: list[Computation], facts: Facts) -> list[Computation
         return embedded
 
 
-def _as_made(facts: Facts, home_of: Mapping[str, Computation]) -> list[AssignedValue]:
+def _as_made(joined: JoinedDump, home_of: Mapping[str, Computation]) -> list[AssignedValue]:
     """The values inside operations in the order in which they got their allocations.
 
     These are made last, until temporaries change places with the last of all (`std::partition`).
     How many did is not said; but large values came first, and of one size those of a computation
     were together, by id.
     """
-    kept = [each for each in facts.assignment.allocations if not each.is_preallocated_temp]
+    kept = [each for each in joined.allocations if not each.is_preallocated_temp]
     values = [each.values[0] for each in kept if each.values and each.values[0].name in home_of]
     for moved in range(len(values)):
         order = [*values[moved:], *reversed(values[:moved])]

@@ -1,6 +1,6 @@
 """A dump → the module it is of: values → operands → instructions → computations → HLO text.
 
-In: the facts of a dump. Out: a module that the planner takes, with a body for every fusion, and
+In: a joined dump. Out: a module that the planner takes, with a body for every fusion, and
 notes about what the dump does not tell.
 """
 
@@ -9,21 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.rebuild.computations import (
-    embedded_computations,
-    unflatten,
-    unite_entry_parameters,
-    unite_stretches,
-)
-from hlomem.rebuild.instructions import draft_instructions
-from hlomem.rebuild.operands import Families, find_operands
+from hlomem.base.errors import InputError
+from hlomem.base.source import visible
+from hlomem.rebuild.embedded import embedded_computations
+from hlomem.rebuild.shapes import take_printed_shapes
 from hlomem.rebuild.trace import take_names
 from hlomem.rebuild.writer import ModuleWriter
+from hlomem.view.computations import find_computations
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
-    from hlomem.view.facts import Facts
+    from hlomem.view.computations import CallNest
+    from hlomem.view.joined import JoinedDump
 
 
 class Rebuilt(NamedTuple):
@@ -34,26 +33,44 @@ class Rebuilt(NamedTuple):
     """What the dump does not tell, and what was assumed."""
 
 
-def rebuild(facts: Facts, options: Options) -> Rebuilt:
+def require_parts(joined: JoinedDump) -> None:
+    """Raises `InputError` where a dump lacks a part, or a line of it is no instruction's."""
+    dump = joined.dump
+    if dump.assignment is None or dump.values is None or dump.live_ranges is None:
+        problem = "needs allocations, values and live ranges to plan again"
+        raise InputError(f"{visible(dump.name)}: {problem}")
+    for name, text in joined.text_of.items():
+        if (
+            name not in joined.printed
+            or parse_shape_or_none(joined.printed[name].shape_text) is None
+        ):
+            raise InputError(f"not an instruction: `{visible(text[:80])}`")
+
+
+def _require_rebuildable(nest: CallNest) -> None:
+    if nest.problems:
+        raise InputError(nest.problems[0])
+    for name, draft in nest.drafts.items():
+        if draft.opcode.endswith("-update"):
+            problem = f"`{name}` updates an asynchronous operation, which cannot be rebuilt"
+            raise InputError(f"{problem}: plan the module instead")
+
+
+def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
     """The program a dump is of, as far as it tells; `options` are those of its release."""
-    families = Families()
-    operands = find_operands(facts, families)
-    drafts = draft_instructions(facts, operands)
-    unite_stretches(facts, families)
-    unite_entry_parameters(facts, families)
-    parameters = {draft.name for draft in drafts.values() if draft.opcode == "parameter"}
-    callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
-    in_flow = unflatten(facts, families, callees, parameters, _entry_name(facts))
-    take_names(facts, in_flow, drafts)
-    embedded = embedded_computations(facts, families, operands)
-    writer = ModuleWriter(facts, drafts, in_flow, embedded)
+    nest = find_computations(joined, _entry_name(joined))
+    _require_rebuildable(nest)
+    take_printed_shapes(joined, nest.drafts)
+    take_names(joined, nest.computations, nest.drafts)
+    embedded = embedded_computations(joined, nest)
+    writer = ModuleWriter(joined, nest.drafts, nest.computations, embedded)
     text = writer.text(options)
     return Rebuilt(hlo.parse(text, "rebuilt program"), tuple(writer.notes()))
 
 
-def _entry_name(facts: Facts) -> str:
+def _entry_name(joined: JoinedDump) -> str:
     """The root of the stack trace; any name where there is none."""
-    peak = facts.live_ranges.peak
+    peak = joined.peak
     if peak is not None and peak.stack_trace is not None and peak.stack_trace.nodes:
         return peak.stack_trace.nodes[0].name
     return "main"

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem import hlo
-from hlomem.hlo.text.printer import format_module
+from hlomem.hlo.rewrite import Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
 
 def unnamed_elements(module: HloModule) -> list[HloInstruction]:
     """The get-tuple-elements a compact text implies, outside of fusions."""
-    # The style of a text is known when all of it has been read.
-    if "#" not in module.source.text or not module.style.compact_gte:
+    if not module.implies_elements:
         return []
     return [
         instruction
-        for instruction in module.iter_open_instructions()
+        for instruction in module.iter_outer_instructions()
         if instruction.opcode == "get-tuple-element" and not instruction.is_root
     ]
 
@@ -39,41 +37,50 @@ def expand(module: HloModule, dump: Dump) -> HloModule:
     """
     if not unnamed_elements(module) or dump.live_ranges is None or dump.values is None:
         return module
-    draft = hlo.parse(module.source.text)
     time_of = {name: time for time, name in enumerate(dump.live_ranges.sequence)}
-    _name_elements(unnamed_elements(draft), draft, dump.values, time_of)
-    for computation in draft.computations:
-        if computation.is_open:
-            computation.instructions.sort(key=lambda each: time_of.get(each.name, -1))
-    return hlo.parse(format_module(draft, draft.style._replace(compact_gte=False)))
+    name_of = _name_elements(module, dump.values, time_of)
+    rewriter = Rewriter(module)
+    for element, name in name_of.items():
+        rewriter.rename(element, name)
+    for computation in module.outer_computations:
+        order = sorted(
+            computation.instructions,
+            key=lambda each: time_of.get(name_of.get(each, each.name), -1),
+        )
+        rewriter.reorder(computation, order)
+    return rewriter.finish()
 
 
 def _name_elements(
-    elements: list[HloInstruction],
-    module: HloModule,
-    values: Values,
-    time_of: Mapping[str, int],
-) -> None:
+    module: HloModule, values: Values, time_of: Mapping[str, int]
+) -> dict[HloInstruction, str]:
     """Each element is the instruction that holds its value between its operand and its users."""
+    elements = unnamed_elements(module)
+    name_of: dict[HloInstruction, str] = {}
     value_at = {
         (position.instruction, position.index or ()): value
         for value in values.values
         for position in value.positions
     }
     implied = set(elements)
-    taken = {each.name for each in module.iter_open_instructions() if each not in implied}
+    taken = {each.name for each in module.iter_outer_instructions() if each not in implied}
     for element in elements:  # in the order of the text: an operand has its name before
-        value = value_at.get((element.operands[0].name, (element.tuple_index,)))
-        for name in [] if value is None else _holders(value, element, time_of):
+        [whole] = element.operands
+        of = name_of.get(whole, whole.name)
+        value = value_at.get((of, (element.tuple_index,)))
+        for name in [] if value is None else _holders(value, of, element, time_of):
             if name not in taken:
-                element.name = name
+                name_of[element] = name
                 taken.add(name)
                 break
+    return name_of
 
 
-def _holders(value: UsedValue, element: HloInstruction, time_of: Mapping[str, int]) -> list[str]:
+def _holders(
+    value: UsedValue, operand: str, element: HloInstruction, time_of: Mapping[str, int]
+) -> list[str]:
     """The instructions that are a value, not a tuple with it, after one and before others."""
-    start = time_of.get(element.operands[0].name, -1)
+    start = time_of.get(operand, -1)
     ends = [time_of[user.name] for user in element.users if user.name in time_of]
     end = min(ends, default=len(time_of))
     return [

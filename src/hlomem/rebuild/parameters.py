@@ -12,13 +12,17 @@ from hlomem.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft, Shapes
-    from hlomem.view.facts import Facts
+    from hlomem.rebuild.shapes import Shapes
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
+    from hlomem.view.joined import JoinedDump
 
 
 def number_parameters(
-    computations: Iterable[Computation], drafts: Mapping[str, Draft], shapes: Shapes, facts: Facts
+    computations: Iterable[Computation],
+    drafts: Mapping[str, Draft],
+    shapes: Shapes,
+    joined: JoinedDump,
 ) -> None:
     """Give the parameters that are not printed their numbers and shapes."""
     for computation in computations:
@@ -28,17 +32,17 @@ def number_parameters(
             continue
         arguments = dict(enumerate(_arguments(drafts[computation.caller], computation.name)))
         for draft in unknown:
-            number = _argument_of(draft, arguments, facts)
+            number = _argument_of(draft, arguments, joined)
             draft.attributes = str(number)
             draft.shape = shapes[arguments.pop(number)]
 
 
-def _argument_of(draft: Draft, arguments: dict[int, str], facts: Facts) -> int:
+def _argument_of(draft: Draft, arguments: dict[int, str], joined: JoinedDump) -> int:
     """The number of the first argument left that holds the same, or of the first."""
     if not arguments:
         raise InputError(f"no operand is left for `{draft.name}`; the dump contradicts itself")
-    held = facts.held[draft.name]
-    fitting = (number for number, name in arguments.items() if facts.held.get(name) == held)
+    held = joined.held[draft.name]
+    fitting = (number for number, name in arguments.items() if joined.held.get(name) == held)
     return next(fitting, min(arguments))
 
 

@@ -11,27 +11,28 @@ from typing import TYPE_CHECKING
 from hlomem.hlo.text.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft, Shapes
-    from hlomem.view.facts import Facts
+    from hlomem.rebuild.shapes import Shapes
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
+    from hlomem.view.joined import JoinedDump
 
 
 class Roots:
     """Finds roots; `shapes` are those of all instructions."""
 
-    def __init__(self, facts: Facts, drafts: dict[str, Draft], shapes: Shapes) -> None:
-        self._facts = facts
+    def __init__(self, joined: JoinedDump, drafts: dict[str, Draft], shapes: Shapes) -> None:
+        self._joined = joined
         self._drafts = drafts
         self._shapes = shapes
         self._read = {operand for draft in drafts.values() for operand in draft.operands}
 
     def of_entry(self, entry: Computation) -> str:
         """The root of the program: what has the shape of its output, and lies in its place."""
-        output = next((a for a in self._facts.assignment.allocations if a.output_shape), None)
+        output = next((a for a in self._joined.allocations if a.output_shape), None)
         if output is None or output.output_shape is None:
             return self._choose(entry.instructions, None)
         here = {value.id for value in output.values}
-        held = self._facts.held
+        held = self._joined.held
         fitting = [n for n in entry.instructions if not here.isdisjoint(held[n].get((), ()))]
         root = self._choose(fitting or entry.instructions, output.output_shape)
         if self._drafts[root].opcode == "bitcast":
@@ -41,7 +42,7 @@ class Roots:
     def of_called(self, computation: Computation) -> str:
         """The root of what an instruction calls."""
         caller = self._drafts[computation.caller]
-        held = self._facts.held
+        held = self._joined.held
         if caller.opcode == "call":
             for name in reversed(computation.instructions):
                 if held[name] == held[caller.name]:
@@ -73,4 +74,4 @@ class Roots:
         return names[max(ranked)[-1]]
 
     def _returns_operands(self, name: str) -> bool:
-        return self._drafts[name].opcode == "tuple" and bool(self._facts.reads.get(name))
+        return self._drafts[name].opcode == "tuple" and bool(self._joined.reads.get(name))

@@ -6,21 +6,20 @@ instruction. One that agrees with all names known on the way to a value tells th
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from hlomem.hlo.text.attributes import read_metadata
 
 if TYPE_CHECKING:
     from hlomem.dump.records import StackTrace
-    from hlomem.rebuild.computations import Computation
-    from hlomem.rebuild.instructions import Draft
-    from hlomem.view.facts import Facts
-
-_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
+    from hlomem.view.joined import JoinedDump
 
 
-def take_names(facts: Facts, in_flow: list[Computation], drafts: dict[str, Draft]) -> None:
+def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str, Draft]) -> None:
     """Give computations and calls whose names no text shows those of the stack trace."""
-    peak = facts.live_ranges.peak
+    peak = joined.peak
     if peak is None or peak.stack_trace is None:
         return
     paths = _paths(peak.stack_trace)
@@ -85,8 +84,7 @@ def _is_nameless(caller: Draft) -> bool:
 
 def _shown_name(draft: Draft) -> str:
     text = draft.line.tail if draft.line is not None else draft.attributes
-    match = _OP_NAME.search(text)
-    return match[1].replace("\\'", "'") if match is not None and match[1] else draft.name
+    return read_metadata(text).op_name or draft.name
 
 
 def _take(path: list[str], chain: list[Computation], drafts: dict[str, Draft]) -> None:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 from hlomem.hlo.opcodes import call_attributes
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_sharing, write_body
-from hlomem.rebuild.instructions import Shapes
 from hlomem.rebuild.listing import age, list_embedded, lists_by_id
 from hlomem.rebuild.parameters import number_parameters
 from hlomem.rebuild.roots import Roots
+from hlomem.rebuild.shapes import Shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.machines.options import Options
-    from hlomem.rebuild.computations import Computation
     from hlomem.rebuild.fusions import Sharing
-    from hlomem.rebuild.instructions import Draft
-    from hlomem.view.facts import Facts, Line
+    from hlomem.view.computations import Computation
+    from hlomem.view.drafts import Draft
+    from hlomem.view.instruction_line import PrintedInstruction
+    from hlomem.view.joined import JoinedDump
 
 
 _CALLS = re.compile(r", (?:calls|to_apply)=%?[\w.\-]+", re.ASCII)
@@ -31,27 +32,27 @@ class ModuleWriter:
 
     def __init__(
         self,
-        facts: Facts,
+        joined: JoinedDump,
         drafts: dict[str, Draft],
         in_flow: list[Computation],
         embedded: list[Computation],
     ) -> None:
-        self._facts = facts
+        self._joined = joined
         self._drafts = drafts
         self._entry = in_flow[0]
-        self._shapes = Shapes(facts, drafts)
-        self._roots = Roots(facts, drafts, self._shapes)
+        self._shapes = Shapes(joined, drafts)
+        self._roots = Roots(joined, drafts, self._shapes)
         self._by_name = {each.name: each for each in in_flow}
         self._unseen: list[str] = []  # computations without values
         self._sharing: dict[str, list[Sharing]] = {}
-        self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), facts)
+        self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), joined)
         self._by_name.update({each.name: each for each in embedded})
         # Whichever fusions call those, in the last one they are called late enough.
-        fusions = [name for name in facts.time_of if drafts[name].opcode == "fusion"]
-        self._last_fusion = max(fusions, key=facts.own_id.__getitem__, default="")
+        fusions = [name for name in joined.time_of if drafts[name].opcode == "fusion"]
+        self._last_fusion = max(fusions, key=joined.own_id.__getitem__, default="")
         self._embedded = embedded
         self._texts: dict[str, str] = {}
-        number_parameters(self._by_name.values(), drafts, self._shapes, facts)
+        number_parameters(self._by_name.values(), drafts, self._shapes, joined)
 
     def text(self, options: Options) -> str:
         """The module; its computations as this XLA lists them."""
@@ -59,7 +60,7 @@ class ModuleWriter:
         if lists_by_id(options):
             listed = sorted(self._by_name.values(), key=lambda each: self._rank(each.name))
         elif options.sorts_thread_local_buffers:
-            listed = [*list_embedded(self._embedded, self._facts), self._entry]
+            listed = [*list_embedded(self._embedded, self._joined), self._entry]
         for computation in listed:
             self._write(computation)
         header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}"
@@ -70,7 +71,7 @@ class ModuleWriter:
         computation = self._by_name.get(name)
         if computation is None:
             return -1
-        own_id = self._facts.own_id
+        own_id = self._joined.own_id
         ids = [own_id[each] for each in computation.instructions if each in own_id]
         if ids:
             return min(ids)
@@ -81,12 +82,12 @@ class ModuleWriter:
         """Parameters the caller gave away, seen by a result in their place."""
         root = self._roots.of_entry(self._entry)
         pairs = []
-        for allocation in self._facts.assignment.allocations:
+        for allocation in self._joined.allocations:
             parameter = allocation.parameter
             if parameter is None or not allocation.maybe_live_out:
                 continue
             here = {value.id for value in allocation.values}
-            for index, ids in self._facts.held[root].items():
+            for index, ids in self._joined.held[root].items():
                 if not here.isdisjoint(ids):
                     output = ", ".join(map(str, index))
                     place = ", ".join(map(str, parameter.index))
@@ -156,7 +157,7 @@ class ModuleWriter:
             self._texts[callee] = f"%{callee} {{\n  ROOT %{callee}.0 = pred[] constant(false)\n}}"
             return
         called = self._in_fusions if draft.name == self._last_fusion else []
-        self._sharing[draft.name] = find_sharing(draft.name, self._facts)
+        self._sharing[draft.name] = find_sharing(draft.name, self._joined)
         for computation in called:
             self._write(computation)
         self._texts[callee] = write_body(
@@ -181,7 +182,7 @@ class ModuleWriter:
         shape = self._shapes[draft.name]
         return f"%{draft.name} = {shape.text} {draft.opcode}({inner}){attributes}"
 
-    def _printed_line(self, draft: Draft, line: Line) -> str:
+    def _printed_line(self, draft: Draft, line: PrintedInstruction) -> str:
         """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
         if draft.opcode.endswith("-done") and self._drafts[draft.operands[0]].is_async_start:
             return line.text.replace(f" {draft.opcode}(", " async-done(", 1)

@@ -17,7 +17,7 @@ from hlomem.report.data.overview import build_overview
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
-    from hlomem.report.data.program import Program
+    from hlomem.report.data.module_overview import ModuleOverview
 
 SCHEMA = "hlomem/1"
 
@@ -45,7 +45,7 @@ def dump_content(dump: Dump) -> dict[str, Any]:
     }
 
 
-def encode_program(program: Program) -> bytes:
+def encode_module_overview(program: ModuleOverview) -> bytes:
     """An HLO module's overview."""
     return encode({"kind": "module", "name": program.name, "overview": program})
 

@@ -1,27 +1,26 @@
 """Loops and branches, found in a dump alone.
 
-XLA flattens a program into one sequence: condition and body of a loop, and the branches of a
-conditional one after another, stand directly before the instruction that runs them
-(`HloLiveRange::FlattenSchedule`). A dump does not print which computation an instruction belongs
-to; its parameters tell:
+In: a joined dump. Out: its `Structure`. XLA flattens a program into one sequence: condition and
+body of a loop, and the branches of a conditional one after another, stand directly before the
+instruction that runs them (`HloLiveRange::FlattenSchedule`):
 
     tuple   P  ...  Q  ...  T   W           a loop W: condition from P, body from Q, root T
             P  ... R  Q ... T   C           a conditional C: branches from P and Q, roots R and T
 
-The parameters of a loop carry the shape of the loop and are phi values, so reading the sequence
-with a stack finds them. Those of a branch are positions of the conditional's operands.
+`view.computations` says which instruction belongs where; a root is known by its shape.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from hlomem.view.computations import find_computations
 
-    from hlomem.view.joined import Plan
+if TYPE_CHECKING:
+    from hlomem.view.computations import CallNest, Computation
+    from hlomem.view.instruction_line import PrintedInstruction
+    from hlomem.view.joined import JoinedDump
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,91 +77,59 @@ class Structure:
         return False
 
 
-def find_structure(plan: Plan) -> Structure:
+def find_structure(joined: JoinedDump) -> Structure:
     """The loops and conditionals a dump shows."""
-    loops, unknown = _find_loops(plan)
+    callers = [name for name in joined.time_of if _is_branching(joined.printed.get(name))]
+    if not callers:
+        return Structure()
+    nest = find_computations(joined)
+    called = {computation.name: computation for computation in nest.computations}
+    loops: list[Loop] = []
     conditionals: list[Conditional] = []
-    inside = [
-        (plan.time_of[each.condition_parameter], plan.time_of[each.instruction]) for each in loops
-    ]
-    branching = {name for name, text in plan.text_of.items() if text.opcode == "conditional"}
-    for name in sorted(branching & plan.time_of.keys(), key=plan.time_of.__getitem__):
-        taken = {branch.start for each in conditionals for branch in each.branches}
-        found = _find_branches(plan, name, inside, taken)
-        if found is None:
+    unknown: list[str] = []
+    for name in callers:
+        callees = [called.get(callee) for callee in nest.drafts[name].callees]
+        found = [callee for callee in callees if callee is not None and callee.caller == name]
+        if not found or len(found) < len(callees):
             unknown.append(name)
+        elif joined.printed[name].opcode == "conditional":
+            branches = [_branch(joined, computation) for computation in found]
+            conditionals.append(Conditional(name, tuple(branches)))
+        elif (loop := _loop(joined, nest, found)) is not None:
+            loops.append(loop)
         else:
-            conditionals.append(found)
+            unknown.append(name)
     return Structure(tuple(loops), tuple(conditionals), tuple(unknown))
 
 
-def _find_loops(plan: Plan) -> tuple[list[Loop], list[str]]:
-    phis = {placed.value.name for placed in plan.placed if placed.value.is_phi}
-    open_parameters: list[str] = []
-    loops: list[Loop] = []
-    unknown: list[str] = []
-    for name in plan.time_of if phis else ():
-        text = plan.text_of.get(name) if name in phis else None
-        if text is None:
-            continue
-        if text.opcode == "parameter":
-            open_parameters.append(name)
-        elif text.opcode == "while":
-            mine = [each for each in open_parameters if plan.text_of[each].shape == text.shape][-2:]
-            if len(mine) < 2:
-                unknown.append(name)
-                continue
-            del open_parameters[open_parameters.index(mine[0]) :]
-            span = (plan.time_of[mine[1]], plan.time_of[name])
-            nested = [
-                (plan.time_of[x.condition_parameter], plan.time_of[x.instruction]) for x in loops
-            ]
-            root = _last_of_shape(plan, name, span, nested)
-            loops.append(Loop(name, mine[0], mine[1], root))
-    return loops, unknown
+def _is_branching(printed: PrintedInstruction | None) -> bool:
+    return printed is not None and printed.opcode in ("while", "conditional")
 
 
-def _last_of_shape(
-    plan: Plan, name: str, span: tuple[int, int], nested: Iterable[tuple[int, int]]
-) -> str | None:
-    """The last instruction in a span whose result has the shape of `name`'s, outside loops."""
-    wanted = {placed.value.shape for placed in plan.values_at.get((name, ()), ())}
-    within = [each for each in nested if span[0] < each[0] and each[1] < span[1]]
-    for moment in range(span[1] - 1, span[0] - 1, -1):
-        if any(start <= moment < end for start, end in within):
-            continue
-        instruction = plan.sequence[moment]
-        shapes = {placed.value.shape for placed in plan.values_at.get((instruction, ()), ())}
-        if shapes & wanted:
-            return instruction
+def _loop(joined: JoinedDump, nest: CallNest, callees: list[Computation]) -> Loop | None:
+    """A loop whose condition and body show their parameter."""
+    firsts = [
+        next((name for name in computation.instructions if nest.is_parameter(name)), None)
+        for computation in callees
+    ]
+    match firsts:
+        case [str() as condition, str() as body]:
+            return Loop(callees[0].caller, condition, body, _root(joined, callees[1]))
     return None
 
 
-def _find_branches(
-    plan: Plan, name: str, nested: Iterable[tuple[int, int]], taken: set[int]
-) -> Conditional | None:
-    """The branches of a conditional; those of conditionals inside it begin at what is `taken`."""
-    operands = plan.text_of[name].operands[1:]
-    end = plan.time_of[name]
-    after = max((plan.time_of.get(each, end) for each in operands), default=end)
-    starts = set()
-    for operand in operands:
-        for placed in plan.values_at.get((operand, ()), ()):
-            assert placed.used is not None
-            moments = [
-                plan.time_of.get(position.instruction, -1)
-                for position in placed.used.positions
-                if not position.index and position.instruction not in plan.users
-            ]
-            starts |= {moment for moment in moments if after < moment < end}
-    starts -= taken
-    if len(starts) != len(operands):
-        return None
-    bounds = [*sorted(starts), end]
-    return Conditional(
-        name,
-        tuple(
-            Branch(start, stop, _last_of_shape(plan, name, (start, stop), nested))
-            for start, stop in pairwise(bounds)
-        ),
-    )
+def _branch(joined: JoinedDump, computation: Computation) -> Branch:
+    moments = [joined.time_of[name] for name in computation.instructions]
+    return Branch(min(moments), max(moments) + 1, _root(joined, computation))
+
+
+def _root(joined: JoinedDump, computation: Computation) -> str | None:
+    """The last instruction whose result has the shape of the caller's."""
+    wanted = _shapes(joined, computation.caller)
+    names = reversed(computation.instructions)
+    return next((name for name in names if _shapes(joined, name) & wanted), None)
+
+
+def _shapes(joined: JoinedDump, name: str) -> set[str]:
+    """The shapes of the values that are all of an instruction's result."""
+    return {placed.value.shape for placed in joined.values_at.get((name, ()), ())}

@@ -1,59 +1,67 @@
-"""Which machine a dump is of: given, or inferred from what it shows.
+"""The machine a dump or a module is of: given, or inferred from what it shows.
 
-A dump does not name its backend. Tiled layouts are a TPU's; `operation_queue_id` in a backend
-config is a GPU's; else it is a CPU's. Among the TPU chips those remain whose sizes fit most values;
-they differ in the size of a tuple table and in the color of fast memory, and where a dump shows
-neither, any of them gives the same answers.
+Neither names its machine. In: a joined dump, or an HLO module; both are searched for the marks
+that the files of `hlomem.machines` list (tiles, operation queues, calls of libraries). Out: the
+machine and the reason. Among the chips of a dump those remain whose sizes fit most values; they
+differ in the size of a tuple table and in the color of fast memory, and where a dump shows
+neither, any of them gives the same answers. Of a module, all chips remain that nothing speaks
+against, and sometimes nothing tells even the platform.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import HlomemError
+from hlomem.dump.eras import releases_of
 from hlomem.hlo.padding import unpadded_size
-from hlomem.hlo.text.shape_parser import parse_shape_text
-from hlomem.machines.machine import BACKENDS, CPU, CPU_ALIGNED_TO_16, GPU, Backend
+from hlomem.machines.options import options_for
+from hlomem.machines.registry import PLATFORMS, find_machine, machines_of, platform_machine
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from hlomem.hlo.shape import Shape
-    from hlomem.view.joined import Placed, Plan
+    from collections.abc import Collection, Iterable
 
-_TILED = re.compile(r":[^}]*T\(")
-_OLD_ERAS = frozenset("AB")  # jaxlib up to 0.4.30 aligned to 16; era B lasts until 0.4.35
+    from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
+    from hlomem.machines.machine import Machine, Marks
+    from hlomem.view.joined import JoinedDump, PlacedValue
+
 _POINTER_SIZE = 8
 _FEW = 0.2
-"""The share of values whose sizes may be wrong before it is the backend that is."""
+"""The share of values whose sizes may be wrong before it is the machine that is."""
+_PRINTED_BY_XLA = "entry_computation_layout="
+"""In the first line of every module that XLA prints; who writes one by hand leaves it out."""
 
 
-class Platform(NamedTuple):
-    """A backend and how it is known."""
+class MachineGuess(NamedTuple):
+    """A machine and how it is known."""
 
-    backend: Backend
+    machine: Machine
     reason: str
     """Empty when it was given."""
     explains_sizes: bool = True
     """Whether it gives the size of nearly every value, so that the others are wrong."""
 
 
-@lru_cache(maxsize=4096)
-def parse_shape_or_none(text: str) -> Shape | None:
-    """The shape a value line prints; None where it is not one."""
-    try:
-        return parse_shape_text(text)
-    except HlomemError:
-        return None
+class MachineCandidates(NamedTuple):
+    """The machines a program may be for, and how they are known."""
+
+    machines: tuple[Machine, ...]
+    """All that nothing speaks against."""
+    reason: str
+    """Empty where the platform cannot be told."""
 
 
-def size_on(backend: Backend, placed: Placed) -> int | None:
+def size_on(machine: Machine, placed: PlacedValue) -> int | None:
     """The bytes a value's shape takes; None where the shape does not say."""
     shape = parse_shape_or_none(placed.value.shape)
     if shape is None:
         return None
     try:
-        return backend.size_of(shape)
+        return machine.size_of(shape)
     except HlomemError:
         return None
 
@@ -67,44 +75,147 @@ def unpadded_size_of(text: str) -> int | None:
         return None
 
 
-def choose_platform(plan: Plan, given: Backend | None) -> Platform:
-    """The backend a plan is for."""
+def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
+    """The machine a plan is for."""
     if given is not None:
-        return Platform(CPU_ALIGNED_TO_16 if given is CPU and _is_old(plan) else given, "")
-    backend, reason = _infer(plan)
-    wrong = (1 - _share_explained(plan, backend)) * len(plan.placed)
-    return Platform(backend, reason, wrong <= max(2, _FEW * len(plan.placed)))
+        return MachineGuess(_at_its_time(given, joined), "")
+    fitting = guess_for_dump(joined)
+    best, reason = fitting.machines[0], fitting.reason
+    machine = _at_its_time(best, joined)
+    if machine != best:
+        reason += ", its format is old"
+    wrong = (1 - _share_explained(joined, machine)) * len(joined.placed)
+    return MachineGuess(machine, reason, wrong <= max(2, _FEW * len(joined.placed)))
 
 
-def _infer(plan: Plan) -> tuple[Backend, str]:
-    if any(map(_TILED.search, {placed.value.shape for placed in plan.placed})):
-        chips = [each for name, each in BACKENDS.items() if name.startswith("tpu-")]
-        best = max(chips, key=lambda chip: _chip_score(plan, chip))
-        return best, "its layouts are tiled"
-    if any(
-        placed.used and "operation_queue_id" in placed.used.instruction for placed in plan.placed
-    ):
-        return GPU, "its instructions have operation queues"
-    if _is_old(plan):
-        return CPU_ALIGNED_TO_16, "its layouts are not tiled, its format is old"
-    return CPU, "its layouts are not tiled"
+def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
+    """The machines a plan may be for: those whose sizes fit best."""
+    platform, reason = platform_of_dump(joined.dump)
+    machines = machines_of(platform)
+    if len(machines) == 1:
+        return MachineCandidates(machines, reason)
+    scores = [_chip_score(joined, machine) for machine in machines]
+    best = [each for each, score in zip(machines, scores, strict=True) if score == max(scores)]
+    return MachineCandidates(tuple(best), reason)
 
 
-def _is_old(plan: Plan) -> bool:
-    """Whether the format is of a time when offsets on CPU were multiples of 16."""
-    return plan.dump.eras[0].letter in _OLD_ERAS
+def platform_of_dump(dump: Dump) -> tuple[str, str]:
+    """The platform of a dump and the reason; the one without marks where there are none."""
+    allocations = dump.assignment.allocations if dump.assignment else ()
+    shapes = {value.shape for allocation in allocations for value in allocation.values}
+    printed = [value.instruction for value in dump.values.values] if dump.values else []
+    always, _ = _marking_platforms()
+    return _find_mark(always, (*shapes, *printed)) or _unmarked()
 
 
-def _chip_score(plan: Plan, chip: Backend) -> tuple[float, int]:
+def _find_mark(platforms: Iterable[str], texts: Collection[str]) -> tuple[str, str] | None:
+    """The platform whose mark is in one of the texts, and what the mark says."""
+    for platform in platforms:
+        for mark in _marks_of(platform).texts:
+            if any(map(mark.is_in, texts)):
+                return platform, mark.says
+    return None
+
+
+def _marking_platforms() -> tuple[list[str], list[str]]:
+    """The platforms whose compilers always leave a mark, and the others."""
+    may_be_bare = [each for each in PLATFORMS if _marks_of(each).absent_says]
+    return [each for each in PLATFORMS if each not in may_be_bare], may_be_bare
+
+
+def _marks_of(platform: str) -> Marks:
+    machine = platform_machine(platform)
+    assert machine is not None
+    return machine.marks
+
+
+def _unmarked() -> tuple[str, str]:
+    """The platform whose compiler need not leave a mark."""
+    return next((each, says) for each in PLATFORMS if (says := _marks_of(each).absent_says))
+
+
+def _at_its_time(machine: Machine, joined: JoinedDump) -> Machine:
+    """A machine as the oldest release that can have written a dump planned for it."""
+    era = joined.dump.eras[0]
+    if era.jaxlib is None:
+        return machine
+    return options_for(machine, releases_of(era, machine.package)[-1]).machine
+
+
+def _chip_score(joined: JoinedDump, chip: Machine) -> tuple[float, int]:
     """How many sizes fit, then how many allocations, be they empty, lie in its fast memory."""
-    in_fast = sum(each.color == chip.preset_color for each in plan.allocations)
-    return (_share_explained(plan, chip), in_fast)
+    in_fast = sum(each.color == chip.preset_color for each in joined.allocations)
+    return (_share_explained(joined, chip), in_fast)
 
 
-def _share_explained(plan: Plan, backend: Backend) -> float:
+def _share_explained(joined: JoinedDump, machine: Machine) -> float:
     size_of: dict[str, int | None] = {}
-    for placed in plan.placed:
+    for placed in joined.placed:
         if placed.value.shape not in size_of:
-            size_of[placed.value.shape] = size_on(backend, placed)
-    fitting = sum(size_of[each.value.shape] == each.value.size for each in plan.placed)
-    return fitting / max(1, len(plan.placed))
+            size_of[placed.value.shape] = size_on(machine, placed)
+    fitting = sum(size_of[each.value.shape] == each.value.size for each in joined.placed)
+    return fitting / max(1, len(joined.placed))
+
+
+# Modules
+
+
+def guess_for_module(
+    module: HloModule, file_name: str = "", platform: str = "", chip: str = ""
+) -> MachineCandidates:
+    """The machines a module may be for; `platform` and `chip` are as far as they are given.
+
+    A module that XLA has compiled for a GPU or a TPU always has a mark, so that one without is for
+    the CPU; a text that XLA did not print may be for any machine.
+    """
+    reason = ""
+    if not platform:
+        platform, reason, named = _platform_of_module(module, PurePath(file_name).name)
+        chip = chip or named
+    if not platform:
+        return MachineCandidates(tuple(m for each in PLATFORMS for m in machines_of(each)), "")
+    if chip:
+        return MachineCandidates((find_machine(platform, chip),), reason)
+    return _chips_of_module(module, file_name, machines_of(platform), reason)
+
+
+def _platform_of_module(module: HloModule, file_name: str) -> tuple[str, str, str]:
+    """The platform, the reason and, where the file's name has it, the chip."""
+    text = module.source.text
+    named = _platform_of_name(file_name)
+    always, others = _marking_platforms()
+    marked = _find_mark((*always, *others), (text,))
+    if marked is not None:
+        chip = named[1] if named is not None and named[0] == marked[0] else ""
+        return (*marked, chip)
+    if named is not None:
+        return named[0], "its file's name says so", named[1]
+    if _PRINTED_BY_XLA in text.partition("\n")[0]:
+        platform, reason = _unmarked()
+        return platform, f"{reason}, and nothing else speaks for another machine", ""
+    return "", "", ""
+
+
+def _platform_of_name(file_name: str) -> tuple[str, str] | None:
+    """The platform, and sometimes the chip, in a name that XLA gives to its files."""
+    for platform in PLATFORMS:
+        pattern = _marks_of(platform).file_names
+        match = re.search(pattern, file_name) if pattern else None
+        if match is not None:
+            return platform, match.groupdict().get("chip") or ""
+    return None
+
+
+def _chips_of_module(
+    module: HloModule, file_name: str, machines: tuple[Machine, ...], reason: str
+) -> MachineCandidates:
+    """The chips of a platform that a module may be for."""
+    words = set(re.split(r"[^a-z0-9]+", PurePath(file_name).name.lower()))
+    named = [machine for machine in machines if machine.chip_name and machine.chip_name in words]
+    if len(named) == 1:
+        says = f"its file is called {PurePath(file_name).name}"
+        return MachineCandidates((named[0],), f"{reason}, {says}" if reason else says)
+    marks = {mark: mark.is_in(module.source.text) for each in machines for mark in each.not_marks}
+    left = [each for each in machines if not any(marks[mark] for mark in each.not_marks)]
+    said = [mark.says for mark, is_there in marks.items() if is_there]
+    return MachineCandidates(tuple(left or machines), ", ".join(filter(None, (reason, *said))))

@@ -1,17 +1,19 @@
-"""A dump seen as a plan: every value with its place, its life, and what its text says.
+"""A dump, joined: every value with its place, its life, and what its instruction's line says.
 
-In: a `Dump`. Out: a `Plan`, which only joins what the files say about the same value; it judges
-nothing. A value's live range is found by its instruction and index, its uses by its id.
+In: a `Dump`, whole or in parts. Out: a `JoinedDump`, which only joins what the files say about the
+same value or the same instruction; it judges nothing. A value's live range is found by its
+instruction and index, its uses by its id. What a missing file would say is empty.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+
+from hlomem.view.instruction_line import PrintedInstruction, parse_instruction_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,101 +23,25 @@ if TYPE_CHECKING:
         Allocation,
         AssignedValue,
         LiveRange,
+        Peak,
         ShapeIndex,
         UsedValue,
         Value,
     )
 
-# `%name = shape opcode(operands), attributes`. No opcode has one letter, `b(...)` is a shape.
-_TEXT = re.compile(r"(?:ROOT )?%?[^ ]++ = ([^ ]*+(?: [^ ]*+)*?) ([a-z][a-z0-9-]+)\(")
-_OPERAND = re.compile(r"%([\w.-]+)")
-_PARENTHESIS = re.compile(r"[()]")
-_PAIRS = "output_to_operand_aliasing={"
-_PAIR = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
-_SOURCE_FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
-_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
-_SLICE = re.compile(r"\[(\d+):")
-_THREAD = re.compile(r'async_execution_thread="([^"]*)"')
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+Parts = dict["ShapeIndex", list[int]]
+"""The parts of a result and the ids of the values in each."""
 
 
-class Text(Struct, eq=False, dict=True):
-    """The defining instruction of a value, as far as its printed text tells."""
+class Read(NamedTuple):
+    """An operand, or a part of one, and a value it may hold."""
 
-    shape: str
-    opcode: str
-    instruction: str
-    start: int
-    """Where its operands begin."""
-
-    @cached_property
-    def operands(self) -> tuple[str, ...]:
-        """The names of what it reads."""
-        return tuple(_OPERAND.findall(self.instruction, self.start, self._end))
-
-    @property
-    def tail(self) -> str:
-        """The attributes."""
-        return self.instruction[self._end :]
-
-    @cached_property
-    def _end(self) -> int:
-        return _closing(self.instruction, self.start)
-
-    @property
-    def target(self) -> str:
-        """The function a custom call names."""
-        found = _TARGET.search(self.tail)
-        return found.group(1) if found else ""
-
-    @property
-    def thread(self) -> str:
-        """The thread an asynchronous operation names; empty for the main one."""
-        found = _THREAD.search(self.tail)
-        return found.group(1) if found else ""
-
-    @property
-    def slice_starts(self) -> tuple[int, ...]:
-        """Where a slice begins in each dimension; empty for other instructions."""
-        _, found, rest = self.tail.partition("slice={")
-        return tuple(map(int, _SLICE.findall(rest.partition("}")[0]))) if found else ()
-
-    @property
-    def operand_pairs(self) -> tuple[tuple[ShapeIndex, int, ShapeIndex], ...]:
-        """`output_to_operand_aliasing`: output index, operand number, index in the operand."""
-        if _PAIRS not in self.instruction:
-            return ()
-        rest = self.tail.partition(_PAIRS)[2]
-        return tuple(
-            (_index(output), int(operand), _index(inside))
-            for output, operand, inside in _PAIR.findall(rest.partition(")}")[0] + ")}")
-        )
+    operand: int
+    shape_index: ShapeIndex | None
+    value: UsedValue
 
 
-def _index(text: str) -> ShapeIndex:
-    return tuple(int(part) for part in text.split(",") if part.strip())
-
-
-def parse_text(instruction: str) -> Text | None:
-    """The parts of a printed instruction; None where it is not one."""
-    match = _TEXT.match(instruction)
-    return None if match is None else Text(match[1], match[2], instruction, match.end())
-
-
-def _closing(text: str, start: int) -> int:
-    """Where the parenthesis closes that was opened before `start`."""
-    end = text.find(")", start)
-    if end >= 0 and text.find("(", start, end) < 0:
-        return end
-    depth = 1
-    for match in _PARENTHESIS.finditer(text, start):
-        depth += 1 if match.group() == "(" else -1
-        if depth == 0:
-            return match.start()
-    return len(text)
-
-
-class Placed(Struct, eq=False, gc=False):
+class PlacedValue(Struct, eq=False, gc=False):
     """A value in an allocation, with what the other files say about it."""
 
     value: AssignedValue
@@ -148,7 +74,7 @@ class Placed(Struct, eq=False, gc=False):
         """Allocation, offset and size: the exact place."""
         return (self.allocation.index, self.value.offset, self.value.size)
 
-    def shares_bytes_with(self, other: Placed) -> bool:
+    def shares_bytes_with(self, other: PlacedValue) -> bool:
         """Whether a byte belongs to both (of one allocation)."""
         return self.start < other.end and other.start < self.end
 
@@ -170,29 +96,128 @@ def display_name(value: Value) -> str:
     return f"{value.name}{{{','.join(map(str, value.index))}}}"
 
 
-def source_of(instruction: str) -> str:
-    """Where in the program an instruction comes from."""
-    if found := _SOURCE_FILE.search(instruction):
-        return found.group(1) + (f":{found.group(2)}" if found.group(2) else "")
-    found = _OP_NAME.search(instruction)
-    return found.group(1) if found else ""
+def indexed(name: str, index: ShapeIndex | None) -> str:
+    """A part of an instruction's result: `while.5{1}`; the whole by its name alone."""
+    return f"{name}{{{','.join(map(str, index))}}}" if index else name
 
 
 @dataclass(slots=False, eq=False)
-class Plan:
+class JoinedDump:
     """Every value of a dump with its place, in the order of the dump."""
 
     dump: Dump
-    allocations: Sequence[Allocation]
-    placed: list[Placed]
-    time_of: dict[str, int] = field(default_factory=dict)
-    """Where an instruction stands in the sequence."""
-    sequence: Sequence[str] = ()
+    placed: list[PlacedValue]
+    life_of: dict[tuple[str, ShapeIndex] | str, LiveRange]
+    """When values are alive; see `find_life`."""
+
+    @property
+    def allocations(self) -> Sequence[Allocation]:
+        """What XLA reserves."""
+        return self.dump.assignment.allocations if self.dump.assignment else ()
+
+    @property
+    def used(self) -> Sequence[UsedValue]:
+        """Every value with its positions and uses, whether or not it has a place."""
+        return self.dump.values.values if self.dump.values else ()
+
+    @property
+    def sequence(self) -> Sequence[str]:
+        """The instructions in the order they run; those inside operations are not in it."""
+        return self.dump.live_ranges.sequence if self.dump.live_ranges else ()
+
+    @property
+    def peak(self) -> Peak | None:
+        """When most is alive, by XLA's account."""
+        return self.dump.live_ranges.peak if self.dump.live_ranges else None
 
     @cached_property
-    def values_at(self) -> dict[tuple[str, ShapeIndex], list[Placed]]:
+    def time_of(self) -> dict[str, int]:
+        """Where an instruction stands in the sequence."""
+        return {name: moment for moment, name in enumerate(self.sequence)}
+
+    def find_life(self, name: str, index: ShapeIndex | None) -> LiveRange | None:
+        """When the value defined by a part of an instruction's result is alive."""
+        # Most values are all of an instruction's result: its name is key enough.
+        return self.life_of.get((name, index) if index else name)
+
+    # By value.
+
+    @cached_property
+    def used_by_id(self) -> dict[int, UsedValue]:
+        """What is said about positions and uses, by XLA's number of the value."""
+        return {value.id: value for value in self.used}
+
+    @cached_property
+    def placed_by_id(self) -> dict[int, PlacedValue]:
+        """The values with a place, by XLA's number."""
+        return {placed.id: placed for placed in self.placed}
+
+    @cached_property
+    def placed_by_name(self) -> dict[tuple[str, ShapeIndex], PlacedValue]:
+        """The values with a place, by the instruction and index that define them."""
+        return {(placed.value.name, placed.index): placed for placed in self.placed}
+
+    def share_bytes(self, one: UsedValue, other: UsedValue) -> bool:
+        """Whether two values have bytes in common."""
+        first, second = self.placed_by_id[one.id], self.placed_by_id[other.id]
+        return first.allocation is second.allocation and first.shares_bytes_with(second)
+
+    @cached_property
+    def output(self) -> PlacedValue | None:
+        """The value a program returns: the last to be put where the output's top level is."""
+        held = [placed for placed in self.placed if placed.allocation.output_shape is not None]
+        alive = [(placed.life.start, placed.id, placed) for placed in held if placed.life]
+        return max(alive, key=lambda entry: entry[:2])[2] if alive else None
+
+    # By instruction.
+
+    @cached_property
+    def text_of(self) -> dict[str, str]:
+        """The line of each instruction that defines a value."""
+        return {value.name: value.instruction for value in self.used}
+
+    @cached_property
+    def printed(self) -> dict[str, PrintedInstruction]:
+        """What those lines say; those that are no instruction's are left out."""
+        parsed = ((name, parse_instruction_line(text)) for name, text in self.text_of.items())
+        return {name: printed for name, printed in parsed if printed is not None}
+
+    @cached_property
+    def held(self) -> dict[str, Parts]:
+        """The ids of the values in each part of an instruction's result."""
+        found: dict[str, Parts] = {}
+        for value in self.used:
+            for position in value.positions:
+                parts = found.setdefault(position.instruction, {})
+                parts.setdefault(position.index or (), []).append(value.id)
+        return found
+
+    @cached_property
+    def reads(self) -> dict[str, list[Read]]:
+        """What the operands of an instruction hold."""
+        found: dict[str, list[Read]] = {}
+        for value in self.used:
+            for use in value.uses or ():
+                read = Read(use.operand, use.index, value)
+                found.setdefault(use.instruction, []).append(read)
+        return found
+
+    @cached_property
+    def own_id(self) -> dict[str, int]:
+        """The first id an instruction gave to a value of its own.
+
+        Those of one computation are in one stretch.
+        """
+        found: dict[str, int] = {}
+        for value in self.used:
+            if not value.is_phi:
+                found.setdefault(value.name, value.id)
+        return found
+
+    @cached_property
+    def values_at(self) -> dict[tuple[str, ShapeIndex], list[PlacedValue]]:
         """The values that appear at a position: an instruction and an index of its result."""
-        found: dict[tuple[str, ShapeIndex], list[Placed]] = {}
+        found: dict[tuple[str, ShapeIndex], list[PlacedValue]] = {}
         for placed in self.placed:
             for position in placed.used.positions if placed.used else ():
                 found.setdefault((position.instruction, position.index or ()), []).append(placed)
@@ -207,25 +232,9 @@ class Plan:
         return found
 
     @cached_property
-    def text_of(self) -> dict[str, Text]:
-        """What the text of an instruction says, for those that define a value."""
-        texts: dict[str, Text] = {}
-        for placed in self.placed:
-            if placed.used and placed.value.name not in texts:
-                text = parse_text(placed.used.instruction)
-                if text is not None:
-                    texts[placed.value.name] = text
-        return texts
-
-    @cached_property
-    def users(self) -> set[str]:
-        """The instructions that read something; no parameter is among them."""
-        return {name for name, _ in self.read_by}
-
-    @cached_property
-    def read_by(self) -> dict[tuple[str, int], list[tuple[ShapeIndex, Placed]]]:
+    def read_by(self) -> dict[tuple[str, int], list[tuple[ShapeIndex, PlacedValue]]]:
         """The values an instruction reads as its operand of that number, with their indices."""
-        found: dict[tuple[str, int], list[tuple[ShapeIndex, Placed]]] = {}
+        found: dict[tuple[str, int], list[tuple[ShapeIndex, PlacedValue]]] = {}
         for placed in self.placed:
             for use in (placed.used.uses if placed.used else None) or ():
                 found.setdefault((use.instruction, use.operand), []).append(
@@ -234,33 +243,27 @@ class Plan:
         return found
 
     @cached_property
-    def output(self) -> Placed | None:
-        """The value a program returns: the last to be put where the output's top level is."""
-        held = [each for each in self.placed if each.allocation.output_shape is not None]
-        alive = [(each.life.start, each.id, each) for each in held if each.life is not None]
-        return max(alive, key=lambda each: each[:2])[2] if alive else None
+    def users(self) -> set[str]:
+        """The instructions that read something; no parameter is among them."""
+        return {name for name, _ in self.read_by}
 
 
-def build_plan(dump: Dump) -> Plan:
+def join_dump(dump: Dump) -> JoinedDump:
     """What a dump says, joined by value."""
-    live, values = dump.live_ranges, dump.values
-    # Most values are all of an instruction's result: its name is key enough.
-    life_of = {
-        (each.instruction, each.index) if each.index else each.instruction: each
-        for each in (live.ranges if live else ())
+    life_of: dict[tuple[str, ShapeIndex] | str, LiveRange] = {
+        (life.instruction, life.index) if life.index else life.instruction: life
+        for life in (dump.live_ranges.ranges if dump.live_ranges else ())
     }
-    used_by_id = {each.id: each for each in values.values} if values else {}
-    allocations = dump.assignment.allocations if dump.assignment else ()
-    placed = [
-        Placed(
+    joined = JoinedDump(dump, [], life_of)
+    used_by_id = joined.used_by_id
+    joined.placed = [
+        PlacedValue(
             value,
-            each,
+            allocation,
             life_of.get((value.name, value.index) if value.index else value.name),
             used_by_id.get(value.id),
         )
-        for each in allocations
-        for value in each.values
+        for allocation in joined.allocations
+        for value in allocation.values
     ]
-    sequence = live.sequence if live else ()
-    times = {name: moment for moment, name in enumerate(sequence)}
-    return Plan(dump, allocations, placed, times, sequence)
+    return joined

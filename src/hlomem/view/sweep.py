@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Stay(NamedTuple, Generic[T]):
+class Residency(NamedTuple, Generic[T]):
     """What is in [start, end) of an allocation from one moment to another, both included."""
 
     first: int
@@ -33,15 +33,15 @@ class Stay(NamedTuple, Generic[T]):
     who: T
 
 
-class _Alive(Generic[T]):
+class _Present(Generic[T]):
     """What is there at a moment, by size and first byte; the counts make entries unique."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, list[tuple[int, int, Stay[T]]]] = {}
+        self._groups: dict[int, list[tuple[int, int, Residency[T]]]] = {}
         self._ends: list[tuple[int, int, int, int]] = []
         self._count = 0
 
-    def add(self, stay: Stay[T]) -> None:
+    def add(self, stay: Residency[T]) -> None:
         """`stay` is there until its last moment."""
         self._count += 1
         group = (stay.end - stay.start).bit_length()
@@ -57,7 +57,7 @@ class _Alive(Generic[T]):
             if not entries:
                 del self._groups[group]
 
-    def sharing_with(self, stay: Stay[T]) -> list[Stay[T]]:
+    def sharing_with(self, stay: Residency[T]) -> list[Residency[T]]:
         """Whoever holds a byte of it."""
         _, _, _, start, end, _ = stay
         found = []
@@ -71,9 +71,9 @@ class _Alive(Generic[T]):
         return found
 
 
-def iter_sharing(stays: Iterable[Stay[T]]) -> Iterator[tuple[Stay[T], Stay[T]]]:
+def iter_sharing(stays: Iterable[Residency[T]]) -> Iterator[tuple[Residency[T], Residency[T]]]:
     """Every pair that shares bytes of one allocation at some moment; the first to come is first."""
-    alive = _Alive[T]()
+    alive = _Present[T]()
     for later in sorted(stays, key=itemgetter(0, 1, 2)):
         alive.forget_before(later.first)
         for earlier in alive.sharing_with(later):

@@ -42,6 +42,7 @@ from hlomem.dump.records import (
 )
 from hlomem.hlo.padding import unpadded_size
 from hlomem.hlo.text.style import TextStyle
+from hlomem.machines.machine import xla_space_name
 from hlomem.write.instruction_text import InstructionTexts
 from hlomem.write.peak_moment import peak_moment
 from hlomem.write.stack_trace import break_down
@@ -275,9 +276,6 @@ def _build_stack_trace(stages: Stages, alive: list[tuple[int, HloValue]]) -> Sta
 
 # `*-memory-usage-report.txt`
 
-_SPACE_NAMES = {0: "default", 1: "vmem", 2: "smem", 3: "hbm", 4: "host", 5: "cmem"}
-"""`GetMemorySpaceName` of buffer_assignment.cc, for every backend."""
-
 
 def build_report(stages: Stages, features: Features) -> UsageReport | None:
     """The report in the shape a version writes; None where it writes none."""
@@ -299,7 +297,7 @@ def _build_report_by_space(allocations: list[BufferAllocation]) -> SpaceReport:
         shown, _ = count_shown(sizes)
         spaces.append(
             MemorySpace(
-                name=_SPACE_NAMES.get(color, f"color_{color}"),
+                name=xla_space_name(color),
                 color=color,
                 total_bytes=sum(sizes),
                 tables=tuple([_build_table(each) for each in members[:shown]]),

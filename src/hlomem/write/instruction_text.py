@@ -26,7 +26,6 @@ class InstructionTexts:
 
     def __init__(self, module: HloModule, style: TextStyle) -> None:
         self._style = style
-        self._text = module.source.text
         self._lines: dict[HloComputation, list[str] | None] = {}
         self._has_lines = self._is_written_alike(module.entry)
 
@@ -48,11 +47,11 @@ class InstructionTexts:
 
     def _cut(self, computation: HloComputation) -> list[str] | None:
         """The lines of a computation, if there is one for each instruction."""
-        if computation.body_span is None:
+        body = computation.body_text
+        if body is None:
             return None
-        start, end = computation.body_span
         # Every line begins with two spaces, one of them perhaps with the mark of the root, too.
-        lines = self._text[start + 3 : end].split("\n  ")
+        lines = body[3:].split("\n  ")
         if len(lines) != len(computation.instructions):
             return None
         root = computation.root.index

@@ -107,7 +107,7 @@ def _paths(
         room -= len(path)
         if room < 0:
             problem = f"the calls that lead here make a tree of over {_MOST_NAMES} names"
-            raise UnsupportedError(call_graph.module.source, instruction.span, problem)
+            raise instruction.error(problem, kind=UnsupportedError)
         callers = call_graph.callsites[current.parent]
         if not callers:
             paths.append(path)

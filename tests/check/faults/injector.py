@@ -20,7 +20,7 @@ from hlomem.dump.records import (
     Values,
 )
 from hlomem.hlo.ir import HloModule
-from hlomem.machines.machine import Backend
+from hlomem.machines.machine import Machine
 
 
 def rebuilt(dump: Dump, **parts: object) -> Dump:
@@ -45,13 +45,13 @@ class Fault(NamedTuple):
 class Injector:
     """Makes faults of every kind in one plan."""
 
-    def __init__(self, dump: Dump, module: HloModule, backend: Backend, seed: int) -> None:
+    def __init__(self, dump: Dump, module: HloModule, machine: Machine, seed: int) -> None:
         assert dump.assignment is not None
         assert dump.live_ranges is not None
         assert dump.values is not None
         self.dump = dump
         self.module = module
-        self.backend = backend
+        self.machine = machine
         self.random = random.Random(seed)  # noqa: S311 - the same faults every time
         self.allocations = dump.assignment.allocations
         self.live: LiveRanges = dump.live_ranges
@@ -76,7 +76,7 @@ class Injector:
         return self.random.choice(pool) if pool else None
 
     def alignment(self, allocation: Allocation) -> int:
-        return self.backend.alignment(allocation.color) or 1
+        return self.machine.alignment(allocation.color) or 1
 
     def with_allocations(self, allocations: list[Allocation]) -> Dump:
         return rebuilt(self.dump, assignment=Assignment(allocations=tuple(allocations)))

@@ -16,7 +16,7 @@ from tests.conftest import GOLDENS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hlomem.report.data.memory import Memory
+    from hlomem.report.data.memory import MemoryView
 
 PAIRS = GOLDENS / "pairs"
 NAMES = sorted(path.name for path in PAIRS.iterdir() if path.is_dir())
@@ -35,7 +35,7 @@ FIRST_CAUSE = {
 }
 
 
-def _open(folder: Path) -> Memory:
+def _open(folder: Path) -> MemoryView:
     module = hlomem.hlo.parse((folder / "module.hlo").read_text())
     return build_memory(hlomem.load(folder), module)
 
@@ -90,7 +90,7 @@ def test_names_of_instructions_do_not_matter(tmp_path: Path) -> None:
     for path in folder.glob("*.txt"):
         (tmp_path / path.name).write_text(_renamed(path.read_text()))
     other = build_memory(hlomem.load(tmp_path))
-    assert other.plan.sequence != _open(folder).plan.sequence
+    assert other.joined.sequence != _open(folder).joined.sequence
     found = build_diff(build_memory(hlomem.load(folder)), other)
     assert found.unmatched == 0
     assert found.rows == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlomem import hlo
-from hlomem.report.data.lines import Frame, Lines, bare_op_name, op_name, users_frame
+from hlomem.report.data.lines import Frame, Lines, bare_op_name, users_frame
 
 MODULE = """HloModule m
 
@@ -66,8 +66,10 @@ def test_a_program_of_libraries_alone_shows_the_one_nearest_to_a_user() -> None:
 
 def test_names_of_operations() -> None:
     text = '%d = f32[] dot(%a), metadata={op_type="dot" op_name="jit(f)/ps[\\\'w\\\']"}'
-    assert op_name(text) == "jit(f)/ps['w']"
-    assert op_name('%d = f32[] dot(%a), metadata={op_name=""}') is None
-    assert op_name('%d = f32[] custom-call(%a), backend_config="op_name=\\"x\\""') is None
+    assert Lines(None).origin(text).op_name == "jit(f)/ps['w']"
+    nameless = '%d = f32[] dot(%a), metadata={op_name=""}'
+    assert Lines(None).origin(nameless).op_name is None
+    configured = '%d = f32[] custom-call(%a), backend_config="op_name=\\"x\\""'
+    assert Lines(None).origin(configured).op_name is None
     assert bare_op_name("jit(f)/conv[window_strides=(1,) padding=((3, 3),)]") == "jit(f)/conv"
     assert bare_op_name("args[0]") == "args[0]"

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 import hlomem
 from hlomem.base.errors import CommandError, HlomemError, InputError
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView, build_memory
+from hlomem.report.data.role_shares import build_role_shares
 from tests.places import GOLDENS
 
 DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]
 SEED_003 = GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt"
 
 
-def _memory(path: Path) -> Memory:
+def _memory(path: Path) -> MemoryView:
     return build_memory(hlomem.load(path))
 
 
@@ -29,7 +31,7 @@ def test_roles_add_up_to_the_total_of_each_space(path: Path) -> None:
     assert memory.dump.values is not None
     assert sum(space.size for space in memory.spaces) == memory.dump.values.total_bytes
     for space in memory.spaces:
-        shares = memory.roles(space.color)
+        shares = build_role_shares(memory, space.color)
         assert sum(share.size for share in shares) == space.size
         assert all(share.size >= 0 for share in shares)
 
@@ -48,7 +50,7 @@ def test_every_step_is_the_union_of_the_bytes_of_live_buffers(path: Path) -> Non
         assert timeline.peak.size == max(timeline.sizes) <= space.size
 
 
-def _union_of_live_bytes(memory: Memory, color: int, step: int) -> int:
+def _union_of_live_bytes(memory: MemoryView, color: int, step: int) -> int:
     """The bytes themselves, as ranges between all boundaries: slow and obvious."""
     total = 0
     alive = [each for each in memory.buffers if each.color == color and each.is_live_at(step)]
@@ -72,7 +74,7 @@ def test_with_any_number_changed_roles_still_add_up(number: re.Match[str], other
     except HlomemError:
         return
     for space in memory.spaces:
-        assert sum(share.size for share in memory.roles(space.color)) == space.size
+        assert sum(share.size for share in build_role_shares(memory, space.color)) == space.size
         timeline = memory.timeline(space.color)
         if timeline is not None:
             alive = memory.alive(space.color, timeline.peak.step)
@@ -81,7 +83,7 @@ def test_with_any_number_changed_roles_still_add_up(number: re.Match[str], other
 
 def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:
     memory = _memory(SEED_003)
-    assert memory.backend.name == "tpu-v5p"
+    assert memory.machine.name == "tpu-v5p"
     timeline = memory.timeline(0)
     assert timeline is not None
     assert (timeline.peak.step, timeline.peak.instruction) == (13, "copy.3")
@@ -92,17 +94,18 @@ def test_seed_003_is_a_padded_layout_copy_beside_what_it_copies() -> None:
     assert (first.size, first.padding) == (340787200, 340787200 - 336199680)
     assert first.source is not None
     assert first.source.endswith("flax/linen/linear.py:663")
-    shares = {share.role: share.size for share in memory.roles(0)}
+    shares = {share.role: share.size for share in build_role_shares(memory, 0)}
     assert shares["copies"] == shares["temporaries"] == 336199680
     assert shares["outputs"] == 335790080
 
 
 def test_spaces_are_found_by_name_and_by_color() -> None:
     memory = _memory(SEED_003)
-    assert memory.find_space().color == 0
-    assert memory.find_space("vmem").color == memory.find_space("1").color == 1
-    with pytest.raises(CommandError, match=r"no memory space `host`.*default \(0\), vmem \(1\)"):
-        memory.find_space("host")
+    assert find_space(memory).color == 0
+    assert find_space(memory, "HBM").color == find_space(memory, "default").color == 0
+    assert find_space(memory, "vmem").color == find_space(memory, "1").color == 1
+    with pytest.raises(CommandError, match=r"no memory space `host`.*hbm \(0\), vmem \(1\)"):
+        find_space(memory, "host")
 
 
 def test_a_dump_without_allocations_is_refused() -> None:

@@ -9,9 +9,11 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.base.errors import CommandError, InputError
-from hlomem.report.data.memory import Memory, build_memory
-from hlomem.report.data.peak import ARGUMENTS, KEYS, Key, build_alive
-from hlomem.report.screens.peak_text import draw_alive
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView, build_memory
+from hlomem.report.data.peak import ARGUMENTS, KEYS, Key, build_snapshot
+from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.screens.peak_text import draw_snapshot
 from tests.places import ROOT
 
 GOLDENS = ROOT / "tests" / "goldens"
@@ -20,7 +22,7 @@ SEED_003 = GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt"
 OOM = ROOT / "examples" / "oom" / "before"
 
 
-def _memory(path: Path) -> Memory:
+def _memory(path: Path) -> MemoryView:
     return build_memory(hlomem.load(path))
 
 
@@ -29,7 +31,7 @@ def test_from_xlas_number_to_ours_in_steps_that_add_up(path: Path) -> None:
     memory = _memory(path)
     assert memory.dump.live_ranges is not None
     for space in memory.spaces:
-        alive = build_alive(memory, space)
+        alive = build_snapshot(memory, space)
         assert alive.printed is not None
         total = alive.printed.size + sum(reason.size for reason in alive.printed.reasons)
         assert total == alive.size
@@ -40,17 +42,17 @@ def test_from_xlas_number_to_ours_in_steps_that_add_up(path: Path) -> None:
 @pytest.mark.parametrize("path", [SEED_003, OOM], ids=["seed", "oom"])
 def test_groups_and_the_rest_add_up(path: Path, by: Key) -> None:
     memory = _memory(path)
-    whole = build_alive(memory, memory.find_space(), by=by)
+    whole = build_snapshot(memory, find_space(memory), by=by)
     assert sum(row.size for row in whole.rows) == whole.size
     assert whole.rest_size == whole.rest_count == 0
-    cut = build_alive(memory, memory.find_space(), by=by, top=2)
+    cut = build_snapshot(memory, find_space(memory), by=by, top=2)
     assert sum(row.size for row in cut.rows) + cut.rest_size == cut.size
     assert sum(row.count for row in whole.rows) == cut.rest_count + sum(r.count for r in cut.rows)
 
 
 def test_old_dumps_print_the_peak_without_padding() -> None:
     memory = _memory(SEED_003)
-    printed = build_alive(memory, memory.find_space()).printed
+    printed = build_snapshot(memory, find_space(memory)).printed
     assert printed is not None
     assert (printed.step, printed.size) == (14, 1008025600)
     assert [(reason.why, reason.size) for reason in printed.reasons] == [
@@ -61,16 +63,18 @@ def test_old_dumps_print_the_peak_without_padding() -> None:
 def test_by_line_the_module_names_what_the_dump_numbers() -> None:
     [text] = OOM.glob("*after_optimizations.txt")
     memory = build_memory(hlomem.load(OOM), hlo.parse(text.read_text()))
-    sizes = {row.key: row.size for row in build_alive(memory, memory.find_space(), by="line").rows}
+    sizes = {
+        row.key: row.size for row in build_snapshot(memory, find_space(memory), by="line").rows
+    }
     assert max(sizes, key=lambda key: sizes[key]) == "/tmp/prog/train.py:8"  # noqa: S108
     assert sizes[ARGUMENTS] > 6 << 30
 
 
 def test_by_argument_and_at_a_step() -> None:
     memory = _memory(OOM)
-    rows = build_alive(memory, memory.find_space(), at="0", by="arg").rows
+    rows = build_snapshot(memory, find_space(memory), at="0", by="arg").rows
     assert {"params['layers']", "opt_state['head']", "x", "y"} <= {row.key for row in rows}
-    named = build_alive(memory, memory.find_space(), at=memory.plan.sequence[7])
+    named = build_snapshot(memory, find_space(memory), at=memory.joined.sequence[7])
     assert named.step == 7
     assert named.near_peaks == ()
     assert named.printed is None
@@ -79,23 +83,23 @@ def test_by_argument_and_at_a_step() -> None:
 def test_unknown_steps_are_refused_with_what_there_is() -> None:
     memory = _memory(SEED_003)
     with pytest.raises(CommandError, match="no step 18: the last is 17"):
-        build_alive(memory, memory.find_space(), at="18")
+        build_snapshot(memory, find_space(memory), at="18")
     with pytest.raises(CommandError, match=r"no instruction `copi.3` .*did you mean copy.3"):
-        build_alive(memory, memory.find_space(), at="copi.3")
+        build_snapshot(memory, find_space(memory), at="copi.3")
 
 
 def test_without_live_ranges_there_is_no_peak() -> None:
     text = SEED_003.read_text()
     memory = build_memory(hlomem.load(text[: text.index("\nTotal bytes")]))
     with pytest.raises(InputError, match=r"no live ranges.*live-range.txt"):
-        build_alive(memory, memory.find_space())
-    assert sum(share.size for share in memory.roles(0)) == memory.find_space().size
+        build_snapshot(memory, find_space(memory))
+    assert sum(share.size for share in build_role_shares(memory, 0)) == find_space(memory).size
 
 
 def test_ranges_outside_of_the_schedule_are_said_not_to_count() -> None:
     text = SEED_003.read_text().replace("copy.3{}:13-14", "copy.3{}:13-99")
     memory = build_memory(hlomem.load(text))
-    alive = build_alive(memory, memory.find_space())
+    alive = build_snapshot(memory, find_space(memory))
     assert "1 values (340787200 bytes) have no live range and are not counted" in alive.caveats
 
 
@@ -104,5 +108,5 @@ def test_ranges_outside_of_the_schedule_are_said_not_to_count() -> None:
 def test_the_screen_fits(path: Path, by: Key) -> None:
     memory = _memory(path)
     for width in (60, 80, 120):
-        for line in draw_alive(build_alive(memory, memory.find_space(), by=by), width):
+        for line in draw_snapshot(build_snapshot(memory, find_space(memory), by=by), width):
             assert len("".join(text for text, _ in line)) <= width

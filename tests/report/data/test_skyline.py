@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,18 @@ from hypothesis import strategies as st
 import hlomem
 from hlomem.report.data import roles
 from hlomem.report.data.memory import build_memory
-from hlomem.report.data.skyline import build_skyline, heights
+from hlomem.report.data.skyline import Layer, build_skyline
 from tests.places import GOLDENS
+
+
+def heights(layers: Iterable[Layer], length: int) -> list[int]:
+    """The layers' sum at each step."""
+    changes = [0] * (length + 1)
+    for layer in layers:
+        for step, change in zip(layer.steps, layer.changes, strict=True):
+            changes[step] += change
+    return list(accumulate(changes[:length]))
+
 
 DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]
 

@@ -9,6 +9,7 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.machines.capacity import parse_capacity
+from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.summary_text import draw_summary
@@ -34,7 +35,7 @@ def test_it_adds_up_and_fits_one_screen(path: Path) -> None:
 
 def test_seed_003_points_at_the_padding_and_the_layout_copies() -> None:
     memory = build_memory(hlomem.load(SEED_003))
-    hints = build_summary(memory, memory.find_space()).hints
+    hints = build_summary(memory, find_space(memory)).hints
     assert (hints[0].command, hints[0].size) == ("copies", 340787200)
     assert "copy.3 (layout)" in hints[0].what
     assert (hints[1].command, hints[1].size) == ("padding", 4587520)
@@ -44,20 +45,28 @@ def test_seed_003_points_at_the_padding_and_the_layout_copies() -> None:
 def test_what_does_not_fit_is_said_with_the_line_it_comes_from() -> None:
     [text] = OOM.glob("*after_optimizations.txt")
     memory = build_memory(hlomem.load(OOM), hlo.parse(text.read_text()))
-    summary = build_summary(memory, memory.find_space(), parse_capacity("15.75G"))
+    summary = build_summary(memory, find_space(memory), parse_capacity("15.75G"))
     screen = "\n".join(
         "".join(piece for piece, _ in line).rstrip() for line in draw_summary(summary, 80)
     )
-    assert "23.90 GiB reserved in default memory" in screen
+    assert "23.90 GiB reserved in hbm memory" in screen
     assert "151.7% of 15.75 GiB, 8.15 GiB too much" in screen
     assert "stacked by a loop           11.33 GiB   47.4%" in screen
     assert "/tmp/prog/train.py:8" in screen  # noqa: S108
     assert "6.03 GiB  arguments that could be donated: first params['layers']" in screen
 
 
+def test_a_nominal_capacity_says_what_it_leaves_out() -> None:
+    memory = build_memory(hlomem.load(OOM))
+    space = find_space(memory)
+    (note,) = build_summary(memory, space, parse_capacity("h100")).notes
+    assert note.startswith("80.00 GiB is nominal for h100: programs get less; JAX preallocates 75%")
+    assert build_summary(memory, space, parse_capacity("v5e")).notes == ()
+
+
 def test_without_lines_the_largest_buffers_are_shown() -> None:
     memory = build_memory(hlomem.load(OOM))
-    peak = build_summary(memory, memory.find_space()).peak
+    peak = build_summary(memory, find_space(memory)).peak
     assert peak is not None
     assert peak.by == "buffer"
 
@@ -65,7 +74,7 @@ def test_without_lines_the_largest_buffers_are_shown() -> None:
 def test_without_live_ranges_there_are_roles_but_no_peak() -> None:
     text = SEED_003.read_text()
     memory = build_memory(hlomem.load(text[: text.index("\nTotal bytes")]))
-    summary = build_summary(memory, memory.find_space())
+    summary = build_summary(memory, find_space(memory))
     assert summary.peak is None
     assert sum(share.size for share in summary.roles) == summary.space.size
     assert any("live ranges" in note for note in summary.notes)

@@ -8,10 +8,15 @@ from hlomem.report.data.timeline import (
     find_summits,
     outline,
 )
+from hlomem.report.data.uses import Usage
 
 
 def test_uses_add_up_until_they_stop() -> None:
-    uses = [("temporaries", 0, 2, 100), ("outputs", 1, 3, 8), ("outputs", 3, 4, 8)]
+    uses = [
+        Usage("temporaries", 0, 2, 100),
+        Usage("outputs", 1, 3, 8),
+        Usage("outputs", 3, 4, 8),
+    ]
     assert bytes_over_time(uses, 4) == [100, 108, 8, 8]
     assert bytes_over_time([], 2) == [0, 0]
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.oom.log import Failure, parse_size, read_oom
+from hlomem.base.sizes import parse_printed_size
+from hlomem.report.oom.log import Failure, read_oom
 from tests.conftest import GOLDENS
 
 MESSAGES = sorted((GOLDENS / "oom").rglob("*.txt"))
@@ -69,19 +70,19 @@ def test_every_recorded_message_says_how_much(path: Path) -> None:
     ],
 )
 def test_sizes_are_read_in_every_spelling(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert parse_printed_size(text) == size
 
 
 def test_breakdown_of_a_tpu_names_its_parts_and_padding() -> None:
     log = read_oom((GOLDENS / "oom/libtpu-0.0.24/padded_sort.txt").read_text())
     whole, program = log.breakdowns
     assert [part.name for part in whole.parts] == ["reserved", "program", "arguments"]
-    assert whole.total == parse_size("28.37G")
+    assert whole.total == parse_printed_size("28.37G")
     [temporaries] = program.parts
-    assert temporaries.unpadded == parse_size("22.36G")
+    assert temporaries.unpadded == parse_printed_size("22.36G")
     assert len(log.buffers) == 19
     assert log.buffers[0].shape == "f32[15000,513,130]{1,2,0:T(8,128)}"
-    assert log.buffers[0].unpadded == parse_size("3.73G")
+    assert log.buffers[0].unpadded == parse_printed_size("3.73G")
 
 
 def test_a_part_of_unknown_size_does_not_end_the_list() -> None:
@@ -92,7 +93,7 @@ def test_a_part_of_unknown_size_does_not_end_the_list() -> None:
 def test_state_of_the_allocator_and_who_holds_its_memory() -> None:
     pool = read_oom((GOLDENS / "oom/jaxlib-0.11.2-h200/fragmented.txt").read_text()).pool
     assert pool is not None
-    assert (pool.in_use, pool.largest_free) == (45 * GIB, parse_size("14.85GiB"))
+    assert (pool.in_use, pool.largest_free) == (45 * GIB, parse_printed_size("14.85GiB"))
     assert [(h.name, h.count) for h in pool.holders] == [
         ("jit_broadcast_in_dim", 90),
         ("jit_convert_element_type", 1),
@@ -195,8 +196,8 @@ def test_older_and_rarer_messages(text: str, wanted: tuple[str | None, ...]) -> 
     found = _last(text)
     platform, moment, space, needed, available = wanted
     assert (found.platform, found.moment, found.space) == (platform, moment, space)
-    assert found.needed == parse_size(needed or "")
-    assert found.available == (parse_size(available) if available else None)
+    assert found.needed == parse_printed_size(needed or "")
+    assert found.available == (parse_printed_size(available) if available else None)
 
 
 def test_an_allocation_that_may_fail_is_no_failure() -> None:

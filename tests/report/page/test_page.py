@@ -10,14 +10,15 @@ import zlib
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 import hlomem
 from hlomem.report.data import roles
 from hlomem.report.data.bands import build_bands
 from hlomem.report.data.diff import build_diff
-from hlomem.report.data.memory import Memory, build_memory
+from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.page import page as report_page
+from hlomem.report.page.bundle import bundle
 from hlomem.report.page.html import format_page
 from hlomem.report.page.page import Columns, Page, build_page
 from hlomem.report.page.waterfall import build_waterfall
@@ -28,11 +29,11 @@ PAIRS = sorted((GOLDENS / "pairs").iterdir())
 LOOPS = GOLDENS / "xla/jaxlib-0.12.0.1/cpu/nested_while"
 
 
-def _memory(path: Path) -> Memory:
+def _memory(path: Path) -> MemoryView:
     return build_memory(hlomem.load(path))
 
 
-def _page(memory: Memory) -> Page:
+def _page(memory: MemoryView) -> Page:
     return build_page(memory)
 
 
@@ -43,7 +44,7 @@ def test_columns_hold_every_buffer(path: Path) -> None:
     columns = page.buffers
     for field in Columns.__struct_fields__:
         assert len(getattr(columns, field)) == len(memory.buffers)
-    role_names = list(page.roles)
+    role_names = [role.name for role in page.roles]
     for at, buffer in enumerate(memory.buffers):
         assert (columns.id[at], columns.offset[at], columns.size[at]) == (
             buffer.id,
@@ -65,6 +66,22 @@ def test_spaces_add_up(path: Path) -> None:
         assert sum(each.size for each in space.allocations) == space.size
         assert sum(share.size for share in space.roles) == space.size
         assert all(each.role in roles.MEANING for each in space.allocations)
+
+
+def test_every_padded_shape_says_how_it_grows() -> None:
+    space = _page(_memory(GOLDENS / "seeds" / "003_e0d5fae9bf2de249.txt")).spaces[0]
+    grown = dict(zip((row.example for row in space.padding), space.growths, strict=True))
+    assert grown["copy.3"] == "513 → 520"
+    assert grown["constant.6"] == "32 → 128, 513 → 520"
+
+
+def test_what_python_names_no_script_names_again() -> None:
+    page = _page(_memory(LOOPS))
+    script = bundle("page")
+    for label in asdict(page.labels).values():
+        assert label not in script
+    for role in page.roles:
+        assert f'"{role.name}"' not in script or role.name == roles.PADDING  # also a column
 
 
 def test_bands_lie_within_each_other() -> None:
@@ -109,9 +126,9 @@ def test_the_file_is_small_and_its_data_are_no_markup() -> None:
 
 def test_a_very_large_plan_is_not_checked_in_passing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = _memory(LOOPS)
-    monkeypatch.setattr(report_page, "_MOST_CHECKED", len(memory.buffers))
+    monkeypatch.setattr(report_page, "_MAX_CHECKED", len(memory.buffers))
     assert _page(memory).trust.verdict is not None
-    monkeypatch.setattr(report_page, "_MOST_CHECKED", len(memory.buffers) - 1)
+    monkeypatch.setattr(report_page, "_MAX_CHECKED", len(memory.buffers) - 1)
     assert _page(memory).trust.verdict is None
 
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import (
-    bar,
-    curve,
-    format_bytes,
-    percent,
-    plural,
-    shorten,
-    shorten_front,
-    wrap,
-)
+from hlomem.report.screens.text import bar, curve, percent, plural, shorten, shorten_front, wrap
 
 
 def test_sizes_have_iec_units_and_about_three_digits() -> None:

@@ -24,12 +24,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.history.computations.creation import (
-    CALL_IN_BODY,
     channel_of,
     first_calls,
     in_order_of_parameters,
     is_derived,
-    is_text,
     place_by_name,
 )
 from hlomem.history.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, number_of
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
 _WINDOW = "reduce-window"
 _CLONED_BY_PARTITIONER = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter", "scatter"})
 _REWRITER_OF = {_WINDOW: 6, "map": 6, "reduce": 7}
+_OP_NAME = re.compile(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="[^"]')
 _LAST_CLONE = re.compile(r"\.clone(?:\.[0-9]+)?$")
 _MAKERS = (
     re.compile(r"^add_computation"),  # `ConvolutionGroupConverter`
@@ -237,11 +236,13 @@ def _callers(
         for computation, sites in call_graph.callsites.items()
         if sites and computation in wanted and not call_graph.is_fused(computation)
     }
-    by_name = call_graph.module.computation_by_name
     for body, callees in call_graph.callees.items():
-        if not wanted.isdisjoint(callees) and is_text(body, call_graph):
-            for match in call_graph.bodies.search(CALL_IN_BODY, body):
-                caller_of.setdefault(by_name[match[2]], _Caller(match[1], match[3] is not None))
+        if not wanted.isdisjoint(callees) and call_graph.is_fused(body):
+            for call in (each for each in body.calls() if each.opcode != "fusion"):
+                caller = _Caller(call.opcode, _OP_NAME.search(call.attribute_text) is not None)
+                caller_of |= {
+                    each: caller for each in call.called_computations if each not in caller_of
+                }
     return caller_of
 
 

@@ -39,12 +39,7 @@ _DERIVED = re.compile(
     rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
 _MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-CALL_IN_BODY = re.compile(
-    r" ([a-z][a-z-]*)\([^\n]*?, to_apply=%?([\w.\-]+)([^\n]* metadata=\{op_name=)?", re.ASCII
-)
-"""A call in a body that is still text: opcode, callee, whether the name of an operation follows."""
 _CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
-_FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S+) = \S+ parameter\(0\)", re.ASCII)
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
 
@@ -96,12 +91,9 @@ def place_by_name(name: str) -> tuple[int, int]:
     return number, int(region) if region.isdecimal() else -1
 
 
-def first_parameter(computation: HloComputation, call_graph: CallGraph) -> str:
+def first_parameter(computation: HloComputation, _: CallGraph) -> str:
     """The name of the first parameter, found without opening the body of a fusion."""
-    if is_text(computation, call_graph):
-        match = next(call_graph.bodies.search(_FIRST_PARAMETER, computation), None)
-        return match[1] if match else ""
-    return computation.parameters[0].name if computation.parameters else ""
+    return computation.first_parameter_name
 
 
 def parameter_number(computation: HloComputation, call_graph: CallGraph) -> int:
@@ -192,11 +184,6 @@ def channel_of(collective: HloInstruction) -> int | None:
     """The channel of a collective; the partitioner counts them."""
     match = _CHANNEL.search(collective.attribute_text)
     return int(match[1]) if match else None
-
-
-def is_text(computation: HloComputation, call_graph: CallGraph) -> bool:
-    """Whether it is the body of a fusion that nobody has opened."""
-    return call_graph.is_fused(computation) and not computation.is_open
 
 
 def first_calls(call_graph: CallGraph) -> dict[HloComputation, int]:

@@ -24,7 +24,7 @@ from hlomem.hlo.shape import Shape, ShapeIndex
 from hlomem.hlo.text.shape_parser import parse_shape_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -140,6 +140,8 @@ class Metadata(NamedTuple):
 
 
 _METADATA_DEFAULTS = Metadata()._asdict()
+METADATA = "metadata={"
+"""What stands before the metadata in a printed line."""
 
 
 def split_attributes(text: str) -> dict[str, str]:
@@ -265,17 +267,39 @@ def parse_metadata(text: str) -> Metadata:
     """`{op_name="..." source_line=3}`; fields we do not know are left out."""
     fields: dict[str, str | int] = {}
     for match in _parse_items(text, _METADATA_ITEM, "expected `field=value`"):
-        default = _METADATA_DEFAULTS.get(match[1])
-        if isinstance(default, int):
-            try:
-                fields[match[1]] = parse_integer(match[2])
-            except TextProblem:
-                raise TextProblem("expected an integer", *match.span(2)) from None
-        elif default is not None:
-            if match[2][0] not in "\"'":
-                raise TextProblem("expected a string", *match.span(2))
-            fields[match[1]] = parse_string(match[2])
-    return Metadata(**fields)  # type: ignore[arg-type]  # checked above, field by field
+        _read_field(match, fields)
+    return Metadata(**fields)  # type: ignore[arg-type]  # checked field by field
+
+
+def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
+    default = _METADATA_DEFAULTS.get(match[1])
+    if isinstance(default, int):
+        try:
+            fields[match[1]] = parse_integer(match[2])
+        except TextProblem:
+            raise TextProblem("expected an integer", *match.span(2)) from None
+    elif default is not None:
+        if match[2][0] not in "\"'":
+            raise TextProblem("expected a string", *match.span(2))
+        fields[match[1]] = parse_string(match[2])
+
+
+def read_metadata(line: str) -> Metadata:
+    """The metadata in a printed line, up to the first thing in it that is none.
+
+    Dumps and messages print lines that may be cut off; what stands before the cut is still true.
+    """
+    position = line.find(METADATA)
+    fields: dict[str, str | int] = {}
+    match_item = compiled(_METADATA_ITEM).match
+    position += len(METADATA) if position >= 0 else len(line) + 1
+    while match := match_item(line, position):
+        position = match.end()
+        try:
+            _read_field(match, fields)
+        except TextProblem:
+            break
+    return Metadata(**fields)  # type: ignore[arg-type]  # checked field by field
 
 
 def parse_backend_config(text: str) -> Json:
@@ -303,6 +327,22 @@ def parse_input_output_alias(text: str) -> tuple[InputOutputAlias, ...]:
         InputOutputAlias(_index(match[1]), int(match[2]), _index(match[3]), match[4] == must)
         for match in _parse_items(text, _ALIAS_ITEM, example)
     )
+
+
+def format_input_output_alias(aliases: Iterable[InputOutputAlias]) -> str:
+    """As `HloInputOutputAliasConfig::ToShortString` writes them."""
+    items = [
+        f"{each.output_index}: ({each.parameter_number}, {each.parameter_index}, "
+        f"{'must' if each.must_alias else 'may'}-alias)"
+        for each in aliases
+    ]
+    return f"{{ {', '.join(items)} }}"
+
+
+def format_buffer_donor(donors: Iterable[BufferDonor]) -> str:
+    """As `HloBufferDonorConfig::ToShortString` writes them."""
+    items = [f"({each.parameter_number}, {each.parameter_index})" for each in donors]
+    return f"{{ {', '.join(items)} }}"
 
 
 def parse_buffer_donor(text: str) -> tuple[BufferDonor, ...]:

@@ -23,6 +23,7 @@ from hlomem.hlo.opcodes import (
     ARITY,
     CALL_ATTRIBUTE_NAMES,
     KNOWN_OPCODES,
+    MAY_CALL_NOTHING,
     PAYLOAD_OPCODES,
     call_attributes,
 )
@@ -51,7 +52,6 @@ _NAMES = {
 }
 _FUSION = re.compile(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
 _MAX_DIGITS = 9
-_MAY_CALL_NOTHING = frozenset({"custom-call", "async-update", "async-done"})
 _NEED_ALL = frozenset({"while", "select-and-scatter"})  # all their attributes, not any
 
 
@@ -130,6 +130,8 @@ def link_body(
         of_shape = RowProblem.of(RowPart.SHAPE, TextProblem.of(error))
         of_shape.row = body.row
         raise of_shape from None
+    if len(body.scope.instructions) != len(rows):
+        body.scope.name_implied()
     computation.fill(body.scope.instructions, parameters, root)
     return body.called
 
@@ -268,7 +270,7 @@ def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> No
         if not found and opcode in _NEED_ALL:
             raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs `{attribute}=`")
         names += found
-    if not names and opcode in KNOWN_OPCODES and opcode not in _MAY_CALL_NOTHING:
+    if not names and opcode in KNOWN_OPCODES and opcode not in MAY_CALL_NOTHING:
         wanted = " or ".join(f"`{name}=`" for name, _ in call_attributes(opcode))
         raise RowProblem(RowPart.OPCODE, f"`{opcode}` needs {wanted}")
     called = tuple([_callee(body, name, attributes) for name in names])
@@ -277,6 +279,14 @@ def _link_calls(body: _Body, instruction: HloInstruction, attributes: str) -> No
         called[0].is_fused = True
     else:
         body.called += called
+
+
+def called_names(opcode: str, attributes: str) -> list[str]:
+    """The names of the computations an instruction calls; raises `RowProblem`."""
+    roles = call_attributes(opcode)
+    if len(roles) == 1:
+        return _names_of(roles[0][0], attributes)
+    return [name for attribute, _ in roles for name in _names_of(attribute, attributes)]
 
 
 def _callee(body: _Body, name: str, attributes: str) -> HloComputation:

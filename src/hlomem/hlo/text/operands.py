@@ -96,6 +96,12 @@ class OperandScope(Struct, eq=False):
         self.instructions.append(element)
         return element
 
+    def name_implied(self) -> None:
+        """Give elements without a line other names than the instructions with one have."""
+        for key, element in self.by_name.items():
+            while "#" in key and element.name in self.by_name:
+                element.name += ".1"
+
     def _check_shape(self, operand: HloInstruction, match: re.Match[str]) -> None:
         try:
             shape = self._shapes[match["shape"]]

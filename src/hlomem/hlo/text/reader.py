@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Source, Span
-from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloModule
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.ir import MAIN_THREAD, BodyCall, HloComputation, HloModule
+from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES
 from hlomem.hlo.text import scanner, validation
 from hlomem.hlo.text.async_sugar import is_sugared
 from hlomem.hlo.text.attributes import TextProblem
-from hlomem.hlo.text.body import CONTROL_PREDECESSORS, RowProblem, link_body
+from hlomem.hlo.text.body import CONTROL_PREDECESSORS, RowProblem, called_names, link_body
 from hlomem.hlo.text.shape_parser import ShapeTable
 from hlomem.hlo.text.stack_frames import StackFrameTables
 from hlomem.hlo.text.style import TextStyle
@@ -37,6 +37,8 @@ NOT_AN_INSTRUCTION = "not an instruction"
 _INSTRUCTION_FORM = "an instruction reads `%name = shape opcode(operands), attribute=value`"
 _SHAPELESS = re.compile(r"(?:ROOT\s++)?%?[\w.\-]++\s*+=\s*+[a-z][\w\-]*+\s*+\(", re.ASCII)
 _SHAPED_OPERAND = re.compile(r"\(|[a-z][a-z0-9]*+\[")
+_MAY_CALL = re.compile(rf",\s*+(?:{'|'.join(CALL_ATTRIBUTE_NAMES)})\s*+=", re.ASCII)
+_FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S++) = \S++ parameter\(0\)", re.ASCII)
 
 
 class LayoutError(ParseError):
@@ -63,7 +65,7 @@ class ModuleReader:
         text: str | None = None,
         offsets: OffsetMap | None = None,
     ) -> None:
-        self._source = source
+        self.source = source
         self._text = source.text if text is None else text
         self._offsets = offsets
         self._spans = spans
@@ -85,15 +87,64 @@ class ModuleReader:
 
     def outline(self, computation: HloComputation) -> list[tuple[Shape, str]]:
         """Shape and opcode of every instruction of the body."""
-        span = self._spans.computations[computation.index]
-        rows = scanner.outline_rows(self._text, *span.body)
-        if len(rows) != scanner.count_lines(self._text, *span.body):
+        body = _text_of(computation).body
+        rows = scanner.outline_rows(self._text, *body)
+        # `%fusion#1` stands for an instruction that has no row.
+        has_implied = self._text.find("#", *body) >= 0
+        if has_implied or len(rows) != scanner.count_lines(self._text, *body):
             return [(each.shape, each.opcode) for each in computation.instructions]
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
         except ParseError:
             computation.instructions  # noqa: B018 - raises the error in its place
             raise
+
+    def calls(self, computation: HloComputation) -> list[BodyCall]:
+        """The instructions of the body that call computations."""
+        if self._offsets is not None:
+            return self._linked_calls(computation)
+        text, by_name = self._text, computation.module.computation_by_name
+        calls: list[BodyCall] = []
+        position, end = _text_of(computation).body
+        while match := _MAY_CALL.search(text, position, end):
+            start = text.rfind("\n", position, match.start()) + 1
+            position = text.find("\n", match.end(), end)
+            position = end if position < 0 else position
+            row = scanner.opcode_and_attributes(text, start, position)
+            if row is None or is_sugared(row[0]):
+                return self._linked_calls(computation)
+            try:
+                called = tuple([by_name[name] for name in called_names(*row)])
+            except (KeyError, RowProblem):
+                return self._linked_calls(computation)
+            if called:
+                calls.append(BodyCall(row[0], called, row[1]))
+        if any(callee.index >= computation.index for call in calls for callee in call[1]):
+            return self._linked_calls(computation)
+        return calls
+
+    def _linked_calls(self, computation: HloComputation) -> list[BodyCall]:
+        """The same of a body that must be read; raises what is wrong with it, in its place."""
+        computation.open()
+        return computation.calls()
+
+    def first_parameter(self, computation: HloComputation) -> str:
+        """The name of the first parameter."""
+        body = _text_of(computation).body
+        match = _FIRST_PARAMETER.search(self._text, *body) if self._offsets is None else None
+        if match is not None:
+            return match[1]
+        if self._text.find(" parameter(", *body) < 0:
+            return ""
+        computation.open()
+        return computation.first_parameter_name
+
+    def body_text(self, computation: HloComputation) -> str | None:
+        """The body, unless the text is laid out otherwise than XLA prints it."""
+        if self._offsets is not None:
+            return None
+        start, end = _text_of(computation).body
+        return self._text[start:end]
 
     def locate(self, computation: HloComputation, name: str) -> Span:
         """Where an instruction stands; the head of its computation if it has no line."""
@@ -122,6 +173,11 @@ class ModuleReader:
             async_sugar=any(is_sugared(opcode) for opcode in {opcode for opcode, _ in rows}),
         )
 
+    def implies_elements(self) -> bool:
+        """Whether an operand names an element of a tuple that has no line of its own."""
+        # The style of a text is known when all of it has been read.
+        return "#" in self._text and self._module.style.compact_gte
+
     def validate(self) -> None:
         """Read what was left as text, and check it (`hlomem.hlo.text.validation`)."""
         self._module.open_all()
@@ -149,10 +205,10 @@ class ModuleReader:
             check(text)
         except TextProblem as problem:
             span = instruction.span
-            start = self._source.text.find(text, span.start, span.end)
+            start = self.source.text.find(text, span.start, span.end)
             if start < 0:  # the text is not as the user wrote it
-                raise ParseError(self._source, span, problem.problem, problem.hint) from None
-            raise problem.at(self._source, start) from None
+                raise ParseError(self.source, span, problem.problem, problem.hint) from None
+            raise problem.at(self.source, start) from None
 
     def _read_computations(self) -> list[HloComputation]:
         """The computations that have a text of their own: not those of sugared async operations."""
@@ -164,14 +220,14 @@ class ModuleReader:
         header = self._text[spans.header.start : spans.header.end]
         has_tables = spans.tables.end > spans.tables.start
         place = self._original(spans.tables) if has_tables else Span(0, 0)
-        tables = StackFrameTables(self._source, place)
-        module = HloModule(spans.name, self._source, header, tables)
-        module.reader = self
+        tables = StackFrameTables(self.source, place)
+        module = HloModule(spans.name, header, tables, self)
         entry: HloComputation | None = None
         for index, span in enumerate(spans.computations):
             thread = span.execution_thread or MAIN_THREAD
-            body = span.body if self._offsets is None else None
-            computation = HloComputation(module, span.name, index, span.is_entry, thread, body)
+            computation = HloComputation(
+                module, span.name, index, span.is_entry, thread, self, span
+            )
             module.computations.append(computation)
             if span.is_entry:
                 if entry is not None:
@@ -188,14 +244,14 @@ class ModuleReader:
         body = self._body(computation)
         if not body.rows:
             problem = f"computation `{computation.name}` has no instructions"
-            raise ParseError(self._source, self._head(computation), problem)
+            raise ParseError(self.source, self._head(computation), problem)
         control = body.text.find(f"{CONTROL_PREDECESSORS}=", body.start, body.end)
         try:
             callees = link_body(
                 computation,
                 body.rows,
                 self._shapes,
-                self._module.computation_by_name,
+                computation.module.computation_by_name,
                 has_control=control >= 0,
             )
         except RowProblem as problem:
@@ -204,7 +260,7 @@ class ModuleReader:
 
     def _body(self, computation: HloComputation) -> _Body:
         """The rows of a computation; those of another layout than XLA's are normalized first."""
-        span = self._spans.computations[computation.index]
+        span = _text_of(computation)
         body = self._cut(self._text, *span.body, self._offsets)
         if self._offsets is not None:
             if body is None:
@@ -221,9 +277,9 @@ class ModuleReader:
         from hlomem.hlo.text.normalizer import normalize_body  # noqa: PLC0415 - as in the parser
 
         try:
-            text, offsets = normalize_body(self._source, *span.body)
+            text, offsets = normalize_body(self.source, *span.body)
         except ParseError as error:
-            raise LayoutError(self._source, error.span, error.problem, error.hint) from None
+            raise LayoutError(self.source, error.span, error.problem, error.hint) from None
         body = self._cut(text, 0, len(text), offsets)
         if body is None:
             raise self._not_an_instruction(span, LayoutError)
@@ -234,7 +290,7 @@ class ModuleReader:
         hint = _INSTRUCTION_FORM
         if _SHAPELESS.match(self._text, bad.start, bad.end):
             hint = "the shape is missing; hlomem does not infer shapes"
-        return kind(self._source, self._original(bad), NOT_AN_INSTRUCTION, hint)
+        return kind(self.source, self._original(bad), NOT_AN_INSTRUCTION, hint)
 
     def _cut(self, text: str, start: int, end: int, offsets: OffsetMap | None) -> _Body | None:
         rows = scanner.instruction_rows(text, start, end)
@@ -242,7 +298,7 @@ class ModuleReader:
 
     def _row_error(self, body: _Body, problem: RowProblem) -> ParseError:
         span = self._place(body, problem.row or 0, problem)
-        return ParseError(self._source, span, problem.problem, problem.hint)
+        return ParseError(self.source, span, problem.problem, problem.hint)
 
     def _place(self, body: _Body, row: int, problem: RowProblem | None) -> Span:
         """Where a row, or the part of it a problem is in, stands in the source."""
@@ -258,11 +314,11 @@ class ModuleReader:
 
         `HloParserImpl::ParseComputation`, which does not compare the parameters either.
         """
-        span = self._spans.computations[computation.index]
+        span = _text_of(computation)
         head = self._text[span.head_start : span.body.start]
         if validation.is_usual_head(head, computation):
             return
-        source = Source(self._source.name, self._text)
+        source = Source(self.source.name, self._text)
         try:
             result = validation.check_head(source, span.head_start)
         except ParseError as error:
@@ -283,14 +339,19 @@ class ModuleReader:
         return self._error(self._head_span(span), f"computation `{span.name}` is defined twice")
 
     def _head(self, computation: HloComputation) -> Span:
-        return self._original(self._head_span(self._spans.computations[computation.index]))
+        return self._original(self._head_span(_text_of(computation)))
 
     def _head_span(self, span: ComputationText) -> Span:
         start = self._text.index(span.name, span.head_start)
         return Span(start, start + len(span.name))
 
     def _error(self, span: Span, problem: str, hint: str = "") -> ParseError:
-        return ParseError(self._source, self._original(span), problem, hint)
+        return ParseError(self.source, self._original(span), problem, hint)
 
     def _original(self, span: Span) -> Span:
         return span if self._offsets is None else self._offsets.span(span)
+
+
+def _text_of(computation: HloComputation) -> ComputationText:
+    assert computation.text is not None, "the reader is asked about what it reads"
+    return computation.text

@@ -153,6 +153,14 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
     return rows
 
 
+def opcode_and_attributes(text: str, start: int, end: int) -> tuple[str, str] | None:
+    """Those of the instruction of one line; None where it does not plainly hold one."""
+    match = _INSTRUCTION.match(text, start, end)
+    if match is None or has_comment(text, start, end):
+        return None
+    return match[4], match[6]
+
+
 def may_hide_instructions(rows: list[InstructionRow]) -> bool:
     """Whether a line seems to hold more than the one instruction it was taken for."""
     suspects = [row[3:] for row in rows if " = " in row[4] or " = " in row[5]]

@@ -117,6 +117,10 @@ class StackFrameTables:
         raise ParseError(self._source, Span(start, end), problem, hint)
 
 
+NO_TABLES = StackFrameTables(Source("", ""), Span(0, 0))
+"""Those of a module that says nothing of the program it comes from."""
+
+
 def _format_row(item: tuple[int, Row]) -> str:
     number, row = item
     if isinstance(row, str):

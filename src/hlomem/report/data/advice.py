@@ -30,7 +30,7 @@ class Advice(Record, frozen=True, kw_only=True):
     link: str
 
 
-class Advised(Record, frozen=True, kw_only=True):
+class AdviceReport(Record, frozen=True, kw_only=True):
     """What can be done about a program's memory."""
 
     name: str

@@ -1,6 +1,6 @@
 """Where in the schedule each called computation runs: the bands beneath the skyline.
 
-In: a `Memory`. Out: spans of steps, each deeper than the one around it. XLA puts what an
+In: a `MemoryView`. Out: spans of steps, each deeper than the one around it. XLA puts what an
 instruction calls directly before that instruction (`HloLiveRange::FlattenSchedule`), so a
 computation is one span. With the module's text these are its computations; without it, the loops
 and branches that the dump implies.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.ir import HloModule
-    from hlomem.report.data.memory import Memory
+    from hlomem.report.data.memory import MemoryView
 
 
 class Band(Record, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Band(Record, frozen=True, kw_only=True):
     """How many bands lie around it."""
 
 
-def build_bands(memory: Memory) -> tuple[Band, ...]:
+def build_bands(memory: MemoryView) -> tuple[Band, ...]:
     """The bands, in the order of their first steps, outer ones before inner ones."""
     spans = list(_of_module(memory, memory.module) if memory.module else _of_dump(memory))
     spans.sort(key=lambda span: (span[2], -span[3], span[0]))
@@ -49,9 +49,9 @@ def build_bands(memory: Memory) -> tuple[Band, ...]:
 _Span = tuple[str, str, int, int]
 
 
-def _of_module(memory: Memory, module: HloModule) -> Iterator[_Span]:
-    time_of = memory.plan.time_of
-    scheduled = [each for each in module.computations if each.is_open]
+def _of_module(memory: MemoryView, module: HloModule) -> Iterator[_Span]:
+    time_of = memory.joined.time_of
+    scheduled = module.outer_computations
     caller_of = {
         callee: instruction
         for computation in scheduled
@@ -66,8 +66,8 @@ def _of_module(memory: Memory, module: HloModule) -> Iterator[_Span]:
             yield computation.name, caller.opcode, min(times), max(times)
 
 
-def _of_dump(memory: Memory) -> Iterator[_Span]:
-    time_of = memory.plan.time_of
+def _of_dump(memory: MemoryView) -> Iterator[_Span]:
+    time_of = memory.joined.time_of
     for loop in memory.structure.loops:
         start = min(time_of[loop.condition_parameter], time_of[loop.body_parameter])
         yield loop.instruction, "while", start, time_of[loop.instruction] - 1

@@ -10,21 +10,20 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
-from hlomem.check.aliases import find_families
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data import roles
-from hlomem.report.data.lines import op_name
 from hlomem.report.data.origins import Origins
 from hlomem.view.control_flow import find_structure
-from hlomem.view.guess_machine import parse_shape_or_none
+from hlomem.view.families import find_alias_classes
 from hlomem.view.joined import display_name
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from hlomem.dump.records import Parameter
     from hlomem.report.data.lines import Frame, Lines
     from hlomem.view.control_flow import Structure
-    from hlomem.view.joined import Placed, Plan
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
 class Buffer(Record, frozen=True, kw_only=True):
@@ -53,6 +52,14 @@ class Buffer(Record, frozen=True, kw_only=True):
     parameter: str | None
     """The argument of the program whose memory it lies in, by JAX's name or by its number."""
 
+    def shares_bytes_with(self, other: Buffer) -> bool:
+        """Whether a byte belongs to both, be it at different times."""
+        return (
+            self.allocation == other.allocation
+            and self.offset < other.offset + other.size
+            and other.offset < self.offset + self.size
+        )
+
     def is_live_at(self, step: int) -> bool:
         """Whether it is alive at a step."""
         return self.start is not None and self.end is not None and self.start <= step <= self.end
@@ -61,16 +68,16 @@ class Buffer(Record, frozen=True, kw_only=True):
 class BufferBuilder:
     """Makes buffers of the values of a plan."""
 
-    def __init__(self, plan: Plan, lines: Lines) -> None:
-        self._plan = plan
+    def __init__(self, joined: JoinedDump, lines: Lines) -> None:
+        self._joined = joined
         self._lines = lines
-        self._steps = len(plan.sequence)
+        self._steps = len(joined.sequence)
 
-    def build(self, placed: Placed) -> Buffer:
+    def build(self, placed: PlacedValue) -> Buffer:
         """A value in its place."""
         value, allocation, life = placed.value, placed.allocation, placed.life
         origin = self._origins.find(placed)
-        text = self._plan.text_of.get(value.name)
+        text = self._joined.printed.get(value.name)
         opcode = text.opcode if text else None
         if life is not None and not 0 <= life.start <= life.end <= self._steps:
             life = None  # the schedule does not say when that is
@@ -94,7 +101,7 @@ class BufferBuilder:
             parameter=self.parameter_names.get(allocation.index),
         )
 
-    def frames(self, placed: Placed) -> tuple[Frame, ...]:
+    def frames(self, placed: PlacedValue) -> tuple[Frame, ...]:
         """The calls that led to a value, innermost first."""
         return self._origins.find(placed).frames
 
@@ -103,7 +110,7 @@ class BufferBuilder:
         """The role of all of an allocation; None for temporaries', whose values have their own."""
         return {
             each.index: roles.role_of_allocation(each, self.parameter_names.get(each.index))
-            for each in self._plan.allocations
+            for each in self._joined.allocations
         }
 
     @cached_property
@@ -111,37 +118,37 @@ class BufferBuilder:
         """The argument each parameter's allocation holds."""
         names = {
             each.index: _parameter_number(each.parameter)
-            for each in self._plan.allocations
+            for each in self._joined.allocations
             if each.parameter is not None
         }
-        for placed in self._plan.placed:
+        for placed in self._joined.placed:
             if placed.allocation.parameter is None or placed.value.is_phi:
                 continue
-            text = self._plan.text_of.get(placed.value.name)
-            if text is not None and text.opcode == "parameter" and (name := op_name(text.tail)):
+            text = self._joined.printed.get(placed.value.name)
+            if text is not None and text.opcode == "parameter" and (name := text.metadata.op_name):
                 names[placed.allocation.index] = name
         return names
 
     @cached_property
     def structure(self) -> Structure:
         """The loops and conditionals of the program."""
-        return find_structure(self._plan)
+        return find_structure(self._joined)
 
     @cached_property
-    def families(self) -> dict[Placed, list[Placed]]:
+    def families(self) -> dict[PlacedValue, list[PlacedValue]]:
         """The values each value must share its storage with, itself among them."""
-        families = find_families(self._plan, self.structure)
-        members = families.members(self._plan.placed).values()
+        families = find_alias_classes(self._joined, self.structure)
+        members = families.members(self._joined.placed).values()
         return {placed: family for family in members for placed in family}
 
     @cached_property
-    def loop_roles(self) -> dict[Placed, str]:
+    def loop_roles(self) -> dict[PlacedValue, str]:
         """The role of what loops carry or stack."""
-        return roles.loop_roles(self._plan, self.families)
+        return roles.loop_roles(self._joined, self.families)
 
     @cached_property
     def _origins(self) -> Origins:
-        return Origins(self._plan, self._lines, self.families, self.loop_roles)
+        return Origins(self._joined, self._lines, self.families, self.loop_roles)
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,6 @@
 """Copies that cost memory, and why each is made.
 
-In: a `Memory` and a space. Out: one row per copy that has bytes of its own, those alive at the
+In: a `MemoryView` and a space. Out: one row per copy that has bytes of its own, those alive at the
 peak first. XLA copies to change a layout (`LayoutAssignment`), to move a value to another memory
 space, and to keep a value that something else would overwrite (`CopyInsertion`).
 """
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
+from hlomem.report.data.hints import Hint
+from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Buffer, Memory, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 Cause: TypeAlias = Literal["layout", "memory space", "kept value", "unknown"]
 
@@ -51,7 +53,7 @@ class Copies(Record, frozen=True, kw_only=True):
     rows: tuple[Copy, ...]
 
 
-def build_copies(memory: Memory, space: Space) -> Copies:
+def build_copies(memory: MemoryView, space: Space) -> Copies:
     """The copies in a space, those at the peak first, then by size."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
@@ -73,6 +75,16 @@ def build_copies(memory: Memory, space: Space) -> Copies:
     )
 
 
+def hint_of(copies: Copies) -> Hint | None:
+    """What fewer copies would save at the peak."""
+    if not copies.size_at_peak:
+        return None
+    worst = copies.rows[0]
+    buffers = plural(copies.count_at_peak, "buffer")
+    what = f"copies at the peak, in {buffers}: first {worst.name} ({worst.cause})"
+    return Hint(size=copies.size_at_peak, what=what, command="copies")
+
+
 def _is_copy(buffer: Buffer) -> bool:
     """Whether a buffer is a copy's result, not the state of one."""
     if buffer.opcode is None or buffer.role == roles.THREAD_LOCAL:
@@ -81,7 +93,7 @@ def _is_copy(buffer: Buffer) -> bool:
     return is_data and roles.is_copy(buffer.name.partition("{")[0], buffer.opcode)
 
 
-def _row(memory: Memory, buffer: Buffer, is_at_peak: bool) -> Copy:
+def _row(memory: MemoryView, buffer: Buffer, is_at_peak: bool) -> Copy:
     copied = _copied(memory, buffer)
     cause, why = _cause(memory, buffer, copied)
     return Copy(
@@ -100,13 +112,13 @@ def _row(memory: Memory, buffer: Buffer, is_at_peak: bool) -> Copy:
     )
 
 
-def _copied(memory: Memory, buffer: Buffer) -> Buffer | None:
+def _copied(memory: MemoryView, buffer: Buffer) -> Buffer | None:
     """The largest value a copy reads."""
     read = memory.operands(buffer)
     return max(read, key=lambda each: (each.size, -each.id)) if read else None
 
 
-def _cause(memory: Memory, buffer: Buffer, copied: Buffer | None) -> tuple[Cause, str]:
+def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[Cause, str]:
     if copied is None:
         return "unknown", "the dump does not say what it copies"
     ours, theirs = _LAYOUT.search(buffer.shape), _LAYOUT.search(copied.shape)
@@ -124,7 +136,7 @@ def _cause(memory: Memory, buffer: Buffer, copied: Buffer | None) -> tuple[Cause
     return "kept value", _why_kept(memory, buffer, copied)
 
 
-def _why_kept(memory: Memory, buffer: Buffer, copied: Buffer) -> str:
+def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
     if copied.role == roles.PARAMETERS:
         return f"{copied.parameter} is not donated, so it may not be written to"
     if buffer.start is None or buffer.end is None or copied.end is None:
@@ -142,7 +154,7 @@ def _why_kept(memory: Memory, buffer: Buffer, copied: Buffer) -> str:
     return f"made by copy insertion; {copied.name} is not needed after it"
 
 
-def _overwriting(memory: Memory, buffer: Buffer, copied: Buffer) -> Buffer | None:
+def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Buffer | None:
     """Who takes the bytes of what was copied while the copy is alive."""
     assert buffer.start is not None
     assert buffer.end is not None

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
+from hlomem.report.data.lookup import find_space
 from hlomem.report.data.matching import Pair, match_buffers
-from hlomem.report.data.memory import Owned, build_memory
+from hlomem.report.data.memory import OwnedBytes, build_memory
 from hlomem.report.data.peak import key_of
 from hlomem.report.screens.text import plural
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.report.data.memory import Buffer, Memory, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.peak import Key
 
 Grouping: TypeAlias = Literal["line", "op", "scope", "role", "shape"]
@@ -45,7 +46,7 @@ Kind: TypeAlias = Literal[
 UNUSED = "(holes and alignment)"
 _RECOMPUTED = "rematted_computation"
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
 class Side(Record, frozen=True, kw_only=True):
@@ -142,10 +143,10 @@ def diff(
 
 
 def build_diff(
-    before: Memory, after: Memory, *, by: Grouping = "line", space: str | None = None
+    before: MemoryView, after: MemoryView, *, by: Grouping = "line", space: str | None = None
 ) -> Diff:
     """The difference between two memories in one space."""
-    sides = [_Shared(each, each.find_space(space)) for each in (before, after)]
+    sides = [_Shared(each, find_space(each, space)) for each in (before, after)]
     pairs = match_buffers(before, after)
     changes = [_change(pair, *sides) for pair in pairs]
     unused = sides[0].unused, sides[1].unused
@@ -168,11 +169,11 @@ def build_diff(
 class _Shared:
     """What one side reserves, shared out among its buffers."""
 
-    def __init__(self, memory: Memory, space: Space) -> None:
+    def __init__(self, memory: MemoryView, space: Space) -> None:
         self.memory = memory
         self.space = space
         self.step = memory.fullest_step(space.color)
-        held = list(hold(memory, space.color, self.step))
+        held = list(iter_owners(memory, space.color, self.step))
         self.size_of: dict[int, int] = {}
         for buffer, size in held:
             self.size_of[buffer.id] = self.size_of.get(buffer.id, 0) + size
@@ -197,17 +198,17 @@ class _Shared:
         return (buffer.end - buffer.start + 1) / (self.memory.steps + 1)
 
 
-def hold(memory: Memory, color: int, step: int | None) -> Iterator[Owned]:
+def iter_owners(memory: MemoryView, color: int, step: int | None) -> Iterator[OwnedBytes]:
     """Who holds the bytes of a space; a temporary only at the fullest step."""
     temporary = {each.index for each in memory.temporary_allocations(color)}
-    for allocation in memory.plan.allocations:
+    for allocation in memory.joined.allocations:
         if allocation.color != color:
             continue
         buffers = memory.buffers_in(allocation.index)
         if allocation.index in temporary and step is not None:
             yield from memory.share_out(allocation, step)[0]
         elif buffers:
-            yield Owned(max(buffers, key=_claim), allocation.size)
+            yield OwnedBytes(max(buffers, key=_claim), allocation.size)
 
 
 def _claim(buffer: Buffer) -> tuple[bool, int, int, int]:
@@ -321,7 +322,7 @@ def _causes(
     for change in changes:
         if change.delta:
             by_reason.setdefault(_reason(change), []).append(change)
-    said = _Said(changes, partitions)
+    said = CauseWording(changes, partitions)
     causes = [
         Cause(
             text=said.text(reason, members),
@@ -370,7 +371,7 @@ def _different(old: list[str], new: list[str]) -> tuple[str, str]:
     return next((a, b) for a, b in zip(old, new, strict=True) if a != b)
 
 
-class _Said:
+class CauseWording:
     """Puts reasons into words, with what is known about the program as a whole."""
 
     def __init__(self, changes: list[Change], partitions: int) -> None:
@@ -422,5 +423,5 @@ class _Said:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

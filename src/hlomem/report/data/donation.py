@@ -1,8 +1,8 @@
 """Which arguments give their memory to the result, and which could.
 
-In: a `Memory` and a space. Out: a row per argument: whether its memory is taken over (donated and
-used), whether a result could take it, and what stands in the way. A result needs the same bytes in
-the same memory space with the same layout, and nobody may read the argument once it is written.
+In: a `MemoryView` and a space. Out: a row per argument: whether its memory is taken over (donated
+and used), whether a result could take it, and what stands in the way. A result needs the same bytes
+in the same memory space with the same layout, and nobody may read the argument once it is written.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
+from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
     from hlomem.dump.records import Allocation
-    from hlomem.report.data.memory import Buffer, Memory, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 State: TypeAlias = Literal["used", "lost", "possible", "read later", "no match"]
 
@@ -54,9 +55,9 @@ class Donation(Record, frozen=True, kw_only=True):
 class _Matcher:
     """Finds results that could take an argument's memory, each for one argument."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: MemoryView) -> None:
         self._memory = memory
-        live_out = [each for each in memory.plan.allocations if each.maybe_live_out]
+        live_out = [each for each in memory.joined.allocations if each.maybe_live_out]
         self._results: dict[str, list[Buffer]] = {}
         self._taken: set[int] = set()
         for each in live_out:
@@ -97,20 +98,20 @@ class _Matcher:
 
     def _last_read(self, argument: Buffer) -> tuple[int, str]:
         """The last step at which an argument is read, and who reads it; a loop at its end."""
-        placed = self._memory.placed_by_id[argument.id]
-        times = self._memory.plan.time_of
+        placed = self._memory.joined.placed_by_id[argument.id]
+        times = self._memory.joined.time_of
         uses = (placed.used.uses if placed.used else None) or ()
         reads = [(times.get(use.instruction, 0), use.instruction) for use in uses]
         return max(reads, default=(0, "nobody"))
 
 
-def build_donation(memory: Memory, space: Space) -> Donation:
+def build_donation(memory: MemoryView, space: Space) -> Donation:
     """Every argument in a space, those with something to win first."""
     matcher = _Matcher(memory)
     declared = _declared(memory)
     arguments = [
         (allocation, buffer)
-        for allocation in memory.plan.allocations
+        for allocation in memory.joined.allocations
         if allocation.color == space.color and allocation.parameter is not None
         for buffer in [_held(memory, allocation)]
         if buffer is not None
@@ -128,7 +129,16 @@ def build_donation(memory: Memory, space: Space) -> Donation:
     )
 
 
-def _declared(memory: Memory) -> frozenset[tuple[int, tuple[int, ...]]]:
+def hint_of(donation: Donation) -> Hint | None:
+    """What donating more would save."""
+    if not donation.possible_size:
+        return None
+    first = next(row for row in donation.rows if row.state == "possible")
+    what = f"arguments that could be donated: first {first.name}"
+    return Hint(size=donation.possible_size, what=what, command="donate")
+
+
+def _declared(memory: MemoryView) -> frozenset[tuple[int, tuple[int, ...]]]:
     """The arguments the module says may be overwritten."""
     if memory.module is None:
         return frozenset()
@@ -137,7 +147,7 @@ def _declared(memory: Memory) -> frozenset[tuple[int, tuple[int, ...]]]:
     return frozenset(aliased | donated)
 
 
-def _held(memory: Memory, allocation: Allocation) -> Buffer | None:
+def _held(memory: MemoryView, allocation: Allocation) -> Buffer | None:
     """The argument itself among the values of its allocation."""
     values = memory.buffers_in(allocation.index)
     parameters = [each for each in values if each.opcode == "parameter"]
@@ -146,7 +156,7 @@ def _held(memory: Memory, allocation: Allocation) -> Buffer | None:
 
 def _row(
     matcher: _Matcher,
-    memory: Memory,
+    memory: MemoryView,
     allocation: Allocation,
     argument: Buffer,
     declared: frozenset[tuple[int, tuple[int, ...]]],
@@ -167,7 +177,7 @@ def _row(
 
 def _fate(
     matcher: _Matcher,
-    memory: Memory,
+    memory: MemoryView,
     allocation: Allocation,
     argument: Buffer,
     declared: frozenset[tuple[int, tuple[int, ...]]],

@@ -1,6 +1,6 @@
 """One buffer explained: why it exists, why this size, why so long, why there, why not in place.
 
-In: a `Memory` and a buffer. Out: facts, each with the names and steps it rests on.
+In: a `MemoryView` and a buffer. Out: facts, each with the names and steps it rests on.
 """
 
 from __future__ import annotations
@@ -9,39 +9,17 @@ from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
+from hlomem.report.data.in_place import InPlace, iter_in_place
 from hlomem.report.data.overview import kind_of
 from hlomem.report.data.padding import Growth, growths
+from hlomem.view.joined import indexed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.report.data.lines import Frame
-    from hlomem.report.data.memory import Buffer, Memory
-    from hlomem.view.joined import Placed
-
-_MAY_NOT_OVERWRITE = {
-    "all-gather",
-    "all-to-all",
-    "broadcast",
-    "cholesky",
-    "concatenate",
-    "convolution",
-    "copy",
-    "custom-call",
-    "dot",
-    "fft",
-    "gather",
-    "pad",
-    "reduce",
-    "reduce-scatter",
-    "reduce-window",
-    "reverse",
-    "slice",
-    "sort",
-    "transpose",
-    "triangular-solve",
-}
-"""Opcodes that read elements of an operand after writing others of the result."""
+    from hlomem.report.data.memory import Buffer, MemoryView
+    from hlomem.view.joined import PlacedValue
 
 
 class Neighbour(Record, frozen=True, kw_only=True):
@@ -56,15 +34,6 @@ class Neighbour(Record, frozen=True, kw_only=True):
     """`before`, `after`, or `together` with the buffer that is explained."""
     why: str = ""
     """Why they may be there together."""
-
-
-class InPlace(Record, frozen=True, kw_only=True):
-    """An operand, and whether the result was written over it."""
-
-    operand: str
-    size: int
-    is_shared: bool
-    why: str
 
 
 class Explanation(Record, frozen=True, kw_only=True):
@@ -98,12 +67,12 @@ class Explanation(Record, frozen=True, kw_only=True):
     in_place: tuple[InPlace, ...]
 
 
-def explain(memory: Memory, buffer: Buffer) -> Explanation:
+def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
     """What there is to say about a buffer."""
-    placed = memory.placed_by_id[buffer.id]
+    placed = memory.joined.placed_by_id[buffer.id]
     used = placed.used
     positions = used.positions if used else ()
-    times = memory.plan.time_of
+    times = memory.joined.time_of
     readers = {use.instruction for use in (used.uses if used else None) or ()}
     return Explanation(
         buffer=buffer,
@@ -115,7 +84,7 @@ def explain(memory: Memory, buffer: Buffer) -> Explanation:
         frames=memory.frames(buffer),
         growths=growths(buffer.shape, buffer.size) if buffer.padding else (),
         also_known_as=tuple(
-            _indexed(each.instruction, each.index or ())
+            indexed(each.instruction, each.index or ())
             for each in positions
             if each.instruction != placed.value.name
         ),
@@ -124,46 +93,42 @@ def explain(memory: Memory, buffer: Buffer) -> Explanation:
         last=_why_until(memory, placed, buffer),
         loops=tuple(_loops(memory, placed, buffer)),
         neighbours=tuple(_neighbours(memory, placed, buffer)),
-        in_place=tuple(_in_place(memory, buffer)),
+        in_place=tuple(iter_in_place(memory, buffer)),
     )
 
 
-def _meaning(memory: Memory, placed: Placed, buffer: Buffer) -> str:
+def _meaning(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     """What it is for; a value that passes through an argument's or a result's memory is neither."""
     itself = {roles.PARAMETERS, roles.DONATED, roles.OPTIMIZER, roles.CONSTANTS}
     if buffer.role in itself and buffer.opcode not in {"parameter", "constant"}:
-        text = memory.plan.text_of.get(placed.value.name)
+        text = memory.joined.printed.get(placed.value.name)
         return roles.MEANING[roles.role_of_temporary(placed, text, buffer.op_name)]
     return roles.MEANING[buffer.role]
 
 
-def _indexed(name: str, index: tuple[int, ...]) -> str:
-    return f"{name}{{{','.join(map(str, index))}}}" if index else name
-
-
-def _why_from(memory: Memory, placed: Placed, buffer: Buffer) -> str:
+def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     if buffer.start is None:
         return "the dump has no live range for it"
     if buffer.parameter is not None and buffer.opcode == "parameter":
         return "it is an argument"
-    defined = memory.plan.time_of.get(placed.value.name)
+    defined = memory.joined.time_of.get(placed.value.name)
     if defined == buffer.start:
         return f"{placed.value.name} writes it"
     return f"{placed.value.name} writes it at step {defined}, in a computation that begins before"
 
 
-def _why_until(memory: Memory, placed: Placed, buffer: Buffer) -> str:
+def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     """What needs a buffer at its last step."""
     if buffer.end is None:
         return ""
-    plan, used = memory.plan, placed.used
+    joined, used = memory.joined, placed.used
     if buffer.end == memory.steps:
         if placed.allocation.maybe_live_out:
             return "the caller gets it"
         if placed.allocation.parameter is not None:
             return "it is an argument that was not donated: nothing may be written over it"
     uses = (used.uses if used else None) or ()
-    last = [use.instruction for use in uses if plan.time_of.get(use.instruction) == buffer.end]
+    last = [use.instruction for use in uses if joined.time_of.get(use.instruction) == buffer.end]
     if last:
         return f"{last[0]} reads it"
     following = [
@@ -175,22 +140,22 @@ def _why_until(memory: Memory, placed: Placed, buffer: Buffer) -> str:
         return f"from then on its bytes are {following[0]}, which must lie where it lies"
     positions = used.positions if used else ()
     parts = [
-        _indexed(each.instruction, each.index or ())
+        indexed(each.instruction, each.index or ())
         for each in positions
-        if plan.time_of.get(each.instruction) == buffer.end
+        if joined.time_of.get(each.instruction) == buffer.end
     ]
     if parts:
         return f"it is {parts[0]}"
-    running = plan.sequence[buffer.end] if buffer.end < memory.steps else "the program"
+    running = joined.sequence[buffer.end] if buffer.end < memory.steps else "the program"
     return f"the computation that {running} belongs to needs it until then"
 
 
-def _loops(memory: Memory, placed: Placed, buffer: Buffer) -> Iterator[str]:
-    plan = memory.plan
+def _loops(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[str]:
+    joined = memory.joined
     positions = {each.instruction for each in (placed.used.positions if placed.used else ())}
     for loop in memory.structure.loops:
-        first = plan.time_of[loop.condition_parameter]
-        last = plan.time_of[loop.instruction]
+        first = joined.time_of[loop.condition_parameter]
+        last = joined.time_of[loop.instruction]
         if loop.instruction in positions:
             yield f"carried by {loop.instruction}"
         elif buffer.start is not None and buffer.end is not None:
@@ -200,14 +165,13 @@ def _loops(memory: Memory, placed: Placed, buffer: Buffer) -> Iterator[str]:
                 yield f"alive through {loop.instruction}"
 
 
-def _neighbours(memory: Memory, placed: Placed, buffer: Buffer) -> Iterator[Neighbour]:
+def _neighbours(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[Neighbour]:
     """Who holds bytes of it, in the order they live."""
     family = {each.id for each in memory.family(placed)}
-    end = buffer.offset + buffer.size
     others = [
         each
         for each in memory.buffers_in(buffer.allocation)
-        if each.id != buffer.id and each.offset < end and buffer.offset < each.offset + each.size
+        if each.id != buffer.id and buffer.shares_bytes_with(each)
     ]
     for each in sorted(others, key=lambda other: (other.start or 0, other.id)):
         when = _when(buffer, each)
@@ -235,43 +199,3 @@ def _when(buffer: Buffer, other: Buffer) -> str:
     if other.end < buffer.start:
         return "before"
     return "after" if other.start > buffer.end else "together"
-
-
-def _in_place(memory: Memory, buffer: Buffer) -> Iterator[InPlace]:
-    """Whether, and if not why not, a result lies where one of its operands lies."""
-    if buffer.opcode in {None, "parameter", "constant", "tuple", "while"}:
-        return
-    seen: set[int] = set()
-    for operand in memory.operands(buffer):
-        if operand.id in seen or operand.shape.startswith("(") or operand.size == 0:
-            continue
-        seen.add(operand.id)
-        is_shared = (
-            operand.allocation == buffer.allocation
-            and operand.offset < buffer.offset + buffer.size
-            and buffer.offset < operand.offset + operand.size
-        )
-        yield InPlace(
-            operand=operand.name,
-            size=operand.size,
-            is_shared=is_shared,
-            why="it is written over it"
-            if is_shared
-            else _why_not_in_place(memory, buffer, operand),
-        )
-
-
-def _why_not_in_place(memory: Memory, buffer: Buffer, operand: Buffer) -> str:
-    if operand.color != buffer.color:
-        return f"lies in {memory.space_name(operand.color)} memory"
-    if operand.role in {roles.CONSTANTS, roles.PARAMETERS}:
-        return "is a constant" if operand.role == roles.CONSTANTS else "is not donated"
-    if operand.size != buffer.size:
-        return f"has {operand.size} bytes, not {buffer.size}"
-    if operand.end is not None and buffer.start is not None and operand.end > buffer.start:
-        return f"is needed until step {operand.end}"
-    if buffer.opcode in _MAY_NOT_OVERWRITE:
-        return f"{buffer.opcode} may not overwrite what it reads"
-    if operand.shape != buffer.shape:
-        return f"has another shape or layout: {operand.shape}"
-    return "nothing in the dump speaks against it; the instruction may not allow it"

@@ -1,6 +1,6 @@
 """Memory reserved for temporaries that is free even when they need most: what packing lost.
 
-In: a `Memory` and a space. Out: for each allocation of temporaries its size, the most that is
+In: a `MemoryView` and a space. Out: for each allocation of temporaries its size, the most that is
 alive in it at once, and the free byte ranges at that step with who lies above each: bytes below a
 buffer that stays cannot be given back.
 
@@ -14,12 +14,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
+from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.dump.records import Allocation
-    from hlomem.report.data.memory import Buffer, Memory, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 
 class Hole(Record, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ class Holes(Record, frozen=True, kw_only=True):
     allocations: tuple[HoledAllocation, ...]
 
 
-def build_holes(memory: Memory, space: Space) -> Holes:
+def build_holes(memory: MemoryView, space: Space) -> Holes:
     """The holes of every allocation of temporaries, those that lost most first."""
     rows = [
         _allocation(memory, each, step)
@@ -81,9 +82,15 @@ def build_holes(memory: Memory, space: Space) -> Holes:
     )
 
 
-def _allocation(memory: Memory, allocation: Allocation, step: int) -> HoledAllocation:
+def hint_of(holes: Holes) -> Hint | None:
+    """What denser packing would save."""
+    what = "holes that packing leaves when temporaries need most"
+    return Hint(size=holes.size, what=what, command="holes") if holes.size else None
+
+
+def _allocation(memory: MemoryView, allocation: Allocation, step: int) -> HoledAllocation:
     owned, taken = memory.share_out(allocation, step)
-    sequence = memory.plan.sequence
+    sequence = memory.joined.sequence
     bounds = [(0, 0), *taken, (allocation.size, allocation.size)]
     gaps = [(low, high) for (_, low), (high, _) in pairwise(bounds) if low < high]
     values = memory.buffers_in(allocation.index)

@@ -11,16 +11,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.hlo.text.attributes import unescape
+from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
-_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"')
-_SOURCE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _PARAMETERS = re.compile(r"\[\w+=.*\]$")
 """As in `conv[window_strides=(1,) …]`."""
-_FRAME_ID = re.compile(r"stack_frame_id=(\d+)")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = re.compile(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
@@ -64,21 +61,22 @@ class Lines:
 
     def origin(self, instruction: str) -> Origin:
         """Where an instruction comes from; those of the same metadata share it."""
-        metadata = _metadata(instruction)
-        known = self._origins.get(metadata)
+        start = instruction.find(METADATA)
+        text = instruction[start:] if start >= 0 else ""
+        known = self._origins.get(text)
         if known is None:
+            metadata = read_metadata(text)
             frames = self._find_frames(metadata)
             frame = users_frame(frames)
-            known = Origin(op_name(metadata), frames, frame.place if frame else None)
-            self._origins[metadata] = known
+            known = Origin(metadata.op_name or None, frames, frame.place if frame else None)
+            self._origins[text] = known
         return known
 
-    def _find_frames(self, metadata: str) -> tuple[Frame, ...]:
-        number = _FRAME_ID.search(metadata)
-        if number is not None and (frames := self._frames_of_id(int(number[1]))):
+    def _find_frames(self, metadata: Metadata) -> tuple[Frame, ...]:
+        if metadata.stack_frame_id and (frames := self._frames_of_id(metadata.stack_frame_id)):
             return frames
-        place = _SOURCE.search(metadata)
-        return (Frame(unescape(place[1]), int(place[2] or 0)),) if place else ()
+        file = metadata.source_file
+        return (Frame(file, metadata.source_line),) if file else ()
 
     def _frames_of_id(self, number: int) -> tuple[Frame, ...]:
         if self._tables is not None and number not in self._frames:
@@ -87,18 +85,6 @@ class Lines:
                 for each in self._tables.frames(number)
             )
         return self._frames.get(number, ())
-
-
-def _metadata(instruction: str) -> str:
-    """An instruction's text from its metadata on."""
-    start = instruction.find("metadata={")
-    return instruction[start:] if start >= 0 else ""
-
-
-def op_name(instruction: str) -> str | None:
-    """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
-    found = _OP_NAME.search(_metadata(instruction))
-    return unescape(found[1]) or None if found else None
 
 
 def bare_op_name(name: str) -> str:

@@ -1,10 +1,10 @@
 """Which buffer of one compile is which buffer of another.
 
-In: two `Memory`s of one program. Out: pairs of buffers. Instruction names renumber from version to
-version and mean nothing between backends, so buffers are matched by what they are: an argument by
-its name, any other by its operation, source line, shape and opcode, and where these say nothing by
-its place in the graph: the partners of what it reads and of what reads it. Strict keys come first;
-among buffers of equal keys the order of the schedule decides.
+In: two `MemoryView`s of one program. Out: pairs of buffers. Instruction names renumber from version
+to version and mean nothing between backends, so buffers are matched by what they are: an argument
+by its name, any other by its operation, source line, shape and opcode, and where these say nothing
+by its place in the graph: the partners of what it reads and of what reads it. Strict keys come
+first; among buffers of equal keys the order of the schedule decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hlomem.report.data.lines import bare_op_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from hlomem.report.data.memory import Buffer, Memory
+    from hlomem.report.data.memory import Buffer, MemoryView
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")
 _WRAPPERS = re.compile(r"(?:^|(?<=/))jit\((?:main|<lambda>)\)(?:/|$)")
@@ -59,7 +59,7 @@ _KEYS: tuple[Callable[[Traits], Hashable | None], ...] = (
 """From strict to loose; the last two let the shape change. None is no key."""
 
 
-def match_buffers(before: Memory, after: Memory) -> list[Pair]:
+def match_buffers(before: MemoryView, after: MemoryView) -> list[Pair]:
     """Every buffer of both sides, of all memory spaces, paired with its partner or alone."""
     matcher = _Matcher(_Side(before), _Side(after))
     for key in _KEYS:
@@ -70,9 +70,9 @@ def match_buffers(before: Memory, after: Memory) -> list[Pair]:
     return matcher.pairs
 
 
-def traits_of(memory: Memory, buffer: Buffer) -> Traits:
+def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
     """What a buffer is recognised by."""
-    parameter = memory.placed_by_id[buffer.id].allocation.parameter
+    parameter = memory.joined.placed_by_id[buffer.id].allocation.parameter
     is_argument = buffer.opcode == "parameter" and parameter is not None
     return Traits(
         argument=buffer.parameter if is_argument else None,
@@ -104,7 +104,7 @@ def _elements(shape: str) -> str:
 class _Side:
     """One of the two compiles, and which of its buffers have a partner."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: MemoryView) -> None:
         self.memory = memory
         self.left = sorted(memory.buffers, key=_place_in_schedule)
         self.traits = {each.id: traits_of(memory, each) for each in self.left}
@@ -134,7 +134,7 @@ class _Side:
 
     def users(self, buffer: Buffer) -> tuple[int, ...]:
         """The pairs of what is computed from a buffer."""
-        used = self.memory.placed_by_id[buffer.id].used
+        used = self.memory.joined.placed_by_id[buffer.id].used
         pairs = {
             self.pair_of_instruction.get(use.instruction)
             for use in (used.uses or () if used else ())

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 ByteRange: TypeAlias = tuple[int, int]
 
 
-class Owned(NamedTuple):
+class OwnedBytes(NamedTuple):
     """A buffer and how many bytes at a moment are its own, not another's that shares them."""
 
     buffer: Buffer
     size: int
 
 
-def share_out(alive: Iterable[Buffer]) -> tuple[list[Owned], list[ByteRange]]:
+def share_out(alive: Iterable[Buffer]) -> tuple[list[OwnedBytes], list[ByteRange]]:
     """Whose each byte is, each counted once, and the ranges taken, in order and apart."""
     taken: list[ByteRange] = []
     owned = [
-        Owned(each, _take(taken, each.offset, each.offset + each.size))
-        for each in sorted(alive, key=claim)
+        OwnedBytes(each, _claim_bytes(taken, each.offset, each.offset + each.size))
+        for each in sorted(alive, key=ownership_key)
     ]
     return [each for each in owned if each.size or not each.buffer.size], taken
 
@@ -44,7 +44,7 @@ def alignment_gaps(taken: Sequence[ByteRange], size: int, alignment: int) -> Ite
         yield max(0, min(round_up(end, alignment), limit) - end)
 
 
-def claim(buffer: Buffer) -> tuple[int, bool, bool, int]:
+def ownership_key(buffer: Buffer) -> tuple[int, bool, bool, int]:
     """Of buffers that share bytes the first of this order is said to hold them."""
     is_handed_on = buffer.opcode in {"while", "conditional"} or (
         buffer.opcode == "parameter" and buffer.parameter is None
@@ -52,7 +52,7 @@ def claim(buffer: Buffer) -> tuple[int, bool, bool, int]:
     return (roles.rank(buffer.role), buffer.op_name is None, is_handed_on, buffer.id)
 
 
-def _take(taken: list[ByteRange], start: int, end: int) -> int:
+def _claim_bytes(taken: list[ByteRange], start: int, end: int) -> int:
     """Adds [start, end) to sorted, disjoint ranges, and says how many bytes of it are new."""
     low = bisect_left(taken, start, key=lambda each: each[1])
     high = low

@@ -6,24 +6,24 @@ kinds, and of the spaces, add up to the total. Drawing it is `text`'s job.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record, SpaceReport
-from hlomem.hlo.text.attributes import unescape
+from hlomem.hlo.text.attributes import read_metadata
+from hlomem.machines.registry import platform_machine
+from hlomem.view.guess_machine import platform_of_dump
+from hlomem.view.instruction_line import source_of
+from hlomem.view.joined import indexed, join_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer, ShapeIndex
+    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
+    from hlomem.view.joined import JoinedDump
 
 TOP_BUFFERS = 10
-DEFAULT_SPACE = "default"
-
-_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
-_SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 
 
 class Share(Record, frozen=True, kw_only=True):
@@ -114,19 +114,19 @@ def _total(dump: Dump) -> int | None:
 
 
 def _spaces(dump: Dump) -> tuple[Share, ...]:
-    report = dump.report if isinstance(dump.report, SpaceReport) else None
-    name_by_color = {space.color: space.name for space in report.spaces} if report else {}
     if dump.assignment is not None:
-        named = (
-            (_space_name(each.color, name_by_color), each.size)
-            for each in dump.assignment.allocations
+        machine = platform_machine(platform_of_dump(dump)[0])
+        assert machine is not None
+        names = machine.memory_spaces
+        return _shares(
+            (_space_name(each.color, names), each.size) for each in dump.assignment.allocations
         )
-        return _shares(named)
+    report = dump.report if isinstance(dump.report, SpaceReport) else None
     if report is not None:
         return tuple(
             [
                 Share(
-                    name=_space_name(s.color, name_by_color),
+                    name=_space_name(s.color, {s.color: s.name}),
                     size=s.total_bytes,
                     count=len(s.tables),
                 )
@@ -136,8 +136,8 @@ def _spaces(dump: Dump) -> tuple[Share, ...]:
     return ()
 
 
-def _space_name(color: int, name_by_color: dict[int, str]) -> str:
-    name = name_by_color.get(color) or (DEFAULT_SPACE if color == 0 else "")
+def _space_name(color: int, names: Mapping[int, str]) -> str:
+    name = names.get(color)
     return f"{name} (color {color})" if name else f"color {color}"
 
 
@@ -154,43 +154,24 @@ def _peak(dump: Dump, live: LiveRanges) -> PeakOverview | None:
     if (peak := live.peak) is None:
         return None
     largest = sorted(enumerate(peak.buffers), key=lambda each: (-each[1].size, each[0]))
-    instruction_of = {v.name: v.instruction for v in dump.values.values} if dump.values else {}
-    shape_of = _shapes(dump)
+    joined = join_dump(dump)
     return PeakOverview(
         moment=peak.moment,
         steps=live.end,
         instruction=live.sequence[peak.moment] if 0 <= peak.moment < len(live.sequence) else None,
         size=sum(buffer.size for buffer in peak.buffers),
-        buffers=tuple(
-            [
-                _live_buffer(buffer, shape_of, instruction_of.get(buffer.instruction, ""))
-                for _, buffer in largest[:TOP_BUFFERS]
-            ]
-        ),
+        buffers=tuple([_live_buffer(buffer, joined) for _, buffer in largest[:TOP_BUFFERS]]),
         buffer_count=len(peak.buffers),
     )
 
 
-def _shapes(dump: Dump) -> dict[tuple[str, ShapeIndex], str]:
-    """Shape by instruction and index; a value without an index is the whole instruction."""
-    allocations = dump.assignment.allocations if dump.assignment else ()
-    return {(v.name, v.index or ()): v.shape for each in allocations for v in each.values}
-
-
-def _live_buffer(
-    buffer: PeakBuffer, shape_of: dict[tuple[str, ShapeIndex], str], instruction: str
-) -> LiveBuffer:
-    index = f"{{{','.join(map(str, buffer.index))}}}" if buffer.index else ""
-    op_name, place = _OP_NAME.search(instruction), _SOURCE.search(instruction)
+def _live_buffer(buffer: PeakBuffer, joined: JoinedDump) -> LiveBuffer:
+    placed = joined.placed_by_name.get((buffer.instruction, buffer.index or ()))
+    metadata = read_metadata(joined.text_of.get(buffer.instruction, ""))
     return LiveBuffer(
-        name=buffer.instruction + index,
+        name=indexed(buffer.instruction, buffer.index),
         size=buffer.size,
-        shape=shape_of.get((buffer.instruction, buffer.index or ())),
-        op_name=unescape(op_name[1]) if op_name else None,
-        source=_place(place) if place else None,
+        shape=placed.value.shape if placed else None,
+        op_name=metadata.op_name or None,
+        source=source_of(metadata) or None,
     )
-
-
-def _place(match: re.Match[str]) -> str:
-    file, line = match.groups()
-    return unescape(file) + (f":{line}" if line else "")

@@ -1,6 +1,7 @@
 """What layouts cost: the bytes of arrays that hold no element, dimension by dimension.
 
-In: a `Memory` and a space. Out: one row per padded shape, those that cost most at the peak first.
+In: a `MemoryView` and a space. Out: one row per padded shape, those that cost most at the peak
+first.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
-from hlomem.view.guess_machine import parse_shape_or_none
+from hlomem.report.data.hints import Hint
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import Buffer, Memory, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 
 class Growth(NamedTuple):
@@ -65,7 +67,7 @@ class Padding(Record, frozen=True, kw_only=True):
     rows: tuple[PaddedShape, ...]
 
 
-def build_padding(memory: Memory, space: Space) -> Padding:
+def build_padding(memory: MemoryView, space: Space) -> Padding:
     """The padded shapes of a space."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
@@ -84,6 +86,16 @@ def build_padding(memory: Memory, space: Space) -> Padding:
         padding_at_peak=sum(row.padding_at_peak for row in rows),
         rows=tuple(rows),
     )
+
+
+def hint_of(padding: Padding) -> Hint | None:
+    """What less padding would save at the peak."""
+    if not padding.padding_at_peak:
+        return None
+    worst = padding.rows[0]
+    grown = ", ".join(map(str, worst.growths)) or "rounded up"
+    what = f"padding: first {worst.shape.partition('{')[0]}, {grown}"
+    return Hint(size=padding.padding_at_peak, what=what, command="padding")
 
 
 def growths(shape_text: str, size: int) -> tuple[Growth, ...]:

@@ -1,8 +1,8 @@
 """Who is alive at a step: at the peak, or at any other.
 
-In: a `Memory` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer or
-one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how to
-get from that number to this one.
+In: a `MemoryView` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer
+or one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how
+to get from that number to this one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data import roles
 from hlomem.report.data.lines import bare_op_name
+from hlomem.report.data.lookup import find_step
 from hlomem.report.data.timeline import outline
-from hlomem.view.guess_machine import parse_shape_or_none
+from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.report.data.memory import Buffer, Memory, Owned, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, OwnedBytes, Space
     from hlomem.report.data.timeline import Summit, Timeline
 
 Key: TypeAlias = Literal["buffer", "line", "op", "scope", "role", "shape", "arg"]
@@ -68,7 +69,7 @@ class Printed(Record, frozen=True, kw_only=True):
     """They add up from XLA's number to the peak of the space."""
 
 
-class Alive(Record, frozen=True, kw_only=True):
+class Snapshot(Record, frozen=True, kw_only=True):
     """Everything alive at a step of a memory space."""
 
     name: str
@@ -98,16 +99,20 @@ class Alive(Record, frozen=True, kw_only=True):
     printed: Printed | None
 
 
-def build_alive(
-    memory: Memory, space: Space, at: str | None = None, by: Key = "buffer", top: int | None = None
-) -> Alive:
+def build_snapshot(
+    memory: MemoryView,
+    space: Space,
+    at: str | None = None,
+    by: Key = "buffer",
+    top: int | None = None,
+) -> Snapshot:
     """Who is alive in a space at a step, by default the peak."""
     timeline = require_timeline(memory, space)
-    step = timeline.peak.step if at is None else memory.find_step(at)
+    step = timeline.peak.step if at is None else find_step(memory, at)
     rows = group(memory.alive(space.color, step), by)
     rest = rows[top:] if top is not None else []
-    sequence = memory.plan.sequence
-    return Alive(
+    sequence = memory.joined.sequence
+    return Snapshot(
         name=memory.dump.name,
         space=space.name,
         step=step,
@@ -128,7 +133,7 @@ def build_alive(
     )
 
 
-def require_timeline(memory: Memory, space: Space) -> Timeline:
+def require_timeline(memory: MemoryView, space: Space) -> Timeline:
     """A space's timeline, or the error that says which file it needs."""
     timeline = memory.timeline(space.color)
     if timeline is None:
@@ -137,9 +142,9 @@ def require_timeline(memory: Memory, space: Space) -> Timeline:
     return timeline
 
 
-def group(owned: Sequence[Owned], by: Key) -> list[Row]:
+def group(owned: Sequence[OwnedBytes], by: Key) -> list[Row]:
     """Buffers by what `by` says, largest group first."""
-    groups: dict[str, list[Owned]] = {}
+    groups: dict[str, list[OwnedBytes]] = {}
     for each in owned:
         groups.setdefault(key_of(each.buffer, by), []).append(each)
     rows = [_row(key, members) for key, members in groups.items()]
@@ -164,7 +169,7 @@ def key_of(buffer: Buffer, by: Key) -> str:
     return f"{buffer.name} <{buffer.id}>"
 
 
-def _row(key: str, members: Sequence[Owned]) -> Row:
+def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
     largest = max(members, key=lambda each: (each.size, -each.buffer.id)).buffer
     return Row(
         key=key,
@@ -178,7 +183,7 @@ def _row(key: str, members: Sequence[Owned]) -> Row:
     )
 
 
-def caveats(memory: Memory, space: Space) -> tuple[str, ...]:
+def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
     """What a peak replayed from live ranges leaves out."""
     here = [each for each in memory.buffers if each.color == space.color]
     lost = [each for each in here if each.start is None and each.role != roles.THREAD_LOCAL]
@@ -192,7 +197,7 @@ def caveats(memory: Memory, space: Space) -> tuple[str, ...]:
     return tuple(found)
 
 
-def explain_printed(memory: Memory, space: Space, timeline: Timeline) -> Printed | None:
+def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Printed | None:
     """XLA's own peak of a dump, where it prints one, and why it is not this space's."""
     live = memory.dump.live_ranges
     if live is None or live.peak is None or live.peak.moment > memory.steps:
@@ -226,10 +231,10 @@ def explain_printed(memory: Memory, space: Space, timeline: Timeline) -> Printed
     return Printed(step=step, size=size, reasons=shown)
 
 
-def _instruction_shape(memory: Memory, buffer: Buffer) -> str:
+def _instruction_shape(memory: MemoryView, buffer: Buffer) -> str:
     """The shape XLA up to jaxlib 0.5.3 lists a value at the peak with: its whole instruction's."""
-    text = memory.plan.text_of.get(memory.placed_by_id[buffer.id].value.name)
-    return text.shape if text else buffer.shape
+    text = memory.joined.printed.get(memory.joined.placed_by_id[buffer.id].value.name)
+    return text.shape_text if text else buffer.shape
 
 
 def _unpadded(shape_text: str, buffer: Buffer) -> int:

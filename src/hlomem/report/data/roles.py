@@ -12,14 +12,15 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hlomem.report.data.lines import op_name
+from hlomem.dump.records import Record
 from hlomem.report.data.overview import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.records import Allocation
-    from hlomem.view.joined import Placed, Plan, Text
+    from hlomem.view.instruction_line import PrintedInstruction
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 PARAMETERS = "parameters"
 DONATED = "donated parameters"
@@ -39,34 +40,51 @@ PADDING = "padding"
 ALIGNMENT = "alignment"
 HOLES = "holes"
 
-_RANK = {
-    role: rank
-    for rank, role in enumerate(
-        (STACKED, CARRIED, COLLECTIVES, COPIES, GRADIENTS, ACTIVATIONS, TEMPORARIES, TUPLES)
-    )
-}
-"""Of the roles of values that share bytes, the first counts."""
 
-MEANING = {
-    PARAMETERS: "arguments of the program, which it may not overwrite",
-    DONATED: "arguments whose memory the program's result takes over",
-    OPTIMIZER: "arguments whose names say optimizer state",
-    OUTPUTS: "results, in memory of their own",
-    CONSTANTS: "literals in the program",
-    THREAD_LOCAL: "parameters and results of small called computations",
-    STACKED: "what a loop writes one slice per iteration of, such as a scan's outputs",
-    CARRIED: "what a loop hands from iteration to iteration",
-    COLLECTIVES: "results of all-reduce, all-gather and the like",
-    COPIES: "the same elements again, in another layout or memory, or to keep them",
-    GRADIENTS: "computed by the backward pass",
-    ACTIVATIONS: "computed by the forward pass of what is differentiated",
-    TEMPORARIES: "other intermediate results",
-    TUPLES: "tables of pointers, and the state of asynchronous operations",
-    PADDING: "elements that layouts add to fill their tiles",
-    ALIGNMENT: "from the end of a buffer to the next allowed offset",
-    HOLES: "reserved for temporaries, but free when they need most",
-}
-"""Every role, in words."""
+class Role(Record, frozen=True):
+    """One row of the table of roles."""
+
+    name: str
+    meaning: str
+    colour: str
+    """Of its bytes on the page, light or dark: #rrggbb."""
+    rank: int = 0
+    """Of the roles of values that share bytes, the lowest counts; an allocation's is alone."""
+
+
+ROLES = (
+    Role(PARAMETERS, "arguments of the program, which it may not overwrite", "#4e79a7"),
+    Role(DONATED, "arguments whose memory the program's result takes over", "#76b7b2"),
+    Role(OPTIMIZER, "arguments whose names say optimizer state", "#8e6bb0"),
+    Role(OUTPUTS, "results, in memory of their own", "#59a14f"),
+    Role(CONSTANTS, "literals in the program", "#9c755f"),
+    Role(THREAD_LOCAL, "parameters and results of small called computations", "#7f7f7f"),
+    Role(
+        STACKED,
+        "what a loop writes one slice per iteration of, such as a scan's outputs",
+        "#f28e2b",
+        rank=0,
+    ),
+    Role(CARRIED, "what a loop hands from iteration to iteration", "#edc948", rank=1),
+    Role(COLLECTIVES, "results of all-reduce, all-gather and the like", "#b07aa1", rank=2),
+    Role(
+        COPIES,
+        "the same elements again, in another layout or memory, or to keep them",
+        "#e15759",
+        rank=3,
+    ),
+    Role(GRADIENTS, "computed by the backward pass", "#d37295", rank=4),
+    Role(ACTIVATIONS, "computed by the forward pass of what is differentiated", "#86bc5c", rank=5),
+    Role(TEMPORARIES, "other intermediate results", "#5fa2ce", rank=6),
+    Role(TUPLES, "tables of pointers, and the state of asynchronous operations", "#bab0ac", rank=7),
+    Role(PADDING, "elements that layouts add to fill their tiles", "#ff9da7"),
+    Role(ALIGNMENT, "from the end of a buffer to the next allowed offset", "#c9c3a5"),
+    Role(HOLES, "reserved for temporaries, but free when they need most", "#d9dde3"),
+)
+"""Every role, in the order the page and its layers have them; a new role is a row here."""
+
+MEANING = {role.name: role.meaning for role in ROLES}
+_RANK = {role.name: role.rank for role in ROLES}
 
 _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-\w+|send|recv)"
@@ -99,41 +117,45 @@ def role_of_allocation(allocation: Allocation, parameter_name: str | None) -> st
 
 def rank(role: str) -> int:
     """Where a role stands among those of values that share its bytes; an allocation's is alone."""
-    return _RANK.get(role, 0)
+    return _RANK[role]
 
 
-def loop_roles(plan: Plan, families: Mapping[Placed, Sequence[Placed]]) -> dict[Placed, str]:
+def loop_roles(
+    joined: JoinedDump, families: Mapping[PlacedValue, Sequence[PlacedValue]]
+) -> dict[PlacedValue, str]:
     """The values that loops carry, or stack slice by slice; and those that share storage with them.
 
     `families` are the values that share one storage, by each of them.
     """
-    loops = {name for name, text in plan.text_of.items() if text.opcode == "while"}
-    found: dict[Placed, str] = {}
-    for placed in plan.placed if loops else ():
+    loops = {name for name, text in joined.printed.items() if text.opcode == "while"}
+    found: dict[PlacedValue, str] = {}
+    for placed in joined.placed if loops else ():
         if placed not in found and _is_carried(placed, loops):
             family = families.get(placed, (placed,))
-            role = STACKED if _is_stacked(plan, family) else CARRIED
+            role = STACKED if _is_stacked(joined, family) else CARRIED
             found.update(dict.fromkeys(family, role))
     return found
 
 
-def _is_carried(placed: Placed, loops: set[str]) -> bool:
+def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:
     positions = placed.used.positions if placed.used else ()
     return any(each.instruction in loops and each.index for each in positions)
 
 
-def _is_stacked(plan: Plan, family: Iterable[Placed]) -> bool:
+def _is_stacked(joined: JoinedDump, family: Iterable[PlacedValue]) -> bool:
     """Whether a slice of it is updated, by an instruction or a fusion named after that."""
     for placed in family:
-        text = plan.text_of.get(placed.value.name)
+        text = joined.printed.get(placed.value.name)
         if text is not None and text.opcode in _WRITERS:
-            words = f"{text.opcode} {placed.value.name} {op_name(text.tail)}"
+            words = f"{text.opcode} {placed.value.name} {text.metadata.op_name}"
             if _STACKS.search(words):
                 return True
     return False
 
 
-def role_of_temporary(placed: Placed, text: Text | None, operation: str | None) -> str:
+def role_of_temporary(
+    placed: PlacedValue, text: PrintedInstruction | None, operation: str | None
+) -> str:
     """The role of a value no loop carries, by its instruction and its operation's name."""
     opcode = text.opcode if text else ""
     return role_by_name(placed.value.name, opcode, placed.value.shape, operation)

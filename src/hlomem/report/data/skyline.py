@@ -1,7 +1,7 @@
 """The bytes alive at each step, by role: layers that add up to the timeline.
 
-In: a `Memory` and a space. Out: for each role the steps at which its bytes change, and by how much.
-A byte that several values hold at once counts for the one `Memory.share_out` gives it to.
+In: a `MemoryView` and a space. Out: for each role the steps at which its bytes change, and by how
+much. A byte that several values hold at once counts for the one `MemoryView.share_out` gives it to.
 
     role                  time  0    1    2    3    4
     parameters                 +8                            8  8  8  8  8
@@ -17,9 +17,7 @@ from hlomem.dump.records import Record
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hlomem.report.data.memory import Memory
+    from hlomem.report.data.memory import MemoryView
 
 _ORDER = list(roles.MEANING)
 
@@ -34,7 +32,7 @@ class Layer(Record, frozen=True, kw_only=True):
     """By how much, at each of them."""
 
 
-def build_skyline(memory: Memory, color: int) -> tuple[Layer, ...]:
+def build_skyline(memory: MemoryView, color: int) -> tuple[Layer, ...]:
     """The layers of a memory space, in the order of the roles; none where lives are not known."""
     changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for role, start, stop, size in memory.uses(color):
@@ -46,13 +44,3 @@ def build_skyline(memory: Memory, color: int) -> tuple[Layer, ...]:
 def _layer(role: str, changes: dict[int, int]) -> Layer:
     steps = sorted(step for step, change in changes.items() if change)
     return Layer(role=role, steps=tuple(steps), changes=tuple(changes[step] for step in steps))
-
-
-def heights(layers: Iterable[Layer], length: int) -> list[int]:
-    """The layers' sum at each step."""
-    at = [0] * (length + 1)
-    for layer in layers:
-        for step, change in zip(layer.steps, layer.changes, strict=True):
-            at[step] += change
-    total = 0
-    return [total := total + change for change in at[:length]]

@@ -15,7 +15,7 @@ from hlomem.dump.records import Record
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hlomem.report.data.uses import InUse
+    from hlomem.report.data.uses import Usage
 
 NEAR = 0.9
 """A summit is near the peak from this share of it on."""
@@ -89,7 +89,7 @@ def outline(sizes: Sequence[int], stretches: int) -> tuple[int, ...]:
     return tuple(max(sizes[low:high]) for low, high in pairwise(bounds))
 
 
-def bytes_over_time(uses: Iterable[InUse], length: int) -> list[int]:
+def bytes_over_time(uses: Iterable[Usage], length: int) -> list[int]:
     """The bytes in use at each of `length` steps, which all uses are within."""
     changes = [0] * (length + 1)
     for _, start, stop, size in uses:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlomem.base.disjoint_sets import DisjointSets
 from hlomem.report.data import roles
-from hlomem.view.sweep import Stay, iter_sharing
+from hlomem.view.sweep import Residency, iter_sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,15 +26,23 @@ if TYPE_CHECKING:
     from hlomem.report.data.buffers import Buffer
 
 
-InUse: TypeAlias = tuple[str, int, int, int]
-"""A role, the step from which and the one up to which it has bytes, and how many."""
+class Usage(NamedTuple):
+    """Bytes that one role has over some steps."""
+
+    role: str
+    start: int
+    end: int
+    """One past the last step."""
+    size: int
+
+
 _Place: TypeAlias = tuple[int, int, str]
 """First byte, one past the last, and the role."""
 _Life: TypeAlias = tuple[int, int]
 """First and last step."""
 
 
-def iter_uses(buffers: Iterable[Buffer]) -> Iterator[InUse]:
+def iter_uses(buffers: Iterable[Buffer]) -> Iterator[Usage]:
     """What the buffers of an allocation use; those whose lives are not known are left out."""
     lives_at: dict[_Place, list[_Life]] = defaultdict(list)
     for each in buffers:
@@ -44,7 +53,7 @@ def iter_uses(buffers: Iterable[Buffer]) -> Iterator[InUse]:
         runs = [(place, run) for place in island for run in _merged(lives_at[place])]
         if len(island) == 1:  # most often; one place is never used twice at a time
             for (start, end, role), (first, last) in runs:
-                yield role, first, last + 1, end - start
+                yield Usage(role, first, last + 1, end - start)
         else:
             yield from _crowded_uses(runs)
 
@@ -76,57 +85,56 @@ def _merged(lives: list[_Life]) -> Iterator[_Life]:
     yield first, last
 
 
-def _crowded_uses(runs: Iterable[tuple[_Place, _Life]]) -> Iterator[InUse]:
+def _crowded_uses(runs: Iterable[tuple[_Place, _Life]]) -> Iterator[Usage]:
     """Uses where places share bytes, be it at different times."""
     stays = [
-        Stay(first, last, number, start, end, role)
+        Residency(first, last, number, start, end, role)
         for number, ((start, end, role), (first, last)) in enumerate(runs)
     ]
     groups = _sharing_groups(iter_sharing(stays))
     in_group = {stay.number for group in groups for stay in group}
     for first, last, number, start, end, role in stays:
         if number not in in_group:
-            yield role, first, last + 1, end - start
+            yield Usage(role, first, last + 1, end - start)
     for group in groups:
         yield from _shared_uses(group)
 
 
-def _sharing_groups(pairs: Iterable[tuple[Stay[str], Stay[str]]]) -> list[list[Stay[str]]]:
+def _sharing_groups(
+    pairs: Iterable[tuple[Residency[str], Residency[str]]],
+) -> list[list[Residency[str]]]:
     """What shares bytes with one another, directly or through others."""
-    group_of: dict[int, list[Stay[str]]] = {}
+    sets = DisjointSets[int]()
+    stay_of: dict[int, Residency[str]] = {}
     for one, two in pairs:
-        first = group_of.setdefault(one.number, [one])
-        second = group_of.setdefault(two.number, [two])
-        if first is second:
-            continue
-        small, large = sorted((first, second), key=len)
-        large += small
-        group_of.update((each.number, large) for each in small)
-    return list({id(group): group for group in group_of.values()}.values())
+        stay_of.update({one.number: one, two.number: two})
+        sets.unite(one.number, two.number)
+    groups = sets.groups(stay_of).values()
+    return [[stay_of[number] for number in group] for group in groups]
 
 
-def _shared_uses(group: list[Stay[str]]) -> Iterator[InUse]:
+def _shared_uses(group: list[Residency[str]]) -> Iterator[Usage]:
     """Between two moments at which one of a group begins or ends, whose each byte is."""
-    begins: dict[int, list[Stay[str]]] = defaultdict(list)
-    ends: dict[int, list[Stay[str]]] = defaultdict(list)
+    begins: dict[int, list[Residency[str]]] = defaultdict(list)
+    ends: dict[int, list[Residency[str]]] = defaultdict(list)
     for stay in group:
         begins[stay.first].append(stay)
         ends[stay.last + 1].append(stay)
-    alive: dict[int, Stay[str]] = {}
+    alive: dict[int, Residency[str]] = {}
     for start, stop in pairwise(sorted({*begins, *ends})):
         for stay in ends.get(start, ()):
             del alive[stay.number]
         alive.update((stay.number, stay) for stay in begins.get(start, ()))
-        counted: list[Stay[str]] = []
+        counted: list[Residency[str]] = []
         taken = 0
         for role in sorted({stay.who for stay in alive.values()}, key=roles.rank):
             counted += [stay for stay in alive.values() if stay.who == role]
             size = _occupied(counted)
-            yield role, start, stop, size - taken
+            yield Usage(role, start, stop, size - taken)
             taken = size
 
 
-def _occupied(stays: Iterable[Stay[str]]) -> int:
+def _occupied(stays: Iterable[Residency[str]]) -> int:
     """The bytes that belong to at least one of these."""
     total, reached = 0, 0
     for start, end in sorted((stay.start, stay.end) for stay in stays):

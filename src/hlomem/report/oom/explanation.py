@@ -6,18 +6,21 @@ names added up by role, sentences that follow from the numbers, and where to lea
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions
+from hlomem.hlo.text.attributes import read_metadata
 from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
-from hlomem.report.data.lines import Lines, op_name
+from hlomem.report.data.lines import Lines
 from hlomem.report.oom.log import Failure, NamedBuffer, OomLog, Part
-from hlomem.report.screens.text import format_bytes, percent
+from hlomem.report.screens.text import percent
+from hlomem.view.instruction_line import parse_instruction_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +30,8 @@ _LARGE = 0.5
 """A buffer of more than this share of the memory is seldom meant (OpenXLA, error E1000)."""
 _WORTH_SAYING = 0.05
 _SCRATCH = frozenset({"vmem", "smem"})
-_POOL_SHARE, _MOST_SHARE = 0.75, 0.95
+_POOL_SHARE, _MAX_SHARE = 0.75, 0.95
 """What JAX takes of a GPU by default, and what it can take."""
-_INSTRUCTION = re.compile(r"%?([\w.-]+) = (?:\S+ |\([^=]*?\) )??([\w-]+)\(")
 
 
 class BufferGroup(Record, frozen=True, kw_only=True):
@@ -137,7 +139,7 @@ def _likeness(group: BufferGroup) -> tuple[str, ...]:
 
 
 def _describe(buffer: NamedBuffer) -> BufferGroup:
-    lines = Lines(None)
+    origin = Lines(None).origin(buffer.metadata)
     padding = 0 if buffer.unpadded is None else max(0, buffer.size - buffer.unpadded)
     return BufferGroup(
         size=buffer.size,
@@ -145,8 +147,8 @@ def _describe(buffer: NamedBuffer) -> BufferGroup:
         role=role_of(buffer),
         shape=buffer.shape,
         padding=padding,
-        op_name=op_name(buffer.metadata),
-        source=lines.origin(buffer.metadata).line,
+        op_name=origin.op_name,
+        source=origin.line,
         label=buffer.label,
     )
 
@@ -156,13 +158,14 @@ def role_of(buffer: NamedBuffer) -> str:
     if buffer.kind == "parameter":
         return roles.PARAMETERS
     name, opcode = _name_and_opcode(buffer.label or "")
-    return roles.role_by_name(name, opcode, buffer.shape or "", op_name(buffer.metadata))
+    operation = read_metadata(buffer.metadata).op_name or None
+    return roles.role_by_name(name, opcode, buffer.shape or "", operation)
 
 
 def _name_and_opcode(label: str) -> tuple[str, str]:
     """Of an instruction's text; a GPU's label is the opcode alone."""
-    found = _INSTRUCTION.match(label)
-    return (found[1], found[2]) if found else ("", label)
+    printed = parse_instruction_line(label)
+    return (printed.name, printed.opcode) if printed else ("", label)
 
 
 def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[Part]:
@@ -294,10 +297,11 @@ def _steps(failure: Failure, log: OomLog) -> Iterator[Step]:
     if failure.space in _SCRATCH:
         yield from _steps_in_kernel(failure)
         return
-    if failure.moment == "run" and failure.platform == "tpu":
+    machine = platform_machine(failure.platform)
+    if failure.moment == "run" and machine is not None and machine.allocations_flag:
         yield Step(
             text="run again with a report of all allocations when memory runs out",
-            command='LIBTPU_INIT_ARGS="--tpu_log_allocations_on_oom=true" python …',
+            command=f"{machine.allocations_flag} python …",
         )
     yield from _steps_of_pool(failure, log)
     yield from _steps_with_dump(failure)
@@ -323,10 +327,10 @@ def _steps_of_pool(failure: Failure, log: OomLog) -> Iterator[Step]:
             text="an allocator that does not fragment",
             command="XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python …",
         )
-    elif short <= pool.limit * (_MOST_SHARE / _POOL_SHARE - 1):
+    elif short <= pool.limit * (_MAX_SHARE / _POOL_SHARE - 1):
         yield Step(
             text=f"a larger share of the device for the pool, if it has JAX's {_POOL_SHARE}",
-            command=f"XLA_PYTHON_CLIENT_MEM_FRACTION={_MOST_SHARE} python …",
+            command=f"XLA_PYTHON_CLIENT_MEM_FRACTION={_MAX_SHARE} python …",
         )
     if pool.in_use > _LARGE * pool.limit:
         yield Step(

@@ -14,23 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from hlomem.base.sizes import parse_printed_size
 from hlomem.dump.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UNITS = "BKMGTPE"
 _NUMBER = r"-?\d{1,20}(?:\.\d{1,9})?"
 _SIZE = rf"{_NUMBER}\s?(?:[KMGTPE]i?B?|B|bytes)?(?!\w|\.\d)"
-
-
-def parse_size(text: str) -> int:
-    """The bytes a size stands for: `1.50G`, `6.00MiB`, `512B`, `4096 bytes`, `4096`."""
-    number = re.match(_NUMBER, text)
-    if number is None:
-        raise ValueError(f"no size: {text}")
-    unit = text[number.end() :].strip()[:1].upper()
-    return round(float(number[0]) * 1024 ** max(_UNITS.find(unit), 0)) if unit else int(number[0])
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -241,9 +232,9 @@ def _failures(lines: list[_Line]) -> Iterator[Failure]:
 
 
 def _failure(line: int, said: dict[str, str]) -> Failure:
-    sizes = {key: parse_size(said.pop(key)) for key in _SIZES if key in said}
+    sizes = {key: parse_printed_size(said.pop(key)) for key in _SIZES if key in said}
     if "more" in said:  # two cores share one memory
-        sizes["needed"] += parse_size(said.pop("more"))
+        sizes["needed"] += parse_printed_size(said.pop("more"))
     said["space"] = said["space"].replace("HBM", "hbm")
     return Failure(**said, **sizes, line=line)  # type: ignore[arg-type]
 
@@ -284,7 +275,7 @@ def _breakdown(name: str, total: str, parts: list[Part]) -> Breakdown:
     """A breakdown whose total stands in its head, or among its parts."""
     stated = [part.size for part in parts if part.name == "total allocation"]
     if total:
-        stated = [parse_size(total)]
+        stated = [parse_printed_size(total)]
     return Breakdown(
         name=name,
         total=stated[0] if stated else None,
@@ -301,8 +292,8 @@ def _parts(lines: list[_Line]) -> Iterator[Part]:
         if found[2] != "unknown size":
             yield Part(
                 name=found[1],
-                size=parse_size(found[2]),
-                unpadded=parse_size(unpadded[1]) if unpadded else None,
+                size=parse_printed_size(found[2]),
+                unpadded=parse_printed_size(unpadded[1]) if unpadded else None,
             )
 
 
@@ -339,9 +330,9 @@ def _buffer(said: dict[str, str]) -> NamedBuffer:
     unpadded = said.get("Unpadded size")
     parameter = said.get("Entry Parameter Subshape")
     return NamedBuffer(
-        size=parse_size(said["Size"]),
+        size=parse_printed_size(said["Size"]),
         shape=parameter or said.get("Shape"),
-        unpadded=None if unpadded is None else parse_size(unpadded),
+        unpadded=None if unpadded is None else parse_printed_size(unpadded),
         label=said.get("XLA label"),
         metadata=f"metadata={{{said['Operator']}}}" if "Operator" in said else "",
         kind="parameter" if parameter else said.get("Allocation type"),
@@ -370,13 +361,13 @@ def _pool(lines: list[_Line]) -> Pool | None:
         if "BFCAllocator dump for" in text:
             said, holders = {}, {}
         elif (stat := _STAT.match(text)) is not None and stat[1] in _STATS:
-            said[_STATS[stat[1]]] = parse_size(stat[2])
+            said[_STATS[stat[1]]] = parse_printed_size(stat[2])
         elif (chunk := _CHUNK.match(text)) is not None:
             holders.setdefault(chunk[2] or "", []).append(int(chunk[1]))
         elif (found := _SUM.search(text)) is not None:
-            said.setdefault("in_use", parse_size(found[1]))
+            said.setdefault("in_use", parse_printed_size(found[1]))
         elif (found := _LARGEST.search(text)) is not None:
-            said["largest_free"] = parse_size(found[1])
+            said["largest_free"] = parse_printed_size(found[1])
     held = [Holder(name=n, size=sum(s), count=len(s)) for n, s in holders.items()]
     held.sort(key=lambda each: (-each.size, each.name))
     return Pool(**said, holders=tuple(held)) if said or held else None

@@ -1,6 +1,6 @@
 """The HTML report: one file that opens anywhere, offline.
 
-In: the data of a page, or of two and what differs. Out: the text of the file. Script, style and
+In: the data of a page, or of two and what differs. Out: the text of the file. Scripts, style and
 frame lie in `templates/`; the data goes in as compressed JSON, so that no name of a dump is ever
 part of the page's markup.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import html
 import zlib
-from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
 from hlomem.report.json import encode
+from hlomem.report.page.bundle import TEMPLATES, bundle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,18 +25,7 @@ if TYPE_CHECKING:
 
 _LEVEL = 2
 """Columns of numbers get hardly smaller by more."""
-_SCRIPTS = (
-    "report.js",
-    "state.js",
-    "skyline.js",
-    "map.js",
-    "icicle.js",
-    "words.js",
-    "tables.js",
-    "comparison.js",
-    "page.js",
-)
-_TEMPLATES = Path(__file__).parent / "templates"
+_MAIN = "page"
 
 
 def format_page(pages: Sequence[Page], difference: Waterfall | None = None) -> str:
@@ -46,10 +35,10 @@ def format_page(pages: Sequence[Page], difference: Waterfall | None = None) -> s
     return Template(_template("page.html")).substitute(
         title=html.escape(f"{title} · hlomem"),
         style=_template("page.css"),
-        script="\n".join(map(_template, _SCRIPTS)),
+        script=bundle(_MAIN),
         data=base64.b64encode(data).decode(),
     )
 
 
 def _template(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+    return (TEMPLATES / name).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """The data of the HTML report: everything the page draws, as plain columns.
 
-In: a `Memory`. Out: `Page`, which goes into the page as JSON. The numbers are those of the other
-reports, the verdict is the checker's; the page only draws them.
+In: a `MemoryView`. Out: `Page`, which goes into the page as JSON. The numbers are those of the
+other reports, the verdict is the checker's; the page only draws them.
 """
 
 from __future__ import annotations
@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from hlomem.check.verify import verify_plan
+from hlomem.check.verify import verify_joined
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
-from hlomem.machines.capacity import GIB_OF_CHIP
+from hlomem.machines.registry import CHIPS
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
-from hlomem.report.data.occupancy import claim
+from hlomem.report.data.copies import build_copies
+from hlomem.report.data.donation import build_donation
+from hlomem.report.data.holes import build_holes
+from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.overview import kind_of
+from hlomem.report.data.padding import build_padding
+from hlomem.report.data.peak import ARGUMENTS, NOWHERE, UNNAMED
+from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.skyline import Layer, build_skyline
-from hlomem.report.data.summary import Hint, build_hints, build_savings
+from hlomem.report.data.summary import build_hints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,14 +33,17 @@ if TYPE_CHECKING:
     from hlomem.dump.records import Allocation
     from hlomem.report.data.copies import Copy
     from hlomem.report.data.donation import Argument
+    from hlomem.report.data.hints import Hint
     from hlomem.report.data.holes import Hole
-    from hlomem.report.data.memory import Buffer, Memory, RoleShare, Space
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.padding import PaddedShape
+    from hlomem.report.data.role_shares import RoleShare
+    from hlomem.report.data.roles import Role
     from hlomem.report.data.timeline import Summit
 
 _TOP = 200
 """Rows of a table; the commands list all."""
-_MOST_CHECKED = 10_000
+_MAX_CHECKED = 10_000
 """Values of a plan that is checked for its page; checking more takes longer than all the rest."""
 
 
@@ -68,6 +77,8 @@ class PageSpace(Record, frozen=True, kw_only=True):
     """They add up to the bytes alive at each step."""
     hints: tuple[Hint, ...]
     padding: tuple[PaddedShape, ...]
+    growths: tuple[str, ...]
+    """How the dimensions of each of them grow, in words."""
     donation: tuple[Argument, ...]
     copies: tuple[Copy, ...]
     holes: tuple[Hole, ...]
@@ -111,6 +122,14 @@ class Trust(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
+class Labels(Record, frozen=True, kw_only=True):
+    """What groups of buffers are called where their names or lines are not known."""
+
+    arguments: str = ARGUMENTS
+    no_line: str = NOWHERE
+    unnamed: str = UNNAMED
+
+
 class Page(Record, frozen=True, kw_only=True):
     """One report."""
 
@@ -118,10 +137,12 @@ class Page(Record, frozen=True, kw_only=True):
     backend: str
     sequence: tuple[str, ...]
     bands: tuple[Band, ...]
-    roles: dict[str, str]
-    """Every role, in words."""
+    roles: tuple[Role, ...]
+    labels: Labels
     chips: dict[str, int]
     """The memory of one device, by the chip's name."""
+    nominal_chips: tuple[str, ...]
+    """Those of which only the data sheet's figure is known."""
     capacity: int | None
     spaces: tuple[PageSpace, ...]
     texts: list[str]
@@ -129,17 +150,19 @@ class Page(Record, frozen=True, kw_only=True):
     trust: Trust
 
 
-def build_page(memory: Memory, capacity: int | None = None) -> Page:
+def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     """The data of a report; the plan is checked for it, where it is not very large."""
-    is_checked = len(memory.plan.placed) <= _MOST_CHECKED
+    is_checked = len(memory.joined.placed) <= _MAX_CHECKED
     texts = _Texts()
     return Page(
         name=_short_name(memory.dump.name),
-        backend=memory.backend_name,
-        sequence=tuple(memory.plan.sequence),
+        backend=memory.machine_name,
+        sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),
-        roles=roles.MEANING,
-        chips={chip: gib << 30 for chip, gib in GIB_OF_CHIP.items()},
+        roles=roles.ROLES,
+        labels=Labels(),
+        chips={name: chip.size for name, chip in CHIPS.items()},
+        nominal_chips=tuple(name for name, chip in CHIPS.items() if chip.is_nominal),
         capacity=capacity,
         spaces=tuple(_space(memory, space) for space in memory.spaces),
         buffers=_columns(memory, texts),
@@ -155,8 +178,8 @@ def build_page(memory: Memory, capacity: int | None = None) -> Page:
     )
 
 
-def _judge(memory: Memory) -> Verdict:
-    return verify_plan(memory.plan, module=memory.module, backend=memory.given_backend)
+def _judge(memory: MemoryView) -> Verdict:
+    return verify_joined(memory.joined, module=memory.module, machine=memory.given_machine)
 
 
 def _short_name(name: str) -> str:
@@ -164,9 +187,12 @@ def _short_name(name: str) -> str:
     return name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or name
 
 
-def _space(memory: Memory, space: Space) -> PageSpace:
+def _space(memory: MemoryView, space: Space) -> PageSpace:
     timeline = memory.timeline(space.color)
-    savings = build_savings(memory, space)
+    padding, copies = build_padding(memory, space), build_copies(memory, space)
+    donation, holes = build_donation(memory, space), build_holes(memory, space)
+    built = {"padding": padding, "copies": copies, "donate": donation, "holes": holes}
+    padded = padding.rows[:_TOP]
     shared = {each.index for each in memory.temporary_allocations(space.color)}
     return PageSpace(
         color=space.color,
@@ -174,24 +200,25 @@ def _space(memory: Memory, space: Space) -> PageSpace:
         size=space.size,
         allocations=tuple(
             _allocation(memory, each, each.index in shared)
-            for each in memory.plan.allocations
+            for each in memory.joined.allocations
             if each.color == space.color
         ),
-        roles=memory.roles(space.color),
+        roles=build_role_shares(memory, space.color),
         fullest_step=memory.fullest_step(space.color),
         peak=timeline.peak if timeline else None,
         near_peaks=timeline.near_peaks if timeline else (),
         layers=build_skyline(memory, space.color),
-        hints=build_hints(memory, space, savings),
-        padding=savings.padding.rows[:_TOP],
-        donation=savings.donation.rows[:_TOP],
-        copies=savings.copies.rows[:_TOP],
-        holes=tuple(hole for each in savings.holes.allocations for hole in each.holes)[:_TOP],
+        hints=build_hints(memory, space, built),
+        padding=padded,
+        growths=tuple(", ".join(map(str, row.growths)) or "rounded up" for row in padded),
+        donation=donation.rows[:_TOP],
+        copies=copies.rows[:_TOP],
+        holes=tuple(hole for each in holes.allocations for hole in each.holes)[:_TOP],
     )
 
 
 def _allocation(
-    memory: Memory, allocation: Allocation, is_shared_over_time: bool
+    memory: MemoryView, allocation: Allocation, is_shared_over_time: bool
 ) -> PageAllocation:
     values = memory.buffers_in(allocation.index)
     kind = kind_of(allocation)
@@ -220,7 +247,7 @@ class _Texts(dict[str | None, int]):
         return [text for text in self if text is not None]
 
 
-def _columns(memory: Memory, number_of: _Texts) -> Columns:
+def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
     buffers = memory.buffers
     number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
     return Columns(
@@ -245,19 +272,19 @@ def _columns(memory: Memory, number_of: _Texts) -> Columns:
 
 def _ranks(buffers: Sequence[Buffer]) -> list[int]:
     """The places of the buffers when sorted by who is said to hold shared bytes."""
-    claims = [claim(each) for each in buffers]
+    claims = [ownership_key(each) for each in buffers]
     ranks = [0] * len(claims)
     for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
         ranks[number] = rank
     return ranks
 
 
-def _last_uses(memory: Memory) -> list[str | None]:
+def _last_uses(memory: MemoryView) -> list[str | None]:
     """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
-    time_of = defaultdict(lambda: -1, memory.plan.time_of).__getitem__
+    time_of = defaultdict(lambda: -1, memory.joined.time_of).__getitem__
     return [
         max([use.instruction for use in used.uses], key=time_of)
         if (used := placed.used) and used.uses
         else None
-        for placed in memory.plan.placed
+        for placed in memory.joined.placed
     ]

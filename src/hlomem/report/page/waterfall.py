@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
-from hlomem.report.screens.text import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.report.data.diff import Diff
 
-_MOST_BARS = 12
+_MAX_BARS = 12
 
 
 class Bar(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
@@ -44,11 +44,11 @@ def _bars(diff: Diff) -> Iterator[Bar]:
     at = diff.before.size
     yield Bar(label="A", start=0, end=at, is_total=True)
     changed = sorted((row for row in diff.rows if row.delta), key=lambda row: -abs(row.delta))
-    for row in changed[:_MOST_BARS]:
+    for row in changed[:_MAX_BARS]:
         yield Bar(label=row.key, start=at, end=at + row.delta)
         at += row.delta
-    if rest := sum(row.delta for row in changed[_MOST_BARS:]):
-        yield Bar(label=f"{len(changed) - _MOST_BARS} more", start=at, end=at + rest)
+    if rest := sum(row.delta for row in changed[_MAX_BARS:]):
+        yield Bar(label=f"{len(changed) - _MAX_BARS} more", start=at, end=at + rest)
     yield Bar(label="B", start=0, end=diff.after.size, is_total=True)
 
 

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import (
-    Line,
-    bar,
-    format_bytes,
-    percent,
-    shorten,
-    shorten_front,
-    wrap,
-)
+from hlomem.report.screens.text import Line, bar, percent, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
-    from hlomem.report.data.advice import Advice, Advised
+    from hlomem.report.data.advice import Advice, AdviceReport
 
 TOP = 6
 _BAR = 10
 
 
-def draw_advice(advised: Advised, width: int) -> list[Line]:
+def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
     """The lines of the screen."""
     lines: list[Line] = [
         [(shorten_front(visible(advised.name), width), "bold")],

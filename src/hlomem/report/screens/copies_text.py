@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import (
-    Line,
-    format_bytes,
-    percent,
-    plural,
-    shorten,
-    shorten_front,
-    wrap,
-)
+from hlomem.report.screens.text import Line, percent, plural, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.copies import Copies, Copy
 
-_MOST = 10
+_MAX_LISTED = 10
 _MARGIN = 14
 
 
@@ -35,9 +28,9 @@ def draw_copies(copies: Copies, width: int) -> list[Line]:
             [("Copies ", ""), (format_bytes(copies.size_at_peak), "bold"), (" at the peak", "")],
             [(f"  {share} of {whole}, {count}", "")],
         ]
-    for row in copies.rows[:_MOST]:
+    for row in copies.rows[:_MAX_LISTED]:
         lines += [[], *_draw_row(row, width)]
-    if rest := copies.rows[_MOST:]:
+    if rest := copies.rows[_MAX_LISTED:]:
         size = format_bytes(max(row.size for row in rest))
         words = f"  and {plural(len(rest), 'buffer')} more, none above {size} (all in --json)"
         lines += [[], [(words, "dim")]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, format_bytes, plural, shorten, wrap
+from hlomem.report.screens.text import Line, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.donation import Argument, Donation
 
-_MOST = 12
+_MAX_LISTED = 12
 _SHAPE = 8
 """The fewest columns worth a shape."""
 _WORDS = {
@@ -53,9 +54,9 @@ def _draw_state(state: str, rows: list[Argument], width: int) -> list[Line]:
     lines: list[Line] = [
         [(f"  {total:>10}  ", "bold"), (f"{_WORDS[state]}: {len(rows)}", _STYLE[state])]
     ]
-    for row in rows[:_MOST]:
+    for row in rows[:_MAX_LISTED]:
         lines += _draw_row(row, width)
-    if rest := rows[_MOST:]:
+    if rest := rows[_MAX_LISTED:]:
         size = format_bytes(sum(row.size for row in rest))
         lines.append([(f"  {size:>10}    {plural(len(rest), 'smaller one')}", "dim")])
     return lines

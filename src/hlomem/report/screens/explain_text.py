@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.screens.text import Line, format_bytes, percent, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, percent, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.explain import Explanation, Neighbour
 
 _MARGIN = " " * 10
-_MOST = 4
+_MAX_LISTED = 4
 
 
 def draw_explanation(told: Explanation, width: int, all_frames: bool = False) -> list[Line]:
@@ -32,7 +33,7 @@ def draw_explanation(told: Explanation, width: int, all_frames: bool = False) ->
         ("size", _size(told)),
         ("life", _life(told)),
         ("place", _place(told)),
-        ("in place", [f"{each.operand}: {each.why}" for each in told.in_place[:_MOST]]),
+        ("in place", [f"{each.operand}: {each.why}" for each in told.in_place[:_MAX_LISTED]]),
     ):
         lines += _section(title, sentences, width)
     return lines
@@ -116,10 +117,10 @@ def _neighbour(other: Neighbour) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + rest
+    rest = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + rest
 
 
 def _most(sentences: list[str] | tuple[str, ...]) -> list[str]:
-    rest = len(sentences) - _MOST
-    return [*sentences[:_MOST], *([f"and {rest} more"] if rest > 0 else [])]
+    rest = len(sentences) - _MAX_LISTED
+    return [*sentences[:_MAX_LISTED], *([f"and {rest} more"] if rest > 0 else [])]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, format_bytes, percent, plural, shorten, wrap
+from hlomem.report.screens.text import Line, percent, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.holes import Hole, HoledAllocation, Holes
 
-_MOST_ALLOCATIONS = 3
-_MOST_HOLES = 5
+_MAX_ALLOCATIONS = 3
+_MAX_HOLES = 5
 _MARGIN = " " * 14
 
 
@@ -28,9 +29,9 @@ def draw_holes(holes: Holes, width: int) -> list[Line]:
             (f", {share} of {format_bytes(holes.space_size)} in {visible(holes.space)} memory", ""),
         ]
     )
-    for allocation in holes.allocations[:_MOST_ALLOCATIONS]:
+    for allocation in holes.allocations[:_MAX_ALLOCATIONS]:
         lines += [[], *_draw_allocation(allocation, width)]
-    if (rest := len(holes.allocations) - _MOST_ALLOCATIONS) > 0:
+    if (rest := len(holes.allocations) - _MAX_ALLOCATIONS) > 0:
         lines += [[], [(f"  and {plural(rest, 'allocation')} more (all in --json)", "dim")]]
     return lines
 
@@ -40,9 +41,9 @@ def _draw_allocation(allocation: HoledAllocation, width: int) -> list[Line]:
     sizes = f"{format_bytes(allocation.size)}, at most {format_bytes(allocation.most_alive)} in use"
     head = f"allocation {allocation.index}: {sizes}, at {at}"
     lines: list[Line] = [[(each, "")] for each in wrap(head, width, "  ", _MARGIN)]
-    for hole in allocation.holes[:_MOST_HOLES]:
+    for hole in allocation.holes[:_MAX_HOLES]:
         lines += _draw_hole(hole, width)
-    if rest := allocation.holes[_MOST_HOLES:]:
+    if rest := allocation.holes[_MAX_HOLES:]:
         size = format_bytes(sum(hole.size for hole in rest))
         lines.append([(f"  {size:>10}  in {plural(len(rest), 'smaller hole')}", "dim")])
     return lines

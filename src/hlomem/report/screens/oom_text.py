@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import (
-    Line,
-    bar,
-    format_bytes,
-    percent,
-    plural,
-    shorten,
-    shorten_front,
-    wrap,
-)
+from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.oom.explanation import BufferGroup, Oom, Step

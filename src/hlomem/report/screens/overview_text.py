@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.screens.text import (
-    Line,
-    bar,
-    format_bytes,
-    percent,
-    plural,
-    shorten,
-    shorten_front,
-)
+from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front
 
 if TYPE_CHECKING:
     from hlomem.report.data.overview import LiveBuffer, Overview, PeakOverview, Share

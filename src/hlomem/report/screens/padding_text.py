@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import (
-    Line,
-    format_bytes,
-    percent,
-    plural,
-    shorten,
-    shorten_front,
-    wrap,
-)
+from hlomem.report.screens.text import Line, percent, plural, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.padding import PaddedShape, Padding
 
-_MOST = 10
+_MAX_LISTED = 10
 _MARGIN = 14
 
 
@@ -35,9 +28,9 @@ def draw_padding(padding: Padding, width: int) -> list[Line]:
             [("Padding ", ""), (size, "bold"), (" at the peak", "")],
             [(f"  {share} of {whole} in {visible(padding.space)} memory", "")],
         ]
-    for row in padding.rows[:_MOST]:
+    for row in padding.rows[:_MAX_LISTED]:
         lines += [[], *_draw_row(row, width)]
-    if (rest := len(padding.rows) - _MOST) > 0:
+    if (rest := len(padding.rows) - _MAX_LISTED) > 0:
         lines += [[], [(f"  and {plural(rest, 'padded shape')} more (all in --json)", "dim")]]
     return lines
 

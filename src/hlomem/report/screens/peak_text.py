@@ -1,16 +1,16 @@
-"""Draws an `Alive`: who is alive at a step."""
+"""Draws a `Snapshot`: who is alive at a step."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.screens.text import (
     Line,
     bar,
     curve,
-    format_bytes,
     percent,
     plural,
     shorten,
@@ -19,18 +19,18 @@ from hlomem.report.screens.text import (
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.data.peak import Alive, Printed, Row
+    from hlomem.report.data.peak import Printed, Row, Snapshot
     from hlomem.report.data.timeline import Summit
 
 _BAR = 8
 _HEAD = 2 + 10 + 2 + 6 + 2 + _BAR + 2
 """Columns of a row before its words: margin, size, share and bar with a gap after each."""
-_MOST_SUMMITS = 3
+_MAX_SUMMITS = 3
 FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 """Keys whose ends tell most."""
 
 
-def draw_alive(alive: Alive, width: int) -> list[Line]:
+def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
     """The lines of the screen."""
     where = visible(alive.instruction) if alive.instruction else "after the last instruction"
     of = f" of {format_bytes(alive.space_size)} in {visible(alive.space)} memory"
@@ -65,7 +65,7 @@ def draw_alive(alive: Alive, width: int) -> list[Line]:
     return lines
 
 
-def draw_outline(alive: Alive) -> Line:
+def draw_outline(alive: Snapshot) -> Line:
     """The bytes alive from the first step to the last."""
     return [("  ", ""), (curve(alive.outline, alive.peak_size), "green"), ("  over time", "dim")]
 
@@ -73,13 +73,13 @@ def draw_outline(alive: Alive) -> Line:
 def draw_near_peaks(summits: tuple[Summit, ...], peak_size: int, width: int) -> list[Line]:
     """The other summits, each with what removing the peak would bring at most."""
     lines: list[Line] = []
-    for summit in summits[:_MOST_SUMMITS]:
+    for summit in summits[:_MAX_SUMMITS]:
         size = f"  {format_bytes(summit.size):>10}  {percent(summit.size, peak_size):>6}  "
         where = visible(summit.instruction or "the end")
         at = f"also at step {summit.step}, "
         lines.append([(size + at + shorten(where, width - len(size) - len(at)), "yellow")])
-    if len(summits) > _MOST_SUMMITS:
-        rest = f"and {plural(len(summits) - _MOST_SUMMITS, 'more summit')} of 90 % or more"
+    if len(summits) > _MAX_SUMMITS:
+        rest = f"and {plural(len(summits) - _MAX_SUMMITS, 'more summit')} of 90 % or more"
         lines.append([(" " * 22 + rest, "yellow")])
     return lines
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.screens.peak_text import draw_near_peaks, draw_outline, draw_row
-from hlomem.report.screens.text import Line, bar, format_bytes, percent, plural, shorten, wrap
+from hlomem.report.screens.text import Line, bar, percent, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
-    from hlomem.report.data.memory import RoleShare, Space
-    from hlomem.report.data.peak import Alive
-    from hlomem.report.data.summary import Hint, Summary
+    from hlomem.report.data.hints import Hint
+    from hlomem.report.data.memory import Space
+    from hlomem.report.data.peak import Snapshot
+    from hlomem.report.data.role_shares import RoleShare
+    from hlomem.report.data.summary import Summary
 
 _BAR = 20
 _FIGURES = 32
@@ -52,7 +55,7 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
 def _capacity(capacity: Capacity, size: int, width: int) -> Line:
     left = capacity.size - size
     verdict = f"{format_bytes(left)} left" if left >= 0 else f"{format_bytes(-left)} too much"
-    of = f" of {format_bytes(capacity.size)}{f' ({capacity.name})' if capacity.name else ''}, "
+    of = f" of {format_bytes(capacity.size)}{f' ({capacity.label})' if capacity.name else ''}, "
     words = f"  {percent(size, capacity.size)}{of}{verdict}"
     columns = max(10, width - len(words))
     style = "green" if left >= 0 else "red"
@@ -80,7 +83,7 @@ def _roles(shares: tuple[RoleShare, ...], space: Space, step: int | None, width:
     return lines
 
 
-def _peak(peak: Alive, width: int) -> list[Line]:
+def _peak(peak: Snapshot, width: int) -> list[Line]:
     where = visible(peak.instruction) if peak.instruction else "the end"
     at = f" alive at step {peak.step} of {peak.steps}, {where}"
     lines: list[Line] = [
@@ -99,7 +102,7 @@ def _peak(peak: Alive, width: int) -> list[Line]:
     return lines
 
 
-def _method(peak: Alive) -> str:
+def _method(peak: Snapshot) -> str:
     words = "  replayed from live ranges"
     if peak.printed is not None and peak.printed.reasons:
         printed = peak.printed

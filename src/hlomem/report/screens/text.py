@@ -23,7 +23,6 @@ PIPED_WIDTH = 80
 _WIDEST = 120
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def width() -> int:
@@ -31,15 +30,6 @@ def width() -> int:
     if not sys.stdout.isatty():
         return PIPED_WIDTH
     return max(60, min(_WIDEST, shutil.get_terminal_size().columns))
-
-
-def format_bytes(size: int) -> str:
-    """`size` in IEC units with three or more digits: 512 B, 64.3 KiB, 1.26 GiB."""
-    amount, unit = float(abs(size)), 0
-    while amount >= 1023.995 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    digits = 0 if unit == 0 else 1 if amount >= 99.95 or unit == 1 else 2
-    return f"{'-' if size < 0 else ''}{amount:.{digits}f} {_UNITS[unit]}"
 
 
 def bar(part: int, whole: int, columns: int) -> str:

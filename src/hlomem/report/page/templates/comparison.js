@@ -1,43 +1,89 @@
+// @ts-check
 // Two compiles: both skylines, and the way from one to the other.
 
-function drawDifference() {
-  if (!difference) return;
-  const { pen, width, height } = canvas("overlay");
-  const number = (each) => Math.max(0, each.spaces.findIndex((its) => its.color === space().color));
-  const curves = reports.map((each) => each.spaces[number(each)]?.heights.at(-1) || new Float64Array(1));
-  const most = Math.max(1, ...curves.map((curve) => curve.reduce((a, b) => Math.max(a, b), 0))) * 1.06;
-  axis(pen, width, height, most);
-  curves.forEach((curve, which) => {
-    const path = new Path2D(), columns = Math.floor(width - RIGHT - LEFT);
-    for (let column = 0; column < columns; column++) {
-      const first = Math.floor(column / columns * curve.length), last = Math.max(first, Math.ceil((column + 1) / columns * curve.length) - 1);
-      const y = height - curve[highest(curve, first, last)] / most * height;
-      if (column) path.lineTo(LEFT + column, y); else path.moveTo(LEFT, y);
-    }
-    pen.lineWidth = 2;
-    pen.strokeStyle = which ? "#e15759" : "#4e79a7";
-    pen.stroke(path);
-    pen.fillStyle = pen.strokeStyle;
-    pen.textAlign = "left";
-    const peak = curve.reduce((a, b) => Math.max(a, b), 0), y = height - peak / most * height;
-    pen.fillText(`${"AB"[which]}  ${formatBytes(peak)}`, width - RIGHT + 8, Math.max(fontSize() / 2, y));
+import { axis, canvas, cursorAt, highest, plotWidth, room } from "./chart.js";
+import { $, element, fontSize } from "./dom.js";
+import { formatBytes, shorten } from "./formats.js";
+import { content, report, sameSpaceIn, state } from "./state.js";
+
+/**
+ * @import { Bar } from "./data.d.ts"
+ * @import { Sheet } from "./chart.js"
+ */
+
+export const NAMES = ["A", "B"];
+const CURVES = ["#4e79a7", "#e15759"];
+const MORE = "#e15759";
+const LESS = "#59a14f";
+const HEADROOM = 1.06;
+
+/** @param {Float64Array} curve */
+const highestOf = (curve) => curve.reduce((a, b) => Math.max(a, b), 0);
+
+export function drawDifference() {
+  if (!content.difference) return;
+  const sheet = canvas("overlay");
+  const curves = content.reports.map(
+    (of) => of.spaces[Math.max(0, sameSpaceIn(of))]?.heights.at(-1) ?? new Float64Array(1),
+  );
+  const most = Math.max(1, ...curves.map(highestOf)) * HEADROOM;
+  axis(sheet, most);
+  curves.forEach((curve, number) => {
+    drawCurve(sheet, curve, most, number);
   });
-  cursorAt(pen, LEFT + (state.step + 0.5) / (report().steps + 1) * (width - RIGHT - LEFT), height);
-  $("difference-answer").textContent = difference.answer;
+  const share = (state.step + 0.5) / (report().steps + 1);
+  cursorAt(sheet, room.left + share * plotWidth(sheet.width));
+  $("difference-answer").textContent = content.difference.answer;
 }
 
-function drawWaterfall() {
-  const holder = $("waterfall"), steps = difference.steps;
-  holder.replaceChildren();
-  const most = Math.max(1, ...steps.map((each) => Math.max(each.from, each.to)));
-  for (const each of steps) {
-    const change = each.to - each.from, isTotal = each.is_total;
-    holder.append(element("span", each.label, { class: "label", title: shorten(each.label, 1000) }));
-    holder.append(element("span", isTotal ? formatBytes(each.to) : `${change > 0 ? "+" : ""}${formatBytes(change)}`, { class: "amount" }));
-    const lane = element("span", null, { class: "lane" });
-    const low = isTotal ? 0 : Math.min(each.from, each.to), high = isTotal ? each.to : Math.max(each.from, each.to);
-    const colour = isTotal ? "var(--soft)" : change > 0 ? "#e15759" : "#59a14f";
-    lane.append(element("i", null, { style: `left:${100 * low / most}%;width:${100 * (high - low) / most}%;background:${colour}` }));
-    holder.append(lane);
+/**
+ * @param {Sheet} sheet
+ * @param {Float64Array} curve
+ * @param {number} most
+ * @param {number} number of the compile
+ */
+function drawCurve({ pen, width, height }, curve, most, number) {
+  const path = new Path2D();
+  const columns = Math.floor(plotWidth(width));
+  const yOf = (/** @type {number} */ bytes) => height - (bytes / most) * height;
+  for (let column = 0; column < columns; column++) {
+    const first = Math.floor((column / columns) * curve.length);
+    const last = Math.max(first, Math.ceil(((column + 1) / columns) * curve.length) - 1);
+    path.lineTo(room.left + column, yOf(curve[highest(curve, first, last)]));
   }
+  pen.lineWidth = 2;
+  pen.strokeStyle = CURVES[number];
+  pen.stroke(path);
+  pen.fillStyle = CURVES[number];
+  pen.textAlign = "left";
+  const peak = highestOf(curve);
+  const y = Math.max(fontSize() / 2, yOf(peak));
+  pen.fillText(`${NAMES[number]}  ${formatBytes(peak)}`, width - room.right + 8, y);
+}
+
+export function drawWaterfall() {
+  const bars = content.difference?.steps ?? [];
+  const most = Math.max(1, ...bars.map((bar) => Math.max(bar.from, bar.to)));
+  $("waterfall").replaceChildren(...bars.flatMap((bar) => drawBar(bar, most)));
+}
+
+/**
+ * A row of the waterfall: its label, its bytes, its bar.
+ * @param {Bar} bar
+ * @param {number} most
+ */
+function drawBar(bar, most) {
+  const change = bar.to - bar.from;
+  const low = bar.is_total ? 0 : Math.min(bar.from, bar.to);
+  const high = bar.is_total ? bar.to : Math.max(bar.from, bar.to);
+  const colour = bar.is_total ? "var(--soft)" : change > 0 ? MORE : LESS;
+  const signed = `${change > 0 ? "+" : ""}${formatBytes(change)}`;
+  const place = `left:${(100 * low) / most}%;width:${(100 * (high - low)) / most}%`;
+  const lane = element("span", null, { class: "lane" });
+  lane.append(element("i", null, { style: `${place};background:${colour}` }));
+  return [
+    element("span", bar.label, { class: "label", title: shorten(bar.label, 1000) }),
+    element("span", bar.is_total ? formatBytes(bar.to) : signed, { class: "amount" }),
+    lane,
+  ];
 }

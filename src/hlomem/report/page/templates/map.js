@@ -1,150 +1,252 @@
+// @ts-check
 // Where every buffer lies, and the lane of what is not packed.
 
-/** The allocations of the map, one above the other: those shared over time, or the one chosen. */
-function stacked(of, spaceNumber) {
-  const all = of.spaces[spaceNumber].allocations;
-  const chosen = of === report() && state.allocation !== "" ? all.filter((each) => String(each.index) === state.allocation)
-    : all.filter((each) => each.is_shared_over_time);
-  return chosen.length ? chosen : all.slice(0, 1);
-}
+import {
+  axis,
+  canvas,
+  cursorAt,
+  label,
+  message,
+  pixel,
+  plotWidth,
+  Raster,
+  ratio,
+  room,
+  TIMELESS,
+} from "./chart.js";
+import { $, colours, fontSize } from "./dom.js";
+import { inkOn } from "./formats.js";
+import { bases, bufferAt, lane, largestIn, mapHeight } from "./layout.js";
+import { NONE } from "./model.js";
+import { chosenIn, report, state } from "./state.js";
 
-function mapHeight(of, spaceNumber) {
-  return of.spaces.length ? stacked(of, spaceNumber).reduce((sum, each) => sum + each.size, 0) : 0;
-}
+/**
+ * @import { Sheet } from "./chart.js"
+ * @import { View } from "./layout.js"
+ * @import { Report } from "./model.js"
+ * @typedef {{ order: number[], texts: string[], pixels: Uint32Array }} Painted
+ *   buffers and their colours
+ * @typedef {{ i: number, left: number, y: number, wide: number, tall: number, colour: string }} Box
+ * @typedef {{ large: Box[], marked: Box[] }} Shown
+ */
 
-function bases(of, spaceNumber) {
-  const found = new Map();
-  let base = 0;
-  for (const each of stacked(of, spaceNumber)) { found.set(each.index, base); base += each.size; }
-  return found;
-}
+const PLAIN = "#9aa3ad";
 
-function colourOf(of, i) {
-  const { role, source, size, padding } = of.buffers;
-  if (state.colouring === "line") return source[i] === NONE ? "#9aa3ad" : `hsl(${source[i] * 137.5 % 360} 55% 62%)`;
-  if (state.colouring === "size") {
-    const share = Math.log2(1 + size[i]) / Math.log2(1 + of.largest);
-    return `hsl(${Math.round(220 - 210 * share)} 62% 62%)`;
-  }
-  if (state.colouring === "padding") {
-    const share = size[i] ? padding[i] / size[i] : 0;
-    return share ? `hsl(${Math.round(45 - 45 * share)} 85% ${Math.round(70 - 16 * share)}%)` : "#9aa3ad";
-  }
-  return PALETTE[role[i]];
-}
-
-const COLOURINGS = {
-  role: "", line: "one colour per source line; grey: none known", size: "blue: small, red: large",
+/** The ways to colour the map, and what they mean. */
+export const COLOURINGS = {
+  role: "",
+  line: "one colour per source line; grey: none known",
+  size: "blue: small, red: large",
   padding: "grey: none, yellow: some, red: nearly all",
 };
 
-/** What is drawn of a space: its buffers and their colours, as pixels and as text. */
-function coloured(of, spaceNumber, pen) {
+/** @type {Record<keyof typeof COLOURINGS, (of: Report, i: number) => string>} */
+const COLOUR_OF = {
+  role: (of, i) => of.roleOf(i).colour,
+  line: (of, i) => {
+    const line = of.buffers.source[i];
+    return line === NONE ? PLAIN : `hsl(${(line * 137.5) % 360} 55% 62%)`;
+  },
+  size: (of, i) => {
+    const share = Math.log2(1 + of.buffers.size[i]) / Math.log2(1 + of.largest);
+    return `hsl(${Math.round(220 - 210 * share)} 62% 62%)`;
+  },
+  padding: (of, i) => {
+    const { size, padding } = of.buffers;
+    const share = size[i] ? padding[i] / size[i] : 0;
+    return share
+      ? `hsl(${Math.round(45 - 45 * share)} 85% ${Math.round(70 - 16 * share)}%)`
+      : PLAIN;
+  },
+};
+
+/** @type {WeakMap<Report, { key: string, painted: Painted }>} */
+const lastPainted = new WeakMap();
+
+/**
+ * The buffers of a space that have a place in time, with their colours as pixels and as texts.
+ * @param {Report} of
+ * @param {number} spaceNumber
+ * @param {CanvasRenderingContext2D} pen
+ */
+function painted(of, spaceNumber, pen) {
   const key = `${state.colouring} ${spaceNumber}`;
-  if (of.colouredFor !== key) {
-    of.colouredFor = key;
-    const order = of.bySpace[spaceNumber].filter((i) => of.buffers.start[i] !== NONE);
-    const texts = order.map((i) => colourOf(of, i)), pixelOf = new Map();
-    for (const text of new Set(texts)) pixelOf.set(text, pixel(pen, text));
-    of.coloured = { order, texts, pixels: Uint32Array.from(texts, (text) => pixelOf.get(text)) };
-  }
-  return of.coloured;
+  const last = lastPainted.get(of);
+  if (last?.key === key) return last.painted;
+  const colourOf = COLOUR_OF[state.colouring];
+  const order = of.bySpace[spaceNumber].filter((i) => of.buffers.start[i] !== NONE);
+  const texts = order.map((i) => colourOf(of, i));
+  const pixelOf = new Map(Array.from(new Set(texts), (text) => [text, pixel(pen, text)]));
+  const pixels = Uint32Array.from(texts, (text) => pixelOf.get(text) ?? 0);
+  lastPainted.set(of, { key, painted: { order, texts, pixels } });
+  return { order, texts, pixels };
 }
 
-/** A colour as image data has it, which canvas tells from any notation. */
-function pixel(pen, text) {
-  pen.fillStyle = text;
-  const [r, g, b] = [1, 3, 5].map((at) => parseInt(pen.fillStyle.slice(at, at + 2), 16));
-  return (255 << 24 | b << 16 | g << 8 | r) >>> 0;
-}
-
-/** Rectangles straight into pixels: a canvas is too slow for a hundred thousand of them. */
-class Raster {
-  constructor(wide, tall) {
-    this.wide = Math.max(1, Math.round(wide));
-    this.tall = Math.max(1, Math.round(tall));
-    this.image = new ImageData(this.wide, this.tall);
-    this.pixels = new Uint32Array(this.image.data.buffer);
+/**
+ * @param {string} id of the canvas
+ * @param {Report} of
+ * @param {number} spaceNumber
+ * @param {View} view
+ */
+export function drawMap(id, of, spaceNumber, view) {
+  const sheet = canvas(id);
+  const space = of.spaces[spaceNumber];
+  if (!mapHeight(space, chosenIn(of))) {
+    message(sheet, "nothing here takes a byte");
+    return;
   }
-
-  fill(left, top, right, bottom, colour) {
-    const first = Math.max(0, Math.round(left)), last = Math.min(this.wide, Math.max(first + 1, Math.round(right)));
-    const from = Math.max(0, Math.min(this.tall - 1, Math.round(top)));
-    const to = Math.min(this.tall, Math.max(from + 1, Math.round(bottom)));
-    for (let row = from * this.wide; row < to * this.wide; row += this.wide) {
-      if (last - first > 8) this.pixels.fill(colour, row + first, row + last);
-      else for (let at = row + first; at < row + last; at++) this.pixels[at] = colour;
-    }
+  if (!space.heights.length) {
+    message(sheet, TIMELESS);
+    return;
   }
-
-  drawAt(pen, x, y, width, height) {
-    const sheet = new OffscreenCanvas(this.wide, this.tall);
-    sheet.getContext("2d").putImageData(this.image, 0, 0);
-    pen.drawImage(sheet, x, y, width, height);
-  }
-}
-
-function drawMap(id, of, spaceNumber, view) {
-  const { pen, width, height } = canvas(id);
-  if (spaceNumber < 0 || !mapHeight(of, spaceNumber)) { message(pen, width, height, "nothing here takes a byte"); return; }
-  if (!of.spaces[spaceNumber].heights.length) { message(pen, width, height, TIMELESS); return; }
-  const right = width - RIGHT, { start, end, offset, size, allocation } = of.buffers;
-  const base = bases(of, spaceNumber), most = view.high - view.low;
-  const xScale = (right - LEFT) / (view.to - view.from), yScale = height / most;
+  const { pen, width, height } = sheet;
+  const plot = plotWidth(width);
   pen.fillStyle = colours.panel;
-  pen.fillRect(LEFT, 0, right - LEFT, height);
-  axis(pen, width, height, view.high, view.low);
-  const { order, texts, pixels } = coloured(of, spaceNumber, pen), large = [], marked = [];
-  const matches = of === report() ? new Set(state.matches) : new Set();
-  let lastSeen = NONE, low;
-  const ratio = window.devicePixelRatio || 1, raster = new Raster((right - LEFT) * ratio, height * ratio);
+  pen.fillRect(room.left, 0, plot, height);
+  axis(sheet, view.high, view.low);
+  const raster = new Raster(plot * ratio(), height * ratio());
+  const shown = fillBoxes(raster, sheet, of, spaceNumber, view);
+  pen.save();
+  pen.beginPath();
+  pen.rect(room.left, 0, plot, height);
+  pen.clip();
+  raster.drawAt(pen, room.left, plot, height);
+  outline(sheet, of, shown);
+  pen.restore();
+  drawLane(sheet, of, spaceNumber);
+  cursorAt(sheet, room.left + ((view.step + 0.5 - view.from) * plot) / (view.to - view.from));
+}
+
+/**
+ * Fills the rectangles in view; returns those that get an outline.
+ * @param {Raster} raster
+ * @param {Sheet} sheet
+ * @param {Report} of
+ * @param {number} spaceNumber
+ * @param {View} view
+ */
+function fillBoxes(raster, { pen, width, height }, of, spaceNumber, view) {
+  const { order, texts, pixels } = painted(of, spaceNumber, pen);
+  const place = placer(of, spaceNumber, view, plotWidth(width), height);
+  const isMarked = markedIn(of);
+  const scale = ratio();
+  const shown = /** @type {Shown} */ ({ large: [], marked: [] });
+  const box = { left: 0, y: 0, wide: 0, tall: 0 }; // one for all of them: they are many
   for (let number = 0; number < order.length; number++) {
     const i = order[number];
-    if (allocation[i] !== lastSeen) { lastSeen = allocation[i]; low = base.get(lastSeen); }
-    if (low === undefined || end[i] + 1 <= view.from || start[i] >= view.to) continue;
-    const bottom = low + offset[i] - view.low;
-    if (bottom + size[i] <= 0 || bottom >= most) continue;
-    const left = Math.max(0, (start[i] - view.from) * xScale), wide = Math.min(right - LEFT, (end[i] + 1 - view.from) * xScale) - left;
-    const y = height - (bottom + size[i]) * yScale, tall = size[i] * yScale;
-    raster.fill(left * ratio, y * ratio, (left + wide) * ratio, (y + tall) * ratio, pixels[number]);
-    if (wide > 5 && tall > 5) large.push([i, LEFT + left, y, wide, tall, texts[number]]);
-    if (matches.has(i) || (i === state.selected && of === report())) marked.push([LEFT + left, y, wide, tall]);
+    if (!place(i, box)) continue;
+    const { left, y, wide, tall } = box;
+    raster.fill(left * scale, y * scale, (left + wide) * scale, (y + tall) * scale, pixels[number]);
+    const isLarge = wide > 5 && tall > 5;
+    if (!isLarge && !isMarked(i)) continue;
+    const kept = { i, left: room.left + left, y, wide, tall, colour: texts[number] };
+    if (isLarge) shown.large.push(kept);
+    if (isMarked(i)) shown.marked.push(kept);
   }
-  pen.save();
-  pen.beginPath(); pen.rect(LEFT, 0, right - LEFT, height); pen.clip();
-  raster.drawAt(pen, LEFT, 0, right - LEFT, height);
+  return shown;
+}
+
+/**
+ * Puts a buffer's rectangle into a box, from the left of the plot on; says whether it is in view.
+ * @param {Report} of
+ * @param {number} spaceNumber
+ * @param {View} view
+ * @param {number} plot its width
+ * @param {number} height
+ * @returns {(i: number, box: { left: number, y: number, wide: number, tall: number }) => boolean}
+ */
+function placer(of, spaceNumber, { from, to, low, high }, plot, height) {
+  const { start, end, offset, size, allocation } = of.buffers;
+  const baseOf = bases(of.spaces[spaceNumber], chosenIn(of));
+  const xScale = plot / (to - from);
+  const yScale = height / (high - low);
+  let lastSeen = NONE;
+  /** @type {number | undefined} */
+  let base;
+  return (i, box) => {
+    if (allocation[i] !== lastSeen) {
+      lastSeen = allocation[i];
+      base = baseOf.get(lastSeen);
+    }
+    if (base === undefined || end[i] + 1 <= from || start[i] >= to) return false;
+    const bottom = base + offset[i] - low;
+    if (bottom + size[i] <= 0 || bottom >= high - low) return false;
+    box.left = Math.max(0, (start[i] - from) * xScale);
+    box.wide = Math.min(plot, (end[i] + 1 - from) * xScale) - box.left;
+    box.y = height - (bottom + size[i]) * yScale;
+    box.tall = size[i] * yScale;
+    return true;
+  };
+}
+
+/**
+ * Whether a buffer is selected, or was searched for.
+ * @param {Report} of
+ * @returns {(i: number) => boolean}
+ */
+function markedIn(of) {
+  if (of !== report()) return () => false;
+  const marked = new Set(state.matches).add(state.selected);
+  return (i) => marked.has(i);
+}
+
+/**
+ * @param {Sheet} sheet
+ * @param {Report} of
+ * @param {Shown} shown
+ */
+function outline({ pen, height }, of, { large, marked }) {
   pen.strokeStyle = colours.paper;
   pen.lineWidth = 0.6;
-  for (const [, left, y, wide, tall] of large) pen.strokeRect(left, y, wide, tall);
-  for (const [i, left, y, wide, tall, colour] of large) {
-    if (tall < fontSize()) continue;
-    const top = Math.max(0, y), middle = (top + Math.min(height, y + tall)) / 2;
+  for (const { left, y, wide, tall } of large) pen.strokeRect(left, y, wide, tall);
+  const least = fontSize();
+  for (const { i, left, y, wide, tall, colour } of large) {
+    if (tall < least) continue;
+    const middle = (Math.max(0, y) + Math.min(height, y + tall)) / 2;
     label(pen, of.nameOf(i), left + 4, middle, wide - 8, inkOn(colour));
   }
   pen.lineWidth = 2;
   pen.strokeStyle = colours.mark;
-  for (const box of marked) pen.strokeRect(...box);
-  pen.restore();
-  drawLane(pen, of, spaceNumber, width - LANE, width, height);
-  const x = LEFT + (view.step + 0.5 - view.from) * xScale;
-  if (x >= LEFT && x <= right) cursorAt(pen, x, height);
+  for (const { left, y, wide, tall } of marked) pen.strokeRect(left, y, wide, tall);
 }
 
-/** Parameters, outputs and constants: alive all the time, so a lane beside the map will do. */
-function lane(of, spaceNumber, height) {
-  const shown = new Set(stacked(of, spaceNumber).map((each) => each.index));
-  const others = of.spaces[spaceNumber].allocations.filter((each) => !shown.has(each.index) && each.size);
-  others.sort((a, b) => of.roleNames.indexOf(a.role) - of.roleNames.indexOf(b.role) || b.size - a.size);
-  const total = others.reduce((sum, each) => sum + each.size, 0);
-  let y = height;
-  return others.map((each) => { const tall = each.size / total * height; y -= tall; return { ...each, y, tall }; });
-}
-
-function drawLane(pen, of, spaceNumber, left, width, height) {
-  for (const each of lane(of, spaceNumber, height)) {
-    const colour = PALETTE[of.roleNames.indexOf(each.role)];
+/**
+ * @param {Sheet} sheet
+ * @param {Report} of
+ * @param {number} spaceNumber
+ */
+function drawLane({ pen, width, height }, of, spaceNumber) {
+  const left = width - room.lane;
+  const least = fontSize();
+  for (const entry of lane(of, of.spaces[spaceNumber], chosenIn(of), height)) {
+    const { role, label: text, y, tall } = entry;
+    const colour = of.colourOfRole(role);
     pen.fillStyle = colour;
-    pen.fillRect(left, each.y, width - left, Math.max(0.5, each.tall - (each.tall > 3 ? 0.7 : 0)));
-    if (each.tall > fontSize()) label(pen, each.label, left + 4, each.y + each.tall / 2, width - left - 8, inkOn(colour));
+    pen.fillRect(left, y, room.lane, Math.max(0.5, tall - (tall > 3 ? 0.7 : 0)));
+    if (tall > least) label(pen, text, left + 4, y + tall / 2, room.lane - 8, inkOn(colour));
   }
+}
+
+/**
+ * The buffer under the pointer, on the map or in the lane.
+ * @param {MouseEvent} event
+ * @param {string} id of the canvas
+ * @param {Report} of
+ * @param {number} spaceNumber
+ * @param {View} view
+ */
+export function bufferUnder(event, id, of, spaceNumber, view) {
+  const { clientWidth: width, clientHeight: height } = $(id);
+  const { offsetX: x, offsetY: y } = event;
+  const chosen = chosenIn(of);
+  if (!of.spaces[spaceNumber] || x < room.left) return NONE;
+  if (x > width - room.right) {
+    const entries = lane(of, of.spaces[spaceNumber], chosen, height);
+    const entry = entries.find((its) => its.y <= y && y < its.y + its.tall);
+    return entry ? largestIn(of, spaceNumber, entry.index) : NONE;
+  }
+  const share = (x - room.left) / plotWidth(width);
+  const step = Math.floor(view.from + share * (view.to - view.from));
+  const byte = view.low + ((height - y) / height) * (view.high - view.low);
+  return bufferAt(of, spaceNumber, chosen, step, byte);
 }

@@ -1,107 +1,171 @@
-// What the page shows at the moment, how it changes, and the link that keeps it.
+// @ts-check
+// What the page shows at the moment, and how it changes.
 
-let reports = [], difference = null, colours = {};
-const state = {
-  report: 0, space: 0, step: 0, from: 0, to: 1, low: 0, high: 1, selected: NONE, table: "Buffers",
-  colouring: "role", hierarchy: "source", allocation: "", chip: "", query: "", matches: [], zoomPath: [], sort: null,
+import { mapHeight } from "./layout.js";
+import { NONE } from "./model.js";
+
+/**
+ * @import { Waterfall } from "./data.d.ts"
+ * @import { View } from "./layout.js"
+ * @import { Hierarchy, Report } from "./model.js"
+ * @typedef {"role" | "line" | "size" | "padding"} Colouring
+ * @typedef {{ table: string, column: number, down: boolean }} Sort
+ */
+
+/** What the page is about, which never changes once it is read. */
+export const content = {
+  /** @type {Report[]} */
+  reports: [],
+  /** @type {Waterfall | null} */
+  difference: null,
 };
-const report = () => reports[state.report];
-const space = () => report().spaces[state.space];
 
-function saveHash() {
-  if (location.protocol === "about:") return; // shown inside another page, whose address is not ours
-  const isWhole = state.from === 0 && state.to === report().steps + 1;
-  const isAllBytes = state.low === 0 && state.high === wholeHeight();
-  const wanted = {
-    report: state.report || "", space: state.space || "", step: state.step,
-    view: isWhole ? "" : `${Math.round(state.from)}-${Math.round(state.to)}`,
-    bytes: isAllBytes ? "" : `${Math.round(state.low)}-${Math.round(state.high)}`,
-    allocation: state.allocation, colour: state.colouring === "role" ? "" : state.colouring,
-    by: state.hierarchy === "source" ? "" : state.hierarchy,
-    buffer: state.selected === NONE ? "" : report().buffers.id[state.selected],
-    table: state.table === "Buffers" ? "" : state.table, chip: state.chip, find: state.query,
-  };
-  const hash = new URLSearchParams(Object.entries(wanted).filter(([, value]) => value !== ""));
-  history.replaceState(null, "", `#${hash}`);
+export const state = {
+  report: 0,
+  space: 0,
+  step: 0,
+  from: 0,
+  to: 1,
+  low: 0,
+  high: 1,
+  selected: NONE,
+  table: "Buffers",
+  /** @type {Colouring} */
+  colouring: "role",
+  /** @type {Hierarchy} */
+  hierarchy: "source",
+  allocation: "",
+  chip: "",
+  query: "",
+  /** @type {number[]} */
+  matches: [],
+  /** @type {string[]} */
+  zoomPath: [],
+  /** @type {Sort | null} */
+  sort: null,
+};
+
+export const report = () => content.reports[state.report];
+export const space = () => report().spaces[state.space];
+
+/** The compile that is not chosen, where there are two. */
+export const otherReport = () => content.reports[1 - state.report];
+
+/** The number of the chosen memory space in another compile; NONE where it has none. */
+export function sameSpaceIn(/** @type {Report} */ of) {
+  const color = space()?.color;
+  return of.spaces.findIndex((its) => its.color === color);
 }
 
-function readHash() {
-  const hash = new URLSearchParams(location.hash.slice(1));
-  const number = (key, most, otherwise) => {
-    const value = Number(hash.get(key));
-    return hash.has(key) && Number.isFinite(value) ? Math.max(0, Math.min(most, Math.round(value))) : otherwise;
-  };
-  const oneOf = (key, known, otherwise) => known.includes(hash.get(key)) ? hash.get(key) : otherwise;
-  const range = (key) => {
-    const found = /^(\d+)-(\d+)$/.exec(hash.get(key) || "");
-    return found && Number(found[2]) > Number(found[1]) ? [Number(found[1]), Number(found[2])] : null;
-  };
-  state.report = number("report", reports.length - 1, 0);
-  state.space = number("space", report().spaces.length - 1, firstSpace(report()));
-  state.step = number("step", report().steps, space()?.peak?.step ?? 0);
-  state.allocation = oneOf("allocation", (space()?.allocations || []).map((each) => String(each.index)), "");
-  resetView();
-  if (range("view")) setView(...range("view"));
-  if (range("bytes")) setBytes(...range("bytes"));
-  state.colouring = oneOf("colour", ["role", "line", "size", "padding"], "role");
-  state.hierarchy = oneOf("by", ["source", "scope"], "source");
-  state.table = oneOf("table", Object.keys(TABLES), "Buffers");
-  state.chip = oneOf("chip", Object.keys(report().chips), "");
-  state.query = hash.get("find") || "";
-  state.selected = hash.has("buffer") ? report().buffers.id.indexOf(Number(hash.get("buffer"))) : NONE;
+/** The allocation chosen for the map of a compile; "" for all that are shared over time. */
+export function chosenIn(/** @type {Report} */ of) {
+  return of === report() ? state.allocation : "";
 }
 
-const firstSpace = (of) => Math.max(0, of.spaces.findIndex((each) => each.size > 0));
+/** @returns {View} */
+export function view() {
+  const { from, to, low, high, step } = state;
+  return { from, to, low, high, step };
+}
 
-function resetView() {
+/**
+ * The other compile: the same bytes, and the same share of its steps.
+ * @returns {View}
+ */
+export function otherView() {
+  const { from, to, low, high, step } = state;
+  const share = (otherReport().steps + 1) / (report().steps + 1);
+  return { from: from * share, to: to * share, low, high, step: Math.floor((step + 0.5) * share) };
+}
+
+/** @param {Report} of */
+export function firstSpace(of) {
+  return Math.max(
+    0,
+    of.spaces.findIndex((each) => each.size > 0),
+  );
+}
+
+export function resetView() {
   state.from = 0;
   state.to = report().steps + 1;
   resetBytes();
 }
 
-function resetBytes() { state.low = 0; state.high = wholeHeight(); }
-
-/** Both compiles are drawn to one scale. */
-function wholeHeight() {
-  const color = space()?.color;
-  return Math.max(1, ...reports.map((each) => {
-    const number = each.spaces.findIndex((its) => its.color === color);
-    return number < 0 ? 0 : mapHeight(each, number);
-  }));
+export function resetBytes() {
+  state.low = 0;
+  state.high = wholeHeight();
 }
 
-function setView(from, to) {
-  const most = report().steps + 1, width = Math.max(Math.min(2, most), Math.min(most, to - from));
-  state.from = Math.max(0, Math.min(most - width, from));
+/** Both compiles are drawn to one scale. */
+export function wholeHeight() {
+  const tall = content.reports.map((of) => mapHeight(of.spaces[sameSpaceIn(of)], chosenIn(of)));
+  return Math.max(1, ...tall);
+}
+
+/**
+ * @param {number} value
+ * @param {number} least
+ * @param {number} most
+ */
+export function clamp(value, least, most) {
+  return Math.max(least, Math.min(most, value));
+}
+
+/**
+ * @param {number} from
+ * @param {number} to
+ */
+export function setView(from, to) {
+  const most = report().steps + 1;
+  const width = clamp(to - from, Math.min(2, most), most);
+  state.from = clamp(from, 0, most - width);
   state.to = state.from + width;
 }
 
-function setBytes(low, high) {
-  const most = wholeHeight(), height = Math.max(1, Math.min(most, high - low));
-  state.low = Math.max(0, Math.min(most - height, low));
+/**
+ * @param {number} low
+ * @param {number} high
+ */
+export function setBytes(low, high) {
+  const most = wholeHeight();
+  const height = clamp(high - low, 1, most);
+  state.low = clamp(low, 0, most - height);
   state.high = state.low + height;
 }
 
-let pending = false, saving = 0;
-function redraw() {
-  clearTimeout(saving);
-  saving = setTimeout(saveHash, 250); // browsers refuse an address that changes with every frame
-  if (pending) return;
-  pending = true;
-  requestAnimationFrame(() => { pending = false; draw(); });
+const SAVE_AFTER = 250; // milliseconds: browsers refuse an address that changes with every frame
+const work = { draw: () => {}, save: () => {}, isPending: false, timer: 0 };
+
+/**
+ * Who draws the page, and who keeps what it shows, when it changes.
+ * @param {() => void} draw
+ * @param {() => void} save
+ */
+export function onChange(draw, save) {
+  work.draw = draw;
+  work.save = save;
 }
 
-/** Draws a part of the page again when what it shows has changed. */
-const shownKeys = {};
-function ifChanged(part, key, work) {
-  const text = key.join("\u0000");
-  if (shownKeys[part] === text) return;
-  shownKeys[part] = text;
-  work();
+export function redraw() {
+  clearTimeout(work.timer);
+  work.timer = setTimeout(work.save, SAVE_AFTER);
+  if (work.isPending) return;
+  work.isPending = true;
+  requestAnimationFrame(() => {
+    work.isPending = false;
+    work.draw();
+  });
 }
 
-function moveTo(step) {
-  state.step = Math.max(0, Math.min(report().steps, Math.round(step)));
+/** @param {string} chip the word that its size is nominal, where it is */
+export function nominal(chip) {
+  return content.reports[0].nominalChips.has(chip) ? " nominal" : "";
+}
+
+/** @param {number} step */
+export function moveTo(step) {
+  state.step = clamp(Math.round(step), 0, report().steps);
   state.zoomPath = [];
   if (state.step < state.from || state.step >= state.to) {
     const half = (state.to - state.from) / 2;
@@ -110,19 +174,22 @@ function moveTo(step) {
   redraw();
 }
 
-function select(i) {
+/** @param {number} i a buffer, or NONE */
+export function select(i) {
   state.selected = i;
   if (i !== NONE) {
-    const at = report().spaceOfAllocation.get(report().buffers.allocation[i]);
-    if (at !== undefined && at !== state.space) chooseSpace(at);
-    const { start, end } = report().buffers;
-    if (start[i] !== NONE && (state.step < start[i] || state.step > end[i])) state.step = start[i];
+    const { allocation, start, end } = report().buffers;
+    const home = report().spaceOfAllocation.get(allocation[i]);
+    if (home !== undefined && home !== state.space) chooseSpace(home);
+    const isAlive = start[i] <= state.step && state.step <= end[i];
+    if (start[i] !== NONE && !isAlive) state.step = start[i];
     if (state.step < state.from || state.step >= state.to) resetView();
   }
   redraw();
 }
 
-function chooseSpace(number) {
+/** @param {number} number */
+export function chooseSpace(number) {
   state.space = number;
   state.allocation = "";
   state.zoomPath = [];
@@ -130,11 +197,13 @@ function chooseSpace(number) {
   state.step = space().peak?.step ?? 0;
 }
 
-function chooseReport(number) {
-  const share = state.step / Math.max(1, report().steps), color = space()?.color;
+/** @param {number} number */
+export function chooseReport(number) {
+  const share = state.step / Math.max(1, report().steps);
+  const spaceThere = Math.max(0, sameSpaceIn(content.reports[number]));
   state.report = number;
   state.selected = NONE;
-  state.space = Math.max(0, report().spaces.findIndex((each) => each.color === color));
+  state.space = spaceThere;
   state.allocation = "";
   resetView();
   state.step = Math.round(share * report().steps);

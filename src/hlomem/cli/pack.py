@@ -1,0 +1,126 @@
+"""`hlomem pack`: a packing problem as CSV to offsets, with what is known about smaller heaps."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.api.load import encode as encode_text
+from hlomem.api.load import read_source
+from hlomem.api.pack import DEFAULT_EFFORT, pack
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK
+from hlomem.base.sizes import format_bytes, parse_size
+from hlomem.base.source import visible
+from hlomem.cli.options import AS_JSON
+from hlomem.packer.check import find_problems
+from hlomem.packer.table import read_problem, write_solution
+from hlomem.report.screens.text import shorten, width, write_lines
+
+if TYPE_CHECKING:
+    from hlomem.packer.buffers import Packing
+    from hlomem.packer.table import Problem
+from hlomem.report.screens.text import Line
+
+_SAID = {
+    "at the bound": "as many bytes as are alive at one time: no heap is smaller",
+    "proven optimal": "every smaller heap was searched: there is none",
+    "fits": "the capacity is enough",
+    "proven not to fit": "the capacity is too small for every packing there is",
+    "unknown within effort": "a smaller heap may exist; --effort searches longer",
+}
+_STYLE = {"proven not to fit": "bold red", "unknown within effort": "bold yellow"}
+
+
+def _capacity(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    is_number = re.fullmatch(r"(?a)\d{1,300}", text)
+    size = int(text) if is_number else parse_size(text)
+    if size is None:
+        raise click.BadParameter(f"`{text}` is not a size such as 1048576, 4GiB or 500M")
+    return size
+
+
+@click.command("pack")
+@click.argument("path", metavar="PROBLEM")
+@click.option("--capacity", callback=_capacity, metavar="SIZE", help="Must fit: 1048576, 16GiB, …")
+@click.option("-o", "--output", metavar="FILE", type=Path, help="Write the solution as CSV.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option(
+    "--effort",
+    type=click.IntRange(min=0),
+    default=DEFAULT_EFFORT,
+    metavar="STEPS",
+    show_default=True,
+    help="Steps of exact search.",
+)
+@click.option("--solver", is_flag=True, help="Ask CP-SAT where it stays open (hlomem[solver]).")
+@AS_JSON
+def command(
+    path: str,
+    capacity: int | None,
+    output: Path | None,
+    force: bool,
+    effort: int,
+    solver: bool,
+    as_json: bool,
+) -> int:
+    """Find the smallest heap for buffers that live at times, and prove it.
+
+    PROBLEM is CSV as MiniMalloc reads it: columns id, lower, upper, size and perhaps alignment.
+    A buffer is alive from lower until before upper. The solution has one more column, offset.
+    With --capacity the exit code is 1 if the buffers do not fit, or if nothing was found within
+    the effort; the status says which.
+    """
+    problem = read_problem(read_source(path))
+    packing = pack(problem.buffers, capacity=capacity, effort=effort, second_opinion=solver)
+    wrong = find_problems(problem.buffers, packing.offset_of, packing.height)
+    if wrong:
+        raise RuntimeError(f"a wrong packing: {wrong[0]}")
+    is_found = capacity is None or packing.height <= capacity
+    if output is not None and is_found:
+        lines = map(encode_text, write_solution(problem, packing.offset_of))
+        write_files(output.parent, {output.name: lines}, force=force)
+    if as_json:
+        sys.stdout.buffer.write(_encode(path, packing, capacity) + b"\n")
+    else:
+        write_lines(_draw(path, problem, packing, capacity))
+    return EXIT_OK if is_found else EXIT_FINDING
+
+
+def _encode(path: str, packing: Packing, capacity: int | None) -> bytes:
+    from hlomem.report.json import encode  # noqa: PLC0415 - few ask for it
+
+    fields = {name: getattr(packing, name) for name in packing.__struct_fields__}
+    return encode({"kind": "packing", "name": path, "capacity": capacity, **fields})
+
+
+def _draw(path: str, problem: Problem, packing: Packing, capacity: int | None) -> list[Line]:
+    rows = {
+        "buffers": f"{len(problem.buffers)}",
+        "heap": _size(packing.height),
+        "bound": _size(packing.lower_bound),
+    }
+    if capacity is not None:
+        rows["capacity"] = _size(capacity)
+    rows["found by"] = packing.method
+    if packing.steps:
+        rows["search"] = f"{packing.steps} steps"
+    said = _SAID[packing.status]
+    if capacity is not None and packing.status == "unknown within effort":
+        said = "no packing found, and no proof that there is none; --effort searches longer"
+    return [
+        [(shorten(visible(path), width()), "bold")],
+        [(packing.status, _STYLE.get(packing.status, "bold green")), (f": {said}", "")],
+        *([(f"  {name:<10}", ""), (text, "")] for name, text in rows.items()),
+    ]
+
+
+def _size(size: int) -> str:
+    shown = format_bytes(size)
+    return shown if shown.startswith(f"{size} ") else f"{size} bytes ({shown})"

@@ -1,0 +1,24 @@
+"""Commands that are nothing but a report: one for each row of `REPORTS`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hlomem.cli.subject import about_memory, write
+from hlomem.report.registry import REPORTS
+
+if TYPE_CHECKING:
+    from hlomem.report.data.memory import MemoryView, Space
+
+
+def build_command(name: str) -> click.Command:
+    """The command of a report."""
+    report = REPORTS[name]
+
+    @about_memory
+    def show(memory: MemoryView, space: Space, as_json: bool) -> int:
+        return write(name, report.build(memory, space), report.draw, as_json)
+
+    return click.command(name, help=report.help)(show)

@@ -1,0 +1,367 @@
+"""Modules made in memory, without text: computations from the innermost out, callees first.
+
+    builder = ModuleBuilder("double", is_scheduled=True)
+    main = builder.computation("main")
+    x = main.parameter("x", "f32[8]{0}")
+    main.add("sum", "f32[8]{0}", "add", [x, x])
+    module = builder.build(main.finish())
+
+In: names, shapes (values or their text), opcodes, operands and callees as links, attributes as the
+texts that would be printed. Out: an `HloModule` like the one `parse` makes of its printed text.
+What the grammar or `hlomem.hlo.verifier` would refuse raises `EditError`. An instruction exists
+from the moment it is added; its users are known when its computation is finished.
+
+Mirrors `HloComputation::Builder` and the constructors of `hlo/ir/hlo_instruction.cc`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import EditError, ParseError
+from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
+from hlomem.hlo.opcodes import (
+    ARITY,
+    KNOWN_OPCODES,
+    MAY_CALL_NOTHING,
+    PAYLOAD_OPCODES,
+    call_attributes,
+)
+from hlomem.hlo.shape import Shape
+from hlomem.hlo.text.attributes import TextProblem, check_brackets, iter_attributes
+from hlomem.hlo.text.body import CONTROL_PREDECESSORS
+from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.hlo.text.stack_frames import NO_TABLES
+from hlomem.hlo.text.style import TextStyle
+from hlomem.hlo.verifier import verify_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hlomem.hlo.text.stack_frames import StackFrameTables
+
+_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+_OPCODE = re.compile(r"[a-z][\w\-]*", re.ASCII)
+_GENERIC = frozenset(
+    {
+        CONTROL_PREDECESSORS,
+        "backend_config",
+        "frontend_attributes",
+        "metadata",
+        "origin",
+        "sharding",
+        "statistics",
+    }
+)
+"""Attributes any opcode may have, printed behind its own."""
+_BRANCHES_OF_PREDICATE = 2
+
+
+class ModuleBuilder:
+    """A module while it is made."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        is_scheduled: bool = False,
+        attributes: Mapping[str, str] | None = None,
+        stack_frame_tables: StackFrameTables = NO_TABLES,
+        style: TextStyle | None = None,
+    ) -> None:
+        """`attributes` are the header's, texts by name; `is_scheduled` is one of them."""
+        check_name(name, "a module")
+        header = {"is_scheduled": "true"} if is_scheduled else {}
+        header.update(attributes or {})
+        check_attribute_texts(header, f"the header of `{name}`")
+        chosen = style or TextStyle()
+        self._module = HloModule(name, header, stack_frame_tables, style=lambda: chosen)
+        self._names: set[str] = set()
+        self._is_built = False
+
+    def computation(self, name: str, *, execution_thread: str = MAIN_THREAD) -> ComputationBuilder:
+        """Begin a computation; what it calls is finished before it is."""
+        check_name(name, "a computation")
+        if self._is_built:
+            raise EditError(f"module `{self._module.name}` is built: nothing can be added to it")
+        if name in self._names:
+            raise EditError(f"computation `{name}` is defined twice")
+        self._names.add(name)
+        computation = HloComputation(self._module, name, -1, False, execution_thread)
+        return ComputationBuilder(computation)
+
+    def build(self, entry: HloComputation) -> HloModule:
+        """The module; raises `EditError` where its shapes do not agree."""
+        module = self._module
+        if entry not in module.computations:
+            raise EditError(f"the entry `{entry.name}` is no finished computation of this module")
+        self._is_built = True
+        module.entry, entry.is_entry = entry, True
+        verified(module)
+        return module
+
+
+class ComputationBuilder:
+    """A computation while it is made."""
+
+    def __init__(self, computation: HloComputation) -> None:
+        self._computation = computation
+        self._instructions: dict[str, HloInstruction] = {}
+        self._is_finished = False
+
+    def parameter(
+        self,
+        name: str,
+        shape: Shape | str,
+        *,
+        number: int | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> HloInstruction:
+        """Add a parameter; the next one unless its number is given."""
+        numbers = sum(each.opcode == "parameter" for each in self._instructions.values())
+        payload = str(numbers if number is None else number)
+        return self.add(name, shape, "parameter", payload=payload, attributes=attributes)
+
+    def constant(
+        self,
+        name: str,
+        shape: Shape | str,
+        literal: str,
+        *,
+        attributes: Mapping[str, str] | None = None,
+    ) -> HloInstruction:
+        """Add a constant; its literal as it is printed: `1`, `{1, 2}`, `{...}`."""
+        return self.add(name, shape, "constant", payload=literal, attributes=attributes)
+
+    def add(
+        self,
+        name: str,
+        shape: Shape | str,
+        opcode: str,
+        operands: Sequence[HloInstruction] = (),
+        *,
+        attributes: Mapping[str, str] | None = None,
+        called: Sequence[HloComputation] = (),
+        control_predecessors: Sequence[HloInstruction] = (),
+        payload: str = "",
+    ) -> HloInstruction:
+        """Add an instruction behind those there are.
+
+        `called` is in the order of `HloInstruction.called_computations`. The attributes that name
+        computations or control predecessors may be left out; where they are given, the links count.
+        """
+        if self._is_finished:
+            raise EditError(f"computation `{self._computation.name}` is finished")
+        if name in self._instructions:
+            problem = f"`{name}` is defined twice in computation `{self._computation.name}`"
+            raise EditError(problem)
+        instruction = make_instruction(
+            self._computation,
+            name,
+            shape,
+            opcode,
+            operands,
+            attributes=attributes or {},
+            called=called,
+            control_predecessors=control_predecessors,
+            payload=payload,
+            known=self._instructions,
+        )
+        instruction.index = len(self._instructions)
+        self._instructions[name] = instruction
+        return instruction
+
+    def finish(self, root: HloInstruction | None = None) -> HloComputation:
+        """The computation, which others may call from now on; the last is the root unless given."""
+        computation = self._computation
+        if self._is_finished or not self._instructions:
+            what = "is finished" if self._is_finished else "has no instructions"
+            raise EditError(f"computation `{computation.name}` {what}")
+        instructions = list(self._instructions.values())
+        root = instructions[-1] if root is None else root
+        if self._instructions.get(root.name) is not root:
+            raise EditError(f"the root `{root.name}` is not in computation `{computation.name}`")
+        computation.fill(instructions, numbered_parameters(computation, instructions), root)
+        computation.index = len(computation.module.computations)
+        computation.module.computations.append(computation)
+        self._is_finished = True
+        return computation
+
+
+def make_instruction(
+    parent: HloComputation,
+    name: str,
+    shape: Shape | str,
+    opcode: str,
+    operands: Sequence[HloInstruction],
+    *,
+    attributes: Mapping[str, str],
+    called: Sequence[HloComputation],
+    control_predecessors: Sequence[HloInstruction],
+    payload: str,
+    known: Mapping[str, HloInstruction],
+) -> HloInstruction:
+    """An instruction that is in no list yet; `known` are those it may use, by name."""
+    check_name(name, "an instruction")
+    _check_form(name, opcode, len(operands), payload)
+    for operand in (*operands, *control_predecessors):
+        if known.get(operand.name) is not operand:
+            raise EditError(
+                f"`{name}` uses `{operand.name}`, which is not above it in its computation"
+            )
+    for callee in called:
+        if callee.module is not parent.module or not callee.is_open:
+            raise EditError(f"`{name}` calls `{callee.name}`, which is not finished in its module")
+        if opcode == "fusion":
+            callee.is_fused = True
+    texts = link_attributes(opcode, operands, attributes, called, control_predecessors, name)
+    check_attribute_texts(texts, f"`{name}`")
+    return HloInstruction(
+        name,
+        as_shape(shape, name),
+        opcode,
+        tuple(operands),
+        payload,
+        texts,
+        parent,
+        -1,
+        tuple(called),
+        tuple(control_predecessors),
+    )
+
+
+def as_shape(shape: Shape | str, name: str) -> Shape:
+    """A shape, or the one a text spells."""
+    if isinstance(shape, Shape):
+        return shape
+    try:
+        return parse_shape_text(shape)
+    except ParseError as error:
+        raise EditError(f"`{name}` cannot have shape `{shape}`: {error.problem}") from None
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise unless the text of a module can have this name."""
+    if _NAME.fullmatch(name) is None:
+        raise EditError(f"{what} cannot be called `{name}`: use letters, digits, `_`, `.` and `-`")
+
+
+def _check_form(name: str, opcode: str, count: int, payload: str) -> None:
+    if _OPCODE.fullmatch(opcode) is None:
+        raise EditError(f"`{name}` cannot have opcode `{opcode}`")
+    arity = ARITY.get(opcode)
+    if arity is not None and arity != count:
+        raise EditError(f"`{name}`: `{opcode}` takes {arity} operands, not {count}")
+    if opcode not in PAYLOAD_OPCODES:
+        if payload:
+            raise EditError(f"`{name}`: `{opcode}` has operands instead of `{payload}`")
+        return
+    if opcode == "parameter" and not (payload.isascii() and payload.isdecimal()):
+        raise EditError(f"`{name}`: `{payload}` is not the number of a parameter")
+    try:
+        check_brackets(payload)
+    except TextProblem as problem:
+        raise EditError(f"`{name}`: its literal has a problem: {problem.problem}") from None
+
+
+def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
+    """Raise unless attributes read as themselves once they are printed."""
+    text = "".join([f", {name}={value}" for name, value in attributes.items()])
+    try:
+        read = {name: text[start:end] for name, start, end in iter_attributes(text)}
+    except TextProblem as problem:
+        raise EditError(f"{where}: {problem.problem} in `{text}`") from None
+    if read != dict(attributes) or "\n" in text:
+        raise EditError(f"{where}: its attributes would not be read again as `{text}`")
+
+
+def link_attributes(
+    opcode: str,
+    operands: Sequence[HloInstruction],
+    attributes: Mapping[str, str],
+    called: Sequence[HloComputation],
+    control_predecessors: Sequence[HloInstruction],
+    name: str,
+) -> dict[str, str]:
+    """Attributes whose texts name what the links link; those left out come before generic ones."""
+    given = {key: text for key, text in attributes.items() if key in _roles(opcode)}
+    forms = given or _usual_call_forms(opcode, operands, len(called))
+    counts = {key: _count_names(forms[key]) for key in _roles(opcode) if key in forms}
+    if sum(counts.values()) != len(called):
+        problem = f"`{name}`: `{opcode}` with {', '.join(forms) or 'no such attribute'}"
+        raise EditError(f"{problem} does not call {len(called)} computations")
+    needs_callee = opcode in KNOWN_OPCODES and _roles(opcode) and opcode not in MAY_CALL_NOTHING
+    if needs_callee and not called:
+        raise EditError(f"`{name}`: `{opcode}` calls a computation, which must be given")
+    callees = iter(called)
+    texts = {
+        key: _format_names([next(callees).name for _ in range(count)], forms[key])
+        for key, count in counts.items()
+    }
+    if control_predecessors:
+        names = [each.name for each in control_predecessors]
+        texts[CONTROL_PREDECESSORS] = _format_names(names, "{}")
+    own = {key: text for key, text in attributes.items() if key not in _GENERIC}
+    rest = {key: text for key, text in attributes.items() if key not in own}
+    if not control_predecessors:
+        rest.pop(CONTROL_PREDECESSORS, None)
+    ordered = {**own, **{key: texts[key] for key in forms}, **rest, **texts}
+    return {key: texts.get(key, text) for key, text in ordered.items()}
+
+
+def _roles(opcode: str) -> list[str]:
+    """The attributes of an opcode that name computations, in the order of the links."""
+    return [key for key, _ in call_attributes(opcode)]
+
+
+def _usual_call_forms(
+    opcode: str, operands: Sequence[HloInstruction], count: int
+) -> dict[str, str]:
+    """The attributes XLA prints for calls, with braces for lists; in the order it prints them."""
+    if not count:
+        return {}
+    if opcode == "while":
+        return {"condition": "%", "body": "%"}
+    if opcode == "conditional":
+        is_predicate = bool(operands) and operands[0].shape.element_type.text == "pred"
+        if is_predicate and count == _BRANCHES_OF_PREDICATE:
+            return {"true_computation": "%", "false_computation": "%"}
+        return {"branch_computations": f"{{{',' * (count - 1)}%}}"}
+    roles = _roles(opcode)
+    if len(roles) == count <= _BRANCHES_OF_PREDICATE and opcode != "custom-call":
+        return dict.fromkeys(roles, "%")
+    return {"called_computations": f"{{{',' * (count - 1)}%}}"}
+
+
+def _count_names(text: str) -> int:
+    return text.count(",") + 1 if text.strip("{} ") else 0
+
+
+def _format_names(names: Iterable[str], form: str) -> str:
+    """Names in braces or without, with the mark of names or without, as another text has them."""
+    mark = "%" if "%" in form or not form.strip("{}") else ""
+    text = ", ".join([f"{mark}{name}" for name in names])
+    return f"{{{text}}}" if form.startswith("{") else text
+
+
+def numbered_parameters(
+    computation: HloComputation, instructions: Sequence[HloInstruction]
+) -> list[HloInstruction]:
+    """The parameters by number, of which none may be missing or given twice."""
+    parameters = [each for each in instructions if each.opcode == "parameter"]
+    parameters.sort(key=lambda each: each.parameter_number)
+    for number, parameter in enumerate(parameters):
+        if parameter.parameter_number != number:
+            problem = f"the {len(parameters)} parameters of `{computation.name}` are not numbered"
+            raise EditError(f"{problem} from 0 on: `{parameter.name}` has {parameter.payload}")
+    return parameters
+
+
+def verified(module: HloModule) -> HloModule:
+    """The module; raises `EditError` where its shapes do not agree."""
+    try:
+        verify_module(module)
+    except ParseError as error:
+        raise EditError(str(error)) from None
+    return module

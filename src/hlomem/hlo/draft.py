@@ -1,0 +1,288 @@
+"""A copy of a module that can be changed, until it is finished and is a module like any other.
+
+In: a module. Out: another, equal where nothing was changed. The given one stays as it is. Copied
+are the instructions outside of fusions; bodies of fusions that have a text are shared as that text
+until somebody changes them or asks for their instructions. `hlomem.hlo.rewrite` makes the changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hlomem.base.errors import EditError
+from hlomem.hlo.builder import link_attributes, numbered_parameters, verified
+from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+from hlomem.hlo.shape import tuple_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_LAYOUT = "entry_computation_layout"
+
+
+class Draft(Struct, eq=False):
+    """The instructions of a computation that is being changed."""
+
+    computation: HloComputation
+    instructions: list[HloInstruction]
+    root: HloInstruction
+
+    def place(self, instruction: HloInstruction) -> int:
+        """The position of an instruction."""
+        return self.instructions.index(instruction)
+
+    def find(self, name: str) -> HloInstruction | None:
+        """The instruction of that name."""
+        return next((each for each in self.instructions if each.name == name), None)
+
+    def users(self, instruction: HloInstruction) -> list[HloInstruction]:
+        """Those that use an instruction as an operand."""
+        return [each for each in self.instructions if instruction in each.operands]
+
+    def check(self) -> None:
+        """Raise unless operands stand before their users, and names are unique."""
+        seen: set[HloInstruction] = set()
+        names: set[str] = set()
+        for instruction in self.instructions:
+            self._check(instruction, seen, names)
+
+    def finish(self) -> None:
+        """Put the instructions into the computation."""
+        self.check()
+        for index, instruction in enumerate(self.instructions):
+            instruction.index, instruction.users = index, []
+        parameters = numbered_parameters(self.computation, self.instructions)
+        self.computation.fill(self.instructions, parameters, self.root)
+
+    def _check(
+        self, instruction: HloInstruction, seen: set[HloInstruction], names: set[str]
+    ) -> None:
+        """Raise unless an instruction may follow those seen, which it joins."""
+        where = f"in computation `{self.computation.name}`"
+        for needed in (*instruction.operands, *instruction.control_predecessors):
+            if needed not in seen:
+                problem = f"`{instruction.name}` would stand before `{needed.name}`, which it needs"
+                raise EditError(f"{problem}, {where}")
+        if instruction.name in names:
+            raise EditError(f"there would be two instructions `{instruction.name}` {where}")
+        seen.add(instruction)
+        names.add(instruction.name)
+
+
+class ModuleDraft:
+    """A module that is being changed."""
+
+    def __init__(self, given: HloModule) -> None:
+        self._given = given
+        self._computation_of: dict[HloComputation, HloComputation] = {}
+        self._instruction_of: dict[HloInstruction, HloInstruction] = {}
+        self._drafts: dict[HloComputation, Draft] = {}
+        self._removed: set[HloInstruction] = set()
+        self._is_finished = False
+        self._header = dict(given.attributes)
+        self.module = HloModule(
+            given.name,
+            self._header,
+            given.stack_frame_tables,
+            # An element that moved or was renamed cannot be implied: everything has a line.
+            style=lambda: given.style._replace(compact_gte=False, async_sugar=False),
+        )
+        self._copy_all()
+
+    def _copy_all(self) -> None:
+        for index, given in enumerate(self._given.computations):
+            copy = HloComputation(
+                self.module,
+                given.name,
+                index,
+                given.is_entry,
+                given.execution_thread,
+                given.reader,
+                given.text,
+                given.is_fused,
+            )
+            self._computation_of[given] = copy
+            self.module.computations.append(copy)
+            if given.reader is None or (given.is_open and not given.is_fused):
+                self._copy_body(given, copy)
+        self.module.entry = self._computation_of[self._given.entry]
+
+    def _copy_body(self, given: HloComputation, copy: HloComputation) -> None:
+        copy_of, callee_of = self._instruction_of, self._computation_of
+        for each in given.instructions:
+            copy_of[each] = HloInstruction(
+                each.name,
+                each.shape,
+                each.opcode,
+                tuple([copy_of[operand] for operand in each.operands]),
+                each.payload,
+                each._attributes,  # stays text where it is; nobody changes one in place
+                copy,
+                each.index,
+                tuple([callee_of[callee] for callee in each.called_computations]),
+                tuple([copy_of[needed] for needed in each.control_predecessors]),
+            )
+        instructions = [copy_of[each] for each in given.instructions]
+        parameters = [copy_of[each] for each in given.parameters]
+        copy.fill(instructions, parameters, copy_of[given.root])
+
+    def computation(self, computation: HloComputation) -> HloComputation:
+        """The copy of a computation of the given module, or one that was made here."""
+        self._check_open()
+        copy = self._computation_of.get(computation, computation)
+        if copy.module is not self.module:
+            raise EditError(f"computation `{copy.name}` is not of module `{self.module.name}`")
+        return copy
+
+    def instruction(self, instruction: HloInstruction) -> HloInstruction:
+        """The copy of an instruction of the given module, or one that was made here."""
+        copy = self._instruction_of.get(instruction, instruction)
+        parent = self.computation(copy.parent)
+        if copy.parent is not parent:  # its body was shared as text until now
+            pairs = zip(copy.parent.instructions, parent.instructions, strict=True)
+            self._instruction_of.update(pairs)
+            copy = self._instruction_of[instruction]
+        if copy in self._removed:
+            raise EditError(f"`{copy.name}` was removed from computation `{parent.name}`")
+        return copy
+
+    def listed(self, computation: HloComputation) -> list[HloInstruction]:
+        """The instructions of a computation of this module as they are now."""
+        draft = self._drafts.get(computation)
+        return computation.instructions if draft is None else draft.instructions
+
+    def root(self, computation: HloComputation) -> HloInstruction:
+        """The root of a computation of this module as it is now."""
+        draft = self._drafts.get(computation)
+        return computation.root if draft is None else draft.root
+
+    def program_shape(self, computation: HloComputation) -> tuple[list[str], str]:
+        """What a computation takes and returns, without layouts."""
+        parameters = numbered_parameters(computation, self.listed(computation))
+        shapes = [each.shape.text_without_layout for each in parameters]
+        return shapes, self.root(computation).shape.text_without_layout
+
+    def draft(self, computation: HloComputation) -> Draft:
+        """A computation of this module, to be changed: it has no text of its own from now on."""
+        self._check_open()
+        draft = self._drafts.get(computation)
+        if draft is None:
+            draft = Draft(computation, list(computation.instructions), computation.root)
+            self._drafts[computation] = draft
+            computation.reader = computation.text = None
+        return draft
+
+    def drafts(self) -> Iterator[Draft]:
+        """All computations, to be changed."""
+        for computation in list(self.module.computations):
+            yield self.draft(computation)
+
+    def remove(self, instruction: HloInstruction) -> None:
+        """Take an instruction out of its computation."""
+        self.draft(instruction.parent).instructions.remove(instruction)
+        self._removed.add(instruction)
+
+    def add(
+        self,
+        computation: HloComputation,
+        after: HloComputation,
+        instructions: list[HloInstruction],
+        root: HloInstruction,
+    ) -> None:
+        """Put a new computation behind another."""
+        for index, instruction in enumerate(instructions):
+            instruction.index = index
+        computation.fill(instructions, numbered_parameters(computation, instructions), root)
+        computations = self.module.computations
+        computations.insert(computations.index(after) + 1, computation)
+        self.renumber()
+
+    def renumber(self) -> None:
+        """Computations were added or renamed: forget what was known of their names and places."""
+        for index, computation in enumerate(self.module.computations):
+            computation.index = index
+        self.module.__dict__.pop("computation_by_name", None)
+
+    @property
+    def header(self) -> dict[str, str]:
+        """The attributes of the header, to be changed."""
+        self._check_open()
+        return self._header
+
+    def forget_header(self) -> None:
+        """The header was changed: forget what was read of it."""
+        for name in ("input_output_alias", "buffer_donor", _LAYOUT, "frontend_attributes"):
+            self.module.__dict__.pop(name, None)
+
+    def finish(self) -> HloModule:
+        """The module; raises `EditError` where it would be none."""
+        self._check_open()
+        self._is_finished = True
+        for draft in self._drafts.values():
+            draft.finish()
+        self._keep_promise()
+        self.renumber()
+        self.forget_header()
+        return verified(self.module)
+
+    def _keep_promise(self) -> None:
+        """Bring the layouts the caller was promised up to date where the entry has others."""
+        given, promised = self._given.entry, self._given.entry_computation_layout
+        entry = self.module.entry
+        if promised is None or entry not in self._drafts:
+            return
+        old = [*(each.shape for each in given.parameters), given.root.shape]
+        new = [*(each.shape for each in entry.parameters), entry.root.shape]
+        if old == new:
+            return
+        shapes = [*promised.parameters, promised.result]
+        if len(old) == len(new) == len(shapes):
+            new = [
+                kept if one == other else other
+                for kept, one, other in zip(shapes, old, new, strict=True)
+            ]
+        self._header[_LAYOUT] = f"{{{tuple_shape(new[:-1]).text}->{new[-1].text}}}"
+
+    def _check_open(self) -> None:
+        if self._is_finished:
+            raise EditError(f"the changes of module `{self.module.name}` are finished: begin anew")
+
+
+def unused_name(name: str, taken: Mapping[str, object] | set[str]) -> str:
+    """A name, with a number behind it where it is taken."""
+    number, free = 0, name
+    while free in taken:
+        number += 1
+        free = f"{name}.{number}"
+    return free
+
+
+def copy_instruction(instruction: HloInstruction, name: str) -> HloInstruction:
+    """An instruction like another, with its links, in no list yet."""
+    return HloInstruction(
+        name,
+        instruction.shape,
+        instruction.opcode,
+        instruction.operands,
+        instruction.payload,
+        dict(instruction.attributes),
+        instruction.parent,
+        -1,
+        instruction.called_computations,
+        instruction.control_predecessors,
+    )
+
+
+def relink(instruction: HloInstruction) -> None:
+    """Let the attributes name what an instruction is linked with now."""
+    linked = link_attributes(
+        instruction.opcode,
+        instruction.operands,
+        instruction.attributes,
+        instruction.called_computations,
+        instruction.control_predecessors,
+        instruction.name,
+    )
+    instruction.set_attributes(linked)

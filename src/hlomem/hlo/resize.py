@@ -1,0 +1,197 @@
+"""A dimension of another size, everywhere: what else changes with it, and what forbids it.
+
+In: the instructions of a module, and the two sizes. Out: the size of every dimension, by its old
+one. Sizes that an instruction makes of others follow: where a bitcast or reshape merges `[8,128]`
+into `[1024]` and 8 becomes 16, 1024 becomes 2048; likewise where collectives gather parts. Refused
+is what would not be the same program: a slice that cuts the dimension, a loop that walks over it, a
+window over it, a concatenation along it.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import EditError
+from hlomem.hlo.shape import INT64_MAX, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hlomem.hlo.ir import HloInstruction
+
+_SLICE = re.compile(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]")
+_WINDOW_SIZE = re.compile(r"size=([0-9x]+)")
+_RESHAPES = frozenset({"bitcast", "reshape"})
+_GATHERS = frozenset({"all-gather", "all-to-all", "reduce-scatter"})
+_ELIDED = "{...}"
+
+
+class Resize:
+    """One size that becomes another, and all that follow from it."""
+
+    def __init__(self, old: int, new: int) -> None:
+        self._old = old
+        self._new = new
+        self.sizes = {old: new}
+        """New sizes by old ones."""
+        self._constants: set[HloInstruction] = set()
+
+    def find_sizes(self, instructions: Sequence[HloInstruction]) -> None:
+        """Find the sizes that follow; raises `EditError` for an instruction that forbids it."""
+        known = 0
+        while known != len(self.sizes):
+            known = len(self.sizes)
+            for instruction in instructions:
+                for one, other in _kept_products(instruction):
+                    self._balance(one, other, instruction)
+        for instruction in instructions:
+            if instruction.opcode == "constant" and not self.sizes.keys().isdisjoint(
+                instruction.shape.dimensions
+            ):
+                self._constants.add(instruction)
+            check = _CHECKS.get(instruction.opcode)
+            if check is not None:
+                check(self, instruction)
+
+    def shape(self, array: Shape) -> Shape:
+        """An array with the new sizes; itself where it has none of the old ones."""
+        dimensions = self._resized(array.dimensions)
+        if dimensions == array.dimensions:
+            return array
+        if prod(dimensions) * array.element_type.byte_width > INT64_MAX:
+            raise EditError(f"an array of {array.text_without_layout} would be too large")
+        return Shape(array.element_type, dimensions, array.dynamic, array.layout)
+
+    def finish(self, instruction: HloInstruction) -> None:
+        """Let attributes and literals say the sizes that the shapes have now."""
+        if instruction in self._constants:
+            instruction.payload = _ELIDED
+        finish = _FINISH.get(instruction.opcode)
+        if finish is not None:
+            name, make = finish
+            text = instruction.attributes.get(name)
+            if text is not None:
+                attributes = {**instruction.attributes, name: make(self, text)}
+                instruction.set_attributes(attributes)
+
+    def _resized(self, dimensions: Sequence[int]) -> tuple[int, ...]:
+        return tuple([self.sizes.get(size, size) for size in dimensions])
+
+    def _balance(self, one: list[int], other: list[int], instruction: HloInstruction) -> None:
+        """Let two lists of dimensions whose products are equal have equal products again."""
+        products = prod(self._resized(one)), prod(self._resized(other))
+        if products[0] == products[1]:
+            return
+        lagging = one if (products[0] < products[1]) == (self._new > self._old) else other
+        candidates = {size for size in lagging if size % self._old == 0 and size not in self.sizes}
+        if len(candidates) != 1:
+            problem = f"{one} and {other} elements would not be as many any more"
+            raise EditError(f"`{instruction.name}`: {problem}, whichever dimension follows")
+        [size] = candidates
+        self.sizes[size] = size // self._old * self._new
+
+    def check_slice(self, instruction: HloInstruction) -> None:
+        """A slice takes all of a dimension that is resized."""
+        ranges = _SLICE.findall(instruction.attributes.get("slice", ""))
+        dimensions = instruction.operands[0].shape.dimensions
+        for size, (start, limit, stride) in zip(dimensions, ranges, strict=False):
+            if size in self.sizes and (start, limit, stride or "1") != ("0", str(size), "1"):
+                raise self._cut(instruction, size)
+
+    def check_dynamic_slice(self, instruction: HloInstruction) -> None:
+        """So does a dynamic slice, and a dynamic update replaces all of it."""
+        whole = instruction.operands[0].shape
+        is_update = instruction.opcode == "dynamic-update-slice"
+        part = instruction.operands[1].shape if is_update else instruction.shape
+        for size, taken in zip(whole.dimensions, part.dimensions, strict=False):
+            if size in self.sizes and taken != size:
+                raise self._cut(instruction, size)
+
+    def check_concatenate(self, instruction: HloInstruction) -> None:
+        """Nothing is put behind something along it; neither is padding."""
+        operand = instruction.operands[0].shape.dimensions
+        for size, result in zip(operand, instruction.shape.dimensions, strict=False):
+            if size != result and (size in self.sizes or result in self.sizes):
+                raise self._cut(instruction, size)
+
+    def check_window(self, instruction: HloInstruction) -> None:
+        """No window is as large as it."""
+        match = _WINDOW_SIZE.search(instruction.attributes.get("window", ""))
+        for size in match[1].split("x") if match else ():
+            if int(size) in self.sizes:
+                raise self._cut(instruction, int(size))
+
+    def _cut(self, instruction: HloInstruction, size: int) -> EditError:
+        what = f"`{instruction.opcode}` takes apart or joins a dimension of {size}"
+        return EditError(f"`{instruction.name}`: {what}, which would be {self.sizes.get(size)}")
+
+    def slice_text(self, text: str) -> str:
+        """The ranges of a slice."""
+        return _SLICE.sub(lambda match: self._range(*match.groups()), text)
+
+    def _range(self, start: str, limit: str, stride: str | None) -> str:
+        is_whole = start == "0" and int(limit) in self.sizes
+        end = self.sizes[int(limit)] if is_whole else limit
+        return f"[{start}:{end}]" if stride is None else f"[{start}:{end}:{stride}]"
+
+    def sizes_text(self, text: str) -> str:
+        """A list of sizes."""
+        numbers = [int(each) for each in text.strip("{}").split(",") if each.strip()]
+        return f"{{{','.join(map(str, self._resized(numbers)))}}}"
+
+
+def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], list[int]]]:
+    """Pairs of dimensions, of an operand and of the result, with as many elements together."""
+    if instruction.opcode in _RESHAPES and instruction.shape.is_array:
+        shapes = instruction.operands[0].shape, instruction.shape
+        physical = instruction.opcode == "bitcast"
+        yield from _groups(*(_major_to_minor(each, physical=physical) for each in shapes))
+    elif instruction.opcode in _GATHERS and instruction.shape.is_array:
+        operand = instruction.operands[0].shape
+        for one, other in zip(operand.dimensions, instruction.shape.dimensions, strict=False):
+            if one > other and one % other == 0:
+                yield [one], [other, one // other]
+            elif other > one and other % one == 0:
+                yield [one, other // one], [other]
+
+
+def _major_to_minor(shape: Shape, *, physical: bool) -> list[int]:
+    """The dimensions with several elements; as they lie in memory, or as they are written."""
+    if not physical or shape.layout is None:
+        return [size for size in shape.dimensions if size != 1]
+    order = reversed(shape.layout.minor_to_major)
+    return [shape.dimensions[each] for each in order if shape.dimensions[each] != 1]
+
+
+def _groups(one: list[int], other: list[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Two lists of equal products, cut where the products so far are equal."""
+    first: list[int] = []
+    second: list[int] = []
+    rest, others = iter(one), iter(other)
+    while True:
+        size = next(rest, None) if prod(first) <= prod(second) else next(others, None)
+        if size is None:
+            break
+        (first if prod(first) <= prod(second) else second).append(size)
+        if prod(first) == prod(second):
+            yield first, second
+            first, second = [], []
+
+
+_CHECKS: dict[str, Callable[[Resize, HloInstruction], None]] = {
+    "concatenate": Resize.check_concatenate,
+    "convolution": Resize.check_window,
+    "dynamic-slice": Resize.check_dynamic_slice,
+    "dynamic-update-slice": Resize.check_dynamic_slice,
+    "pad": Resize.check_concatenate,
+    "reduce-window": Resize.check_window,
+    "select-and-scatter": Resize.check_window,
+    "slice": Resize.check_slice,
+}
+_FINISH: dict[str, tuple[str, Callable[[Resize, str], str]]] = {
+    "dynamic-slice": ("dynamic_slice_sizes", Resize.sizes_text),
+    "gather": ("slice_sizes", Resize.sizes_text),
+    "slice": ("slice", Resize.slice_text),
+}

@@ -1,0 +1,482 @@
+"""Edits: a module in, another out in which some things are different. The given one never changes.
+
+    rewriter = Rewriter(module)
+    rewriter.donate(parameter_number=0)
+    rewriter.drop_copy(module.entry.find("copy.1"))
+    smaller = rewriter.finish()
+
+Edits name instructions and computations of the given module, or those that edits before returned.
+One that cannot be made raises `EditError`, which says why, and so does `finish` where all of them
+together leave no module. What is finished prints and parses to itself and plans as its text does.
+An edited module is printed explicitly, whatever the text of the given one left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import EditError
+from hlomem.hlo.builder import (
+    as_shape,
+    check_attribute_texts,
+    check_name,
+    link_attributes,
+    make_instruction,
+)
+from hlomem.hlo.draft import ModuleDraft, copy_instruction, relink, unused_name
+from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.resize import Resize
+from hlomem.hlo.shape import ELEMENT_TYPE_BY_TEXT, ROOT_INDEX, Shape, ShapeIndex
+from hlomem.hlo.shape_edits import map_leaves, with_element_type
+from hlomem.hlo.text.attributes import (
+    InputOutputAlias,
+    format_buffer_donor,
+    format_input_output_alias,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hlomem.hlo.ir import HloModule
+
+_ALIASES, _DONORS, _SCHEDULED = "input_output_alias", "buffer_donor", "is_scheduled"
+_BOUND = frozenset(
+    {
+        "async-done",
+        "bitcast",
+        "call",
+        "conditional",
+        "copy-done",
+        "get-tuple-element",
+        "opt-barrier",
+        "tuple",
+        "while",
+    }
+)
+"""Opcodes whose result has the layout of something else."""
+_CONSTRAINTS = "operand_layout_constraints"
+CLONE = "clone"
+
+
+class Rewriter:
+    """Edits of one module, in the order in which they are made."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._draft = ModuleDraft(module)
+
+    def finish(self) -> HloModule:
+        """The edited module; the rewriter has done its work then."""
+        return self._draft.finish()
+
+    # The header.
+
+    def donate(
+        self,
+        parameter_number: int,
+        output_index: Sequence[int] = ROOT_INDEX,
+        parameter_index: Sequence[int] = ROOT_INDEX,
+        *,
+        must_alias: bool = False,
+    ) -> None:
+        """Let a part of the result take the memory of an argument (`input_output_alias`)."""
+        output, index = ShapeIndex(output_index), ShapeIndex(parameter_index)
+        what = f"parameter {parameter_number} {index}"
+        self._check_donation(parameter_number, index, output)
+        module = self._draft.module
+        aliases = module.input_output_alias
+        for known in aliases:
+            if known.output_index == output:
+                problem = f"output {output} already takes parameter {known.parameter_number}"
+                raise EditError(f"{what} cannot be donated: {problem}")
+            if (known.parameter_number, known.parameter_index) == (parameter_number, index):
+                raise EditError(f"{what} is already donated to output {known.output_index}")
+        alias = InputOutputAlias(output, parameter_number, index, must_alias)
+        self._set_header(_ALIASES, format_input_output_alias((*aliases, alias)))
+        donors = module.buffer_donor
+        left = [each for each in donors if each != (parameter_number, index)]
+        if len(left) != len(donors):
+            self._set_header(_DONORS, format_buffer_donor(left) if left else None)
+
+    def _check_donation(self, number: int, index: ShapeIndex, output: ShapeIndex) -> None:
+        entry = self._draft.module.entry
+        listed = self._draft.listed(entry)
+        parameters = {each.parameter_number: each for each in listed if each.opcode == "parameter"}
+        if number not in parameters:
+            raise EditError(f"there is no parameter {number}: the entry has {len(parameters)}")
+        given = parameters[number].shape.optional_subshape(index)
+        taken = self._draft.root(entry).shape.optional_subshape(output)
+        if given is None or taken is None:
+            what = f"parameter {number} has" if given is None else "the result has"
+            raise EditError(f"{what} no part at {index if given is None else output}")
+        if not given.is_array or given.text_without_layout != taken.text_without_layout:
+            shapes = f"`{given.text_without_layout}`, output {output} `{taken.text_without_layout}`"
+            raise EditError(f"parameter {number} {index} is {shapes}: it needs one array of both")
+
+    def set_header(self, name: str, text: str | None) -> None:
+        """Give the header an attribute, or another value; None takes it away."""
+        if text is not None:
+            check_attribute_texts({name: text}, "the header")
+        self._set_header(name, text)
+
+    def _set_header(self, name: str, text: str | None) -> None:
+        header = self._draft.header
+        if text is None:
+            header.pop(name, None)
+        elif name in header or name not in {_ALIASES, _DONORS, _SCHEDULED}:
+            header[name] = text
+        else:  # where XLA prints it
+            first = {_SCHEDULED: header.pop(_SCHEDULED, None), name: text}
+            rest = dict(header)
+            header.clear()
+            header.update({key: value for key, value in first.items() if value is not None})
+            header.update(rest)
+        self._draft.forget_header()
+
+    # The order.
+
+    def reorder(self, computation: HloComputation, order: Sequence[HloInstruction]) -> None:
+        """Let the instructions of a computation run in another order, operands before users."""
+        draft_of = self._draft
+        computation = draft_of.computation(computation)
+        copies = [draft_of.instruction(each) for each in order]
+        current = draft_of.listed(computation)
+        if len(copies) != len(current) or set(copies) != set(current):
+            odd = [each.name for each in current if each not in set(copies)]
+            problem = f"it lacks `{odd[0]}`" if odd else "it has one twice or of another"
+            raise EditError(f"the order of `{computation.name}` is not one of all: {problem}")
+        if copies == current:
+            return
+        draft = draft_of.draft(computation)
+        draft.instructions = copies
+        draft.check()
+
+    def schedule(self, orders: Mapping[HloComputation, Sequence[HloInstruction]]) -> None:
+        """Replace the order of some computations; the module is scheduled from then on."""
+        for computation, order in orders.items():
+            self.reorder(computation, order)
+        self._set_header(_SCHEDULED, "true")
+
+    # Instructions.
+
+    def insert(
+        self,
+        before: HloInstruction,
+        name: str,
+        shape: Shape | str,
+        opcode: str,
+        operands: Sequence[HloInstruction] = (),
+        *,
+        attributes: Mapping[str, str] | None = None,
+        called: Sequence[HloComputation] = (),
+        control_predecessors: Sequence[HloInstruction] = (),
+        payload: str = "",
+    ) -> HloInstruction:
+        """Add an instruction before another, with what `ComputationBuilder.add` takes."""
+        before = self._draft.instruction(before)
+        draft = self._draft.draft(before.parent)
+        place = draft.place(before)
+        if draft.find(name) is not None:
+            raise EditError(f"`{name}` is defined twice in computation `{before.parent.name}`")
+        instruction = make_instruction(
+            before.parent,
+            name,
+            shape,
+            opcode,
+            [self._draft.instruction(each) for each in operands],
+            attributes=attributes or {},
+            called=[self._callee(each, before.parent) for each in called],
+            control_predecessors=[self._draft.instruction(each) for each in control_predecessors],
+            payload=payload,
+            known={each.name: each for each in draft.instructions[:place]},
+        )
+        draft.instructions.insert(place, instruction)
+        return instruction
+
+    def remove(self, instruction: HloInstruction) -> None:
+        """Take an instruction out that nobody uses."""
+        instruction = self._draft.instruction(instruction)
+        draft = self._draft.draft(instruction.parent)
+        users = [
+            each
+            for each in draft.instructions
+            if instruction in each.operands or instruction in each.control_predecessors
+        ]
+        if users or instruction is draft.root:
+            who = f"`{users[0].name}` uses it" if users else "it is the root"
+            raise EditError(f"`{instruction.name}` cannot be removed: {who}")
+        if instruction.opcode == "parameter":
+            raise EditError(f"`{instruction.name}` cannot be removed: callers give it a value")
+        self._draft.remove(instruction)
+
+    def clone(self, instruction: HloInstruction, name: str = "") -> HloInstruction:
+        """Add a second instruction like one, behind it; nobody uses it yet."""
+        instruction = self._draft.instruction(instruction)
+        if instruction.opcode == "parameter":
+            raise EditError(f"parameter `{instruction.name}` cannot be cloned: it has its number")
+        draft = self._draft.draft(instruction.parent)
+        if name:
+            check_name(name, "an instruction")
+        taken = {each.name for each in draft.instructions}
+        copy = copy_instruction(
+            instruction, name or unused_name(f"{instruction.name}.{CLONE}", taken)
+        )
+        if copy.name in taken:
+            raise EditError(f"`{copy.name}` is defined twice in computation `{copy.parent.name}`")
+        draft.instructions.insert(draft.place(instruction) + 1, copy)
+        return copy
+
+    def set_operand(
+        self, instruction: HloInstruction, number: int, operand: HloInstruction
+    ) -> None:
+        """Let an instruction read another operand of the same shape, but for the layout."""
+        instruction, operand = map(self._draft.instruction, (instruction, operand))
+        operands = list(instruction.operands)
+        if not 0 <= number < len(operands):
+            raise EditError(f"`{instruction.name}` has no operand {number}: it has {len(operands)}")
+        _check_agree(operands[number], operand)
+        operands[number] = operand
+        self._draft.draft(instruction.parent)
+        instruction.operands = tuple(operands)
+
+    def replace_uses(self, old: HloInstruction, new: HloInstruction) -> None:
+        """Let whoever reads one instruction read another; it may be the root then, too."""
+        old, new = map(self._draft.instruction, (old, new))
+        _check_agree(old, new)
+        self._replace_uses(old, new)
+
+    def _replace_uses(self, old: HloInstruction, new: HloInstruction) -> None:
+        draft = self._draft.draft(old.parent)
+        for each in draft.instructions:
+            if old in each.operands and each is not new:
+                each.operands = tuple(
+                    [new if operand is old else operand for operand in each.operands]
+                )
+            if old in each.control_predecessors and each is not new:
+                kept = [new if needed is old else needed for needed in each.control_predecessors]
+                each.control_predecessors = tuple(dict.fromkeys(kept))
+                relink(each)
+        if draft.root is old:
+            draft.root = new
+
+    def drop_copy(self, copy: HloInstruction, *, takes_layout_of_copy: bool = False) -> None:
+        """Let whoever reads a copy read what it copies, in its own layout or in that of the copy.
+
+        An instruction that takes another layout computes it so; what it calls is not changed.
+        """
+        copy = self._draft.instruction(copy)
+        if copy.opcode != "copy":
+            raise EditError(f"`{copy.name}` is no copy: its opcode is `{copy.opcode}`")
+        [source] = copy.operands
+        draft = self._draft.draft(copy.parent)
+        if takes_layout_of_copy and source.shape != copy.shape:
+            others = [each for each in draft.users(source) if each is not copy]
+            is_argument = source.opcode == "parameter" and not source.parent.is_entry
+            if source.opcode in _BOUND or is_argument or others or draft.root is source:
+                why = f"`{others[0].name}` reads it, too" if others else "others determine it"
+                raise EditError(f"`{source.name}` cannot have the layout of `{copy.name}`: {why}")
+            source.shape = copy.shape
+        self._replace_uses(copy, source)
+        self._draft.remove(copy)
+
+    def set_shape(self, instruction: HloInstruction, shape: Shape | str) -> None:
+        """Give an instruction another result; whoever reads or calls it must fit to it."""
+        instruction = self._draft.instruction(instruction)
+        self._draft.draft(instruction.parent)
+        instruction.shape = as_shape(shape, instruction.name)
+
+    def set_attribute(self, instruction: HloInstruction, name: str, text: str | None) -> None:
+        """Give an instruction an attribute, or another value; None takes it away."""
+        instruction = self._draft.instruction(instruction)
+        attributes = {**instruction.attributes, name: text or ""}
+        if text is None:
+            del attributes[name]
+        links = instruction.called_computations, instruction.control_predecessors
+        linked = link_attributes(
+            instruction.opcode, instruction.operands, attributes, *links, instruction.name
+        )
+        if linked.get(name) != text:
+            raise EditError(f"`{name}` of `{instruction.name}` names what it is linked with")
+        check_attribute_texts(linked, f"`{instruction.name}`")
+        self._draft.draft(instruction.parent)
+        instruction.set_attributes(linked)
+
+    def rename(self, instruction: HloInstruction, name: str) -> None:
+        """Call an instruction otherwise; no other of its computation may be called so."""
+        check_name(name, "an instruction")
+        instruction = self._draft.instruction(instruction)
+        draft = self._draft.draft(instruction.parent)
+        instruction.name = name
+        for each in draft.instructions:
+            if instruction in each.control_predecessors:
+                relink(each)
+
+    # Computations.
+
+    def clone_computation(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
+        """Add a second computation like one, with clones of all that it calls; nobody calls it yet.
+
+        Names get the suffix, and a number where that is not enough, as in
+        `HloModule::DeepCloneComputation`.
+        """
+        check_name(suffix, "a clone")
+        return self._clone_computation(self._draft.computation(computation), suffix, {})
+
+    def _clone_computation(
+        self,
+        original: HloComputation,
+        suffix: str,
+        clone_of: dict[HloComputation, HloComputation],
+    ) -> HloComputation:
+        module = self._draft.module
+        pending = [original]
+        while pending:
+            computation = pending[-1]
+            callees = [
+                callee
+                for each in self._draft.listed(computation)
+                for callee in each.called_computations
+            ]
+            missing = [each for each in callees if each not in clone_of]
+            if computation in clone_of or not missing:
+                pending.pop()
+                if computation not in clone_of:
+                    name = unused_name(f"{computation.name}.{suffix}", module.computation_by_name)
+                    clone_of[computation] = self._clone_body(computation, name, suffix, clone_of)
+            pending += missing
+        return clone_of[original]
+
+    def _clone_body(
+        self,
+        original: HloComputation,
+        name: str,
+        suffix: str,
+        clone_of: Mapping[HloComputation, HloComputation],
+    ) -> HloComputation:
+        clone = HloComputation(
+            self._draft.module,
+            name,
+            -1,
+            False,
+            original.execution_thread,
+            is_fused=original.is_fused,
+        )
+        listed = self._draft.listed(original)
+        taken = {each.name for each in listed}
+        copy_of: dict[HloInstruction, HloInstruction] = {}
+        for each in listed:
+            copy = copy_of[each] = copy_instruction(
+                each, unused_name(f"{each.name}.{suffix}", taken)
+            )
+            taken.add(copy.name)
+            copy.parent = clone
+            copy.operands = tuple([copy_of[operand] for operand in each.operands])
+            needed = [copy_of[needed] for needed in each.control_predecessors]
+            copy.control_predecessors = tuple(needed)
+            called = [clone_of[callee] for callee in each.called_computations]
+            copy.called_computations = tuple(called)
+            if called or needed:
+                relink(copy)
+        self._draft.add(
+            clone, original, list(copy_of.values()), copy_of[self._draft.root(original)]
+        )
+        return clone
+
+    def set_called(
+        self, instruction: HloInstruction, number: int, computation: HloComputation
+    ) -> None:
+        """Let an instruction call another computation in the place of one it calls."""
+        instruction = self._draft.instruction(instruction)
+        called = list(instruction.called_computations)
+        if not 0 <= number < len(called):
+            raise EditError(f"`{instruction.name}` does not call {number + 1} computations")
+        callee = self._callee(computation, instruction.parent)
+        old, new = (self._draft.program_shape(each) for each in (called[number], callee))
+        if old != new:
+            raise EditError(
+                f"`{callee.name}` does not take and return what `{called[number].name}` does"
+            )
+        called[number] = callee
+        self._draft.draft(instruction.parent)
+        instruction.called_computations = tuple(called)
+        callee.is_fused |= instruction.opcode == "fusion"
+        relink(instruction)
+
+    def _callee(self, computation: HloComputation, caller: HloComputation) -> HloComputation:
+        callee = self._draft.computation(computation)
+        if callee.index >= caller.index:
+            raise EditError(f"`{callee.name}` stands behind `{caller.name}`, which cannot call it")
+        return callee
+
+    # Everywhere.
+
+    def change_element_type(self, old: str, new: str) -> None:
+        """Let every array of one element type have another.
+
+        The bytes change, and nothing else: a `bitcast-convert` between types of equal width is
+        left as one between others.
+        """
+        known = {name: each for name, each in ELEMENT_TYPE_BY_TEXT.items() if each.is_array}
+        for name in (old, new):
+            if name not in known:
+                raise EditError(f"there are no arrays of `{name}`: known are {', '.join(known)}")
+
+        def change(shape: Shape) -> Shape:
+            return (
+                with_element_type(shape, known[new]) if shape.element_type is known[old] else shape
+            )
+
+        if not self.map_arrays(change):
+            raise EditError(f"module `{self._draft.module.name}` has no array of `{old}`")
+
+    def resize(self, old: int, new: int) -> dict[int, int]:
+        """Let every dimension of one size have another, and those merged of it with others.
+
+        Returns all sizes that changed. Dimensions are told apart by their sizes alone: `old` is
+        the batch's only if nothing else has as many elements. Raises where an instruction would
+        not fit any more (`hlomem.hlo.resize`).
+        """
+        if old < 2 or new < 1:  # of one element there are more dimensions than anybody means
+            raise EditError(f"a dimension cannot be resized from {old} to {new}")
+        drafts = list(self._draft.drafts())
+        resize = Resize(old, new)
+        resize.find_sizes([each for draft in drafts for each in draft.instructions])
+        if not self.map_arrays(resize.shape):
+            raise EditError(f"module `{self._draft.module.name}` has no dimension of size {old}")
+        for draft in drafts:
+            for instruction in draft.instructions:
+                resize.finish(instruction)
+        return resize.sizes
+
+    def map_arrays(self, change: Callable[[Shape], Shape]) -> bool:
+        """Give every array of every instruction the shape a function says; whether any changed."""
+        changed: dict[Shape, Shape] = {}
+        is_any = False
+        for draft in self._draft.drafts():
+            for each in draft.instructions:
+                shape = each.shape
+                if shape not in changed:
+                    changed[shape] = map_leaves(shape, change)
+                is_any |= changed[shape] is not shape
+                each.shape = changed[shape]
+                if _CONSTRAINTS in each.attribute_text:
+                    self._map_constraints(each, change)
+        return is_any
+
+    def _map_constraints(
+        self, instruction: HloInstruction, change: Callable[[Shape], Shape]
+    ) -> None:
+        """Change the shapes that a custom call names its operands' layouts with."""
+        text = instruction.attributes.get(_CONSTRAINTS)
+        if text is not None:
+            shapes = map_leaves(as_shape(f"({text[1:-1]})", instruction.name), change)
+            inner = shapes.text[1:-1]
+            instruction.set_attributes({**instruction.attributes, _CONSTRAINTS: f"{{{inner}}}"})
+
+
+def _check_agree(old: HloInstruction, new: HloInstruction) -> None:
+    """Raise unless one can be read in the place of the other."""
+    if old.parent is not new.parent:
+        raise EditError(f"`{new.name}` is not in the computation of `{old.name}`")
+    shapes = old.shape.text_without_layout, new.shape.text_without_layout
+    if shapes[0] != shapes[1]:
+        raise EditError(f"`{new.name}` has shape `{shapes[1]}`, `{old.name}` has `{shapes[0]}`")

@@ -1,0 +1,45 @@
+"""Shapes with something in the place of something else, for edits that change all of a module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.shape import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hlomem.hlo.shape import ElementType
+
+_NARROWEST_UNPACKED = 8
+
+
+def map_leaves(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
+    """A shape with another in the place of each of its arrays; itself where none changes."""
+    new: dict[Shape, Shape] = {}
+    pending = [shape]
+    while pending:
+        part = pending[-1]
+        missing = [each for each in part.elements if each not in new]
+        if missing:
+            pending += missing
+            continue
+        pending.pop()
+        elements = tuple([new[each] for each in part.elements])
+        if part.is_array:
+            new[part] = change(part)
+        elif elements == part.elements:
+            new[part] = part
+        else:
+            kept = part.element_type, part.dimensions, part.dynamic, part.layout
+            new[part] = Shape(*kept, elements)
+    return new[shape]
+
+
+def with_element_type(shape: Shape, new: ElementType) -> Shape:
+    """The same array of another element type."""
+    layout = shape.layout
+    if layout is not None and layout.element_size_in_bits:
+        bits = new.bits if new.bits < _NARROWEST_UNPACKED else 0
+        layout = layout._replace(element_size_in_bits=bits)
+    return Shape(new, shape.dimensions, shape.dynamic, layout)

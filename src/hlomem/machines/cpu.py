@@ -1,0 +1,56 @@
+"""The CPU: its numbers, releases and marks.
+
+Sizes follow `CpuExecutable::ShapeSizeBytes` (`xla/service/cpu/cpu_executable.cc`), the alignment
+`xla/backends/cpu/alignment.h`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.machines.machine import DYNAMIC_SIZE_BYTES, Machine, Mark, Marks
+from hlomem.machines.options import jaxlib_options
+
+if TYPE_CHECKING:
+    from hlomem.machines.options import Options
+    from hlomem.machines.releases import Release
+
+_ALIGNS_TO_64_FROM = (0, 4, 35)  # jaxlib 0.4.34 and older aligned to 16
+
+
+def _options(machine: Machine, release: Release) -> Options:
+    alignment = 64 if release.version >= _ALIGNS_TO_64_FROM else 16
+    return jaxlib_options(replace(machine, default_alignment=alignment), release)
+
+
+_NO_MARK = "its layouts are not tiled"
+_MARKS = Marks(
+    texts=(
+        Mark("outer_dimension_partitions", "its fusions are split among threads"),
+        Mark("__ynn_fusion", "it calls YNNPACK"),
+        Mark("__onednn", "it calls oneDNN", pattern=r'custom_call_target="__onednn\$|"__onednn_'),
+        Mark("xla_cpu_", "it has attributes of XLA's CPU compiler", pattern=r"\bxla_cpu_\w+="),
+        Mark("lapack_", "it calls LAPACK", pattern=r'custom_call_target="lapack_'),
+    ),
+    file_names=r"(?:^|[._])cpu_after_optimizations",
+    absent_says=_NO_MARK,
+)
+
+CPU = Machine(
+    platform="cpu",
+    pointer_size=8,
+    dynamic_size_bytes=DYNAMIC_SIZE_BYTES,
+    default_alignment=64,
+    memory_spaces=MappingProxyType({0: "default"}),
+    known_releases=((0, 4, 13), (0, 12, 0, 1)),
+    make_options=_options,
+    marks=_MARKS,
+    scheduler_flag='XLA_FLAGS="--xla_cpu_enable_concurrency_optimized_scheduler=false"',
+)
+
+MACHINES = (CPU,)
+"""What there is of this platform; none has a chip of its own."""
+OTHER_CHIPS = ()

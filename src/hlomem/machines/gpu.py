@@ -1,0 +1,80 @@
+"""GPUs: their numbers, chips, memory spaces, releases, rules and marks.
+
+Sizes follow CPU's rule, the alignment `kXlaAllocatedBufferAlignBytes` of
+`xla/service/gpu/gpu_constants.h`. All GPUs of NVIDIA plan alike; those of AMD have wider warps, and
+no dump of one was seen.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.machines.machine import DYNAMIC_SIZE_BYTES, Chip, Machine, Mark, Marks
+from hlomem.machines.options import jaxlib_options
+
+if TYPE_CHECKING:
+    from hlomem.machines.alias import AliasRules
+    from hlomem.machines.options import Options
+
+
+def _alias_rules(options: Options) -> AliasRules:
+    from hlomem.machines.gpu_alias import rules_for  # noqa: PLC0415 - the others start sooner
+
+    return rules_for(options)
+
+
+_MARKS = Marks(
+    texts=(
+        Mark("operation_queue_id", "its instructions have operation queues"),
+        Mark(
+            "fingerprint_before_lhs",
+            "it has the fingerprint that a GPU's scheduler leaves",
+            pattern=r'[{,]\s?fingerprint_before_lhs="',
+        ),
+        Mark("fusion_backend_config", "its fusions are configured for a GPU"),
+        Mark("__cublas$", "it calls cuBLAS", pattern=r'custom_call_target="__cublas\$'),
+        Mark("__cudnn$", "it calls cuDNN", pattern=r'custom_call_target="__cudnn\$'),
+        Mark("__gpu$", "it calls GPU kernels", pattern=r'custom_call_target="__gpu\$'),
+    ),
+    file_names=r"(?:^|[._])(?:(?P<chip>gfx\w+?)_|sm_[0-9.]+[a-z]?_)?gpu_after_optimizations",
+)
+
+# Colors: `MemorySpaceColor` of gpu_memory_space_assignment.h, `Layout::kHostMemorySpace` and
+# `kUnpinnedHostMemorySpace` of layout.h.
+GPU = Machine(
+    platform="gpu",
+    pointer_size=8,
+    dynamic_size_bytes=DYNAMIC_SIZE_BYTES,
+    default_alignment=256,
+    memory_spaces=MappingProxyType(
+        {0: "hbm", 1: "collective", 2: "temp", 5: "host", 6: "unpinned-host"}
+    ),
+    known_releases=((0, 11, 2),),
+    make_options=jaxlib_options,
+    alias_rules=_alias_rules,
+    marks=_MARKS,
+    scheduler_flag='XLA_FLAGS="--xla_gpu_enable_analytical_sol_latency_estimator=false"',
+)
+
+_PREALLOCATION = "JAX preallocates 75% of a GPU's memory unless told otherwise"
+_GIB = {
+    "t4": 16,
+    "l4": 24,
+    "v100": 16,
+    "a100": 40,
+    "a100-80": 80,
+    "h100": 80,
+    "h200": 141,
+    "b200": 180,
+}
+
+MACHINES = (
+    GPU,
+    *(replace(GPU, chip=Chip(name, gib, note=_PREALLOCATION)) for name, gib in _GIB.items()),
+)
+"""The platform as such, then its chips."""
+OTHER_CHIPS = (Chip("mi300x", 192, note=_PREALLOCATION),)
+"""Chips whose memory is known, but not how XLA plans for them."""

@@ -1,0 +1,105 @@
+"""Releases of XLA: how they are named, which wrote which era, which libtpu is of a jaxlib's time.
+
+In: a name (`jaxlib-0.7.2`, `0.7.2`, `K`). Out: a `Release`. XLA comes in two packages, jaxlib and,
+for TPU, libtpu, which count their versions apart. What a release does differently stands with the
+machines (`hlomem.machines.options`, `hlomem.machines.tpu`), what it writes in `hlomem.dump.eras`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hlomem.base.errors import CommandError
+from hlomem.base.source import visible
+
+JAXLIB = "jaxlib"
+LIBTPU = "libtpu"
+
+
+class Release(NamedTuple):
+    """A version of the package XLA came in."""
+
+    package: str
+    """`jaxlib`, or `libtpu` on TPU."""
+    version: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.package}-{'.'.join(map(str, self.version))}"
+
+
+class EraReleases(NamedTuple):
+    """The releases whose dumps have the format of one era."""
+
+    letter: str
+    jaxlib: tuple[str, str]
+    """First and last."""
+    libtpu: tuple[str, ...] = ()
+    """Those seen."""
+
+
+ERA_RELEASES = (
+    EraReleases("A", ("0.4.13", "0.4.23")),
+    EraReleases("B", ("0.4.24", "0.4.35"), ("0.0.2",)),
+    EraReleases("C", ("0.4.36", "0.5.1"), ("0.0.4",)),
+    EraReleases("D", ("0.5.3", "0.5.3"), ("0.0.11.1",)),
+    EraReleases("E", ("0.6.0", "0.6.0")),
+    EraReleases("F", ("0.6.1", "0.7.0"), ("0.0.17",)),
+    EraReleases("G", ("0.7.1", "0.9.1"), ("0.0.24", "0.0.34")),
+    EraReleases("H", ("0.9.2", "0.9.2")),
+    EraReleases("I", ("0.10.0", "0.10.1")),
+    EraReleases("J", ("0.10.2", "0.11.0")),
+    EraReleases("K", ("0.11.1", "0.12.0.1"), ("0.0.51",)),
+)
+NEWEST_LETTER = ERA_RELEASES[-1].letter
+
+_RELEASE = r"(?:(jaxlib|libtpu)-)?([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})$"
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """`0.7.2` as numbers."""
+    return tuple(map(int, text.split(".")))
+
+
+def find_release(name: str, package: str = JAXLIB) -> Release:
+    """The release with a version (`jaxlib-0.7.2`, `0.7.2`), or the last of an era (`K`).
+
+    `package` is meant where the name does not say, or the era has none of the package it says.
+    """
+    for era in ERA_RELEASES:
+        if name.upper() == era.letter:
+            return releases_of_era(era, package)[0]
+    match = re.match(_RELEASE, name)
+    if match is None:
+        letters = ", ".join(era.letter for era in ERA_RELEASES)
+        shown = visible(name)
+        raise CommandError(f"no era `{shown}`: give one of {letters}, or a release: jaxlib-0.7.2")
+    return Release(match[1] or package, parse_version(match[2]))
+
+
+def releases_of_era(era: EraReleases, package: str) -> list[Release]:
+    """Releases of an era, the newest first: all seen, or the last and the first of jaxlib."""
+    if package == LIBTPU and era.libtpu:
+        return [Release(package, parse_version(each)) for each in reversed(era.libtpu)]
+    first, last = era.jaxlib
+    return [Release(JAXLIB, parse_version(each)) for each in dict.fromkeys((last, first))]
+
+
+def era_number(release: Release) -> int:
+    """The era a release is of, by its place in `ERA_RELEASES`; outside of them all, the nearest."""
+    firsts = [
+        (parse_version(names[0]), number)
+        for number, era in enumerate(ERA_RELEASES)
+        if (names := era.libtpu if release.package == LIBTPU else era.jaxlib)
+    ]
+    older = [number for first, number in firsts if first <= release.version]
+    return older[-1] if older else firsts[0][1]
+
+
+def nearest_libtpu(release: Release) -> Release:
+    """The libtpu of a release's time: the last one seen of its era, or of an era before."""
+    if release.package == LIBTPU:
+        return release
+    until = ERA_RELEASES[: era_number(release) + 1]
+    seen = [era for era in until if era.libtpu] or [era for era in ERA_RELEASES if era.libtpu][:1]
+    return releases_of_era(seen[-1], LIBTPU)[0]

@@ -1,0 +1,133 @@
+"""TPUs: their numbers, chips, memory spaces, releases, rules and marks.
+
+The compiler is not public: the numbers are read off the value lines of dumps of libtpu 0.0.2 to
+0.0.51, all of which they reproduce; docs/tpu-rules.md has the evidence.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hlomem.machines.machine import Chip, Machine, Mark, Marks
+from hlomem.machines.options import Options
+from hlomem.machines.releases import LIBTPU
+
+if TYPE_CHECKING:
+    from hlomem.machines.alias import AliasRules
+    from hlomem.machines.releases import Release
+
+_SIZED_SPACES = frozenset({0, 6})
+
+
+def _options(machine: Machine, release: Release) -> Options:
+    libtpu = release.version
+    merges_fast = libtpu >= (0, 0, 51)
+    return Options(
+        machine=machine,
+        release=release,
+        sorts_computations_incrementally=libtpu >= (0, 0, 9),
+        sorts_computations_by_content=libtpu < (0, 0, 9),
+        reads_module_anew=libtpu >= (0, 0, 51),
+        shares_at_any_position=libtpu >= (0, 0, 51),
+        sorts_thread_local_buffers=libtpu < (0, 0, 51),
+        async_results_begin_late=libtpu >= (0, 0, 51),
+        merges_fast=merges_fast,
+        packs_by_time=_SIZED_SPACES if merges_fast else frozenset(),
+    )
+
+
+def _alias_rules(options: Options) -> AliasRules:
+    from hlomem.machines.tpu_alias import rules_for  # noqa: PLC0415 - the others start sooner
+
+    return rules_for(options)
+
+
+_TILED = r"\{[0-9,]*:(?:[A-Z]+\([^()]*\))*T\([0-9]"
+_MARKS = Marks(
+    texts=(
+        Mark(":T(", "its layouts are tiled", pattern=_TILED),
+        Mark("tpu_custom_call", "it calls Mosaic", pattern=r'custom_call_target="tpu_custom_call"'),
+        Mark("used_scoped_memory_configs", "its fusions are configured for a TPU"),
+    ),
+)
+_IN_CMEM = Mark("S(3)", "values lie in CMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(3\)")
+_IN_VMEM = Mark("S(1)", "values lie in VMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(1\)")
+_TALL_TILES = Mark(":T(16,128)", "tiles have 16 rows", pattern=r"\{[0-9,]*:T\(16,128\)")
+
+# 0 to 2, 4, 5, 8 and 10 to 12 as JAX gives them to Mosaic kernels (`MemorySpace.color` of
+# jax/_src/tpu_custom_call.py); 3, 6, 7 and 9 as xprof's memory analysis names them (6 is its
+# "workspace register"). sc is the sparse core.
+_MEMORY_SPACES = MappingProxyType(
+    {
+        0: "hbm",
+        1: "vmem",
+        2: "sync-flags",
+        3: "cmem",
+        4: "smem",
+        5: "host",
+        6: "registers",
+        7: "sc-stack",
+        8: "sc-scalar-flags",
+        9: "pinned-hbm",
+        10: "sc-vector-flags",
+        11: "sc-scalar-smem",
+        12: "sc-vector-smem",
+    }
+)
+_VMEM = 1
+_CMEM = 3
+
+
+def _tpu(
+    chip: Chip,
+    tuple_granule: int,
+    known_releases: tuple[tuple[int, ...], ...],
+    fast_color: int = _VMEM,
+    not_marks: tuple[Mark, ...] = (),
+) -> Machine:
+    """A TPU: pointers of 4 bytes, 1024 elements (one 8×128 register) where no tile is given.
+
+    Tiles of 128 lanes make a scalar in HBM 512 bytes; sync flags (2) and those of the sparse core
+    (8, 10) have their own width. Memory-space assignment moves values into `fast_color`.
+    """
+    return Machine(
+        platform="tpu",
+        chip=chip,
+        pointer_size=4,
+        tuple_granule=tuple_granule,
+        pads_tiles=True,
+        untiled_granule=1024,
+        packed_spaces=frozenset({2, 8, 10}),
+        alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
+        memory_spaces=_MEMORY_SPACES,
+        stack_colors=frozenset({8, 10, 11, 12}),
+        preset_color=fast_color,
+        package=LIBTPU,
+        known_releases=known_releases,
+        make_options=_options,
+        alias_rules=_alias_rules,
+        marks=_MARKS,
+        not_marks=not_marks,
+        scheduler_flag='LIBTPU_INIT_ARGS="--xla_latency_hiding_scheduler_rerun=5"',
+        allocations_flag='LIBTPU_INIT_ARGS="--tpu_log_allocations_on_oom=true"',
+    )
+
+
+def _chip(name: str, gibibytes: float, nominal: int) -> Chip:
+    """A chip whose memory is what libtpu 0.0.51 says is available when a program needs more."""
+    note = f"what libtpu 0.0.51 gives to programs; the data sheet says {nominal} GB"
+    return Chip(name, gibibytes, is_nominal=False, note=note)
+
+
+_FIRST, _SECOND, _NEWEST = (0, 0, 2), (0, 0, 4), (0, 0, 51)
+
+TPU_V4 = _tpu(_chip("v4", 15.25, 32), 512, (_NEWEST,), _CMEM, (_IN_VMEM, _TALL_TILES))
+TPU_V5E = _tpu(_chip("v5e", 15.75, 16), 512, (_FIRST, _NEWEST), not_marks=(_IN_CMEM, _TALL_TILES))
+TPU_V5P = _tpu(_chip("v5p", 95.73, 95), 32, (_FIRST, _NEWEST), not_marks=(_IN_CMEM, _TALL_TILES))
+TPU_V6E = _tpu(_chip("v6e", 31.24, 32), 32, (_SECOND, _NEWEST), not_marks=(_IN_CMEM, _TALL_TILES))
+TPU_7X = _tpu(_chip("tpu7x", 94.74, 96), 32, (_NEWEST,), not_marks=(_IN_CMEM,))
+
+MACHINES = (TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
+OTHER_CHIPS = (Chip("v2", 8), Chip("v3", 16))
+"""Chips whose memory is known, but not how XLA plans for them."""

@@ -1,0 +1,160 @@
+"""The smallest heap that can be found, and what is known about smaller ones.
+
+In: buffers, a capacity or none, a number of steps, heaps that somebody else can make. Out: a
+`Packing`. Heaps, skyline and best fit come first; where they do not reach the lower bound (or the
+capacity), the exact search follows, and then CP-SAT if it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.packer.buffers import Packing, height_of, in_order
+from hlomem.packer.decide import decide
+from hlomem.packer.instance import Instance
+from hlomem.packer.second_opinion import ask_cp_sat
+from hlomem.packer.skyline import (
+    best_fit_keys,
+    place_by_best_fit,
+    place_by_skyline,
+    skyline_keys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hlomem.packer.buffers import Buffer, Status
+    from hlomem.packer.decide import Decision
+
+    Offsets = Mapping[int | str, int]
+    Heap = Callable[[Sequence[Buffer]], Offsets]
+
+DEFAULT_EFFORT = 200_000
+MAX_MEETINGS = 4_000_000
+"""Pairs of buffers that are alive together; with more, one method has to do."""
+_FIRST_SHARE = 2
+"""The first try, at the lower bound, may take one part in so many of the effort; so may each of the
+following, of what is left."""
+
+
+def solve(
+    buffers: Iterable[Buffer],
+    *,
+    capacity: int | None = None,
+    effort: int = DEFAULT_EFFORT,
+    second_opinion: bool = False,
+    heaps: Mapping[str, Heap] | None = None,
+) -> Packing:
+    """A packing that fits `capacity`, or without one, the lowest that is found."""
+    solver = _Solver(in_order(buffers), effort)
+    goal = solver.lower_bound if capacity is None else max(capacity, solver.lower_bound)
+    solver.try_simple(goal, heaps or {})
+    if solver.height > goal:
+        if capacity is None:
+            solver.minimise()
+        elif capacity >= solver.lower_bound:
+            solver.decide(capacity, effort)
+    if second_opinion and not solver.is_settled(capacity):
+        solver.ask(capacity)
+    return solver.result(capacity)
+
+
+class _Solver:
+    """The best so far, and the bound so far."""
+
+    def __init__(self, buffers: Sequence[Buffer], effort: int) -> None:
+        self._buffers = buffers
+        self._instance = Instance([buffer for buffer in buffers if buffer.size])
+        self._effort = effort
+        self._steps = 0
+        self._offset_of: Offsets = {}
+        self._method = ""
+        self.load = self.lower_bound = self._instance.lower_bound
+        self.height = 0
+
+    def try_simple(self, goal: int, heaps: Mapping[str, Heap]) -> None:
+        """Heaps, skyline and best fit, until the goal is reached."""
+        for method, offset_of in self._simple(heaps):
+            self._offer(offset_of, method)
+            if self.height <= goal:
+                break
+
+    def _simple(self, heaps: Mapping[str, Heap]) -> Iterator[tuple[str, Offsets]]:
+        instance = self._instance
+        for name, heap in heaps.items():
+            yield name, heap(self._buffers)
+        is_large = instance.meetings > MAX_MEETINGS
+        if is_large and heaps:
+            return
+        for name, key in skyline_keys(instance).items():
+            yield f"skyline by {name}", self._named(place_by_skyline(instance, key))
+            if is_large:
+                return
+        for name, key in best_fit_keys(instance).items():
+            yield f"best fit by {name}", self._named(place_by_best_fit(instance, key))
+
+    def _named(self, offsets: Sequence[int]) -> Offsets:
+        """Offsets in bytes by id; buffers of no bytes lie at 0."""
+        instance = self._instance
+        offset_of = {buffer.id: 0 for buffer in self._buffers}
+        for buffer, offset in zip(instance.buffers, offsets, strict=True):
+            offset_of[buffer.id] = offset * instance.unit
+        return offset_of
+
+    def _offer(self, offset_of: Offsets, method: str) -> None:
+        height = height_of(self._buffers, offset_of)
+        if not self._method or height < self.height:
+            self.height, self._offset_of, self._method = height, offset_of, method
+
+    def decide(self, capacity: int, steps: int) -> Decision:
+        """Whether the buffers fit; the better for it are the packing or the bound."""
+        decision = decide(self._instance, capacity, steps)
+        self._steps += decision.steps
+        if decision.outcome == "fits":
+            self._offer(self._named(decision.offsets), f"search by {decision.strategy}")
+        elif decision.outcome == "does not fit":
+            self.lower_bound = max(self.lower_bound, self._instance.next_height(capacity))
+        return decision
+
+    def minimise(self) -> None:
+        """Tries the lower bound, then heights between what is open and what is found."""
+        capacity = open_from = self.lower_bound
+        while self.height > self.lower_bound and open_from < self.height:
+            share = (self._effort - self._steps) // _FIRST_SHARE
+            decision = self.decide(capacity, share)
+            if decision.outcome == "unknown" and not decision.steps:
+                break  # too little is left to find anything
+            if decision.outcome != "fits":
+                open_from = self._instance.next_height(capacity)
+            capacity = (open_from + self.height - 1) // 2
+
+    def ask(self, capacity: int | None) -> None:
+        """CP-SAT's answer."""
+        opinion = ask_cp_sat(self._instance, capacity, self.lower_bound, self.height, self._effort)
+        if opinion.offsets:
+            self._offer(self._named(opinion.offsets), "CP-SAT")
+        self.lower_bound = max(self.lower_bound, opinion.lower_bound)
+
+    def is_settled(self, capacity: int | None) -> bool:
+        """Whether nothing is left to find out."""
+        if capacity is None:
+            return self.height <= self.lower_bound
+        return self.height <= capacity or capacity < self.lower_bound
+
+    def result(self, capacity: int | None) -> Packing:
+        """What is known now."""
+        return Packing(
+            self._status(capacity),
+            self.height,
+            self.lower_bound,
+            self._offset_of,
+            self._method,
+            self._steps,
+        )
+
+    def _status(self, capacity: int | None) -> Status:
+        if not self.is_settled(capacity):
+            return "unknown within effort"
+        if capacity is not None:
+            return "fits" if self.height <= capacity else "proven not to fit"
+        return "at the bound" if self.height <= self.load else "proven optimal"

@@ -1,0 +1,112 @@
+"""The shapes of every instruction, also where no text shows them.
+
+In: the drafts of a dump's instructions. Out: their shapes, those that are not printed inferred from
+what the instructions hold.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, TypeGuard
+
+from hlomem.analysis.alias_rules import ELEMENTWISE_OPCODES
+from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.rebuild.fusions import find_sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.hlo.shape import Shape
+    from hlomem.view.drafts import Draft
+    from hlomem.view.joined import JoinedDump
+
+
+class Shapes:
+    """The shapes of instructions, those that are not printed inferred from what they hold."""
+
+    def __init__(self, joined: JoinedDump, drafts: dict[str, Draft]) -> None:
+        self._joined = joined
+        self._drafts = drafts
+        self._users: dict[str, list[Draft]] = {}
+        for draft in drafts.values():
+            for operand in draft.operands:
+                self._users.setdefault(operand, []).append(draft)
+        self.guessed: list[str] = []
+        """Bitcasts whose shape nothing tells."""
+
+    def __getitem__(self, name: str) -> Shape:
+        draft = self._drafts[name]
+        if draft.shape is None:
+            draft.shape = self._infer(draft)
+        return draft.shape
+
+    def _infer(self, draft: Draft) -> Shape:
+        if draft.opcode == "get-tuple-element":
+            whole = self[draft.operands[0]]
+            return whole.elements[int(draft.attributes.removeprefix(", index="))]
+        if draft.opcode == "bitcast":
+            return self._infer_bitcast(draft)
+        # The table of a tuple is a value, too, so the top level tells the whole.
+        value = self._joined.used_by_id[self._joined.held[draft.name][()][0]]
+        return self._joined.printed[value.name].shape.subshape(value.index or ())
+
+    def _infer_bitcast(self, bitcast: Draft) -> Shape:
+        """The shape a user's text contains, or that of a user that was or may be written in its
+        place; else that of its source."""
+        source = self[bitcast.operands[0]]
+        users = self._users.get(bitcast.name, ())
+        for user in users:
+            told = _shape_told_by(user, user.operands.index(bitcast.name))
+            if told is not None:
+                return told
+        self.guessed.append(bitcast.name)
+        for user in users:
+            for sharing in find_sharing(user.name, self._joined) if user.opcode == "fusion" else ():
+                if user.operands[sharing.operand] == bitcast.name and user.shape is not None:
+                    return user.shape.subshape(sharing.output_index)
+        for user in users:
+            if user.opcode in _KEEPING_SHAPE and _are_alike(user.shape, source):
+                return user.shape
+        return source
+
+
+def _shape_told_by(user: Draft, number: int) -> Shape | None:
+    """The shape of an operand, where the result contains it."""
+    if user.shape is None or not user.shape.is_tuple:
+        return None
+    if user.opcode == "tuple":
+        return user.shape.elements[number]
+    if user.opcode == "copy-start":
+        return user.shape.elements[1]
+    return user.shape.elements[0].elements[number] if user.is_async_start else None
+
+
+_KEEPING_SHAPE = ELEMENTWISE_OPCODES | {"dynamic-update-slice", "scatter", "sort"}
+
+
+def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:
+    """Whether two arrays hold as many elements of one type."""
+    return (
+        one is not None
+        and one.is_array
+        and other.is_array
+        and one.element_type is other.element_type
+        and prod(one.dimensions) == prod(other.dimensions)
+    )
+
+
+def take_printed_shapes(joined: JoinedDump, drafts: Mapping[str, Draft]) -> None:
+    """Give the drafts the shapes that lines print: their own, or, older ones, beside operands."""
+    shown = _shapes_of_operands(joined)
+    for name, draft in drafts.items():
+        draft.shape = draft.line.shape if draft.line is not None else shown.get(name)
+
+
+def _shapes_of_operands(joined: JoinedDump) -> dict[str, Shape]:
+    """The shapes older versions print beside operands."""
+    return {
+        name: parse_shape_text(shape)
+        for line in joined.printed.values()
+        for name, shape in zip(line.operands, line.operand_shapes, strict=True)
+        if shape and name not in joined.printed
+    }

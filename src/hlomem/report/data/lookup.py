@@ -1,0 +1,64 @@
+"""What people type, found in a dump: a memory space, a buffer, a step.
+
+In: a `MemoryView` and a word. Out: what it names, or an error that says what there is instead.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import CommandError, InputError
+from hlomem.base.source import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.report.data.memory import Buffer, MemoryView, Space
+
+_SUGGESTED = 5
+
+
+def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
+    """The space of a name or color; by default the first that holds anything."""
+    if wanted is None:
+        held = [space for space in memory.spaces if space.size] or list(memory.spaces)
+        if not held:
+            raise InputError(f"{visible(memory.dump.name)}: no allocation in this dump")
+        return held[0]
+    color = memory.machine.find_color(wanted.lower())
+    for space in memory.spaces:
+        if space.color == color:
+            return space
+    known = ", ".join(f"{space.name} ({space.color})" for space in memory.spaces)
+    raise CommandError(f"no memory space `{visible(wanted)}` in this dump; there are: {known}")
+
+
+def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
+    """The buffer of a name as XLA prints it, or of an instruction that defines one."""
+    for buffer in memory.buffers:
+        if wanted in {buffer.name, f"<{buffer.id}>"}:
+            return buffer
+    parts = [each for each in memory.buffers if each.name.partition("{")[0] == wanted]
+    if parts:
+        return max(parts, key=lambda each: each.size)
+    raise CommandError(_unknown(memory, "buffer", wanted, (each.name for each in memory.buffers)))
+
+
+def find_step(memory: MemoryView, wanted: str) -> int:
+    """A step by its number, or by the name of the instruction that runs then."""
+    if wanted.isdecimal() and int(wanted) <= memory.steps:
+        return int(wanted)
+    if wanted in memory.joined.time_of:
+        return memory.joined.time_of[wanted]
+    if wanted.isdecimal():
+        raise CommandError(f"no step {wanted}: the last is {memory.steps}")
+    raise CommandError(_unknown(memory, "instruction", wanted, memory.joined.sequence))
+
+
+def _unknown(memory: MemoryView, what: str, wanted: str, known: Iterable[str]) -> str:
+    names = list(dict.fromkeys(known))
+    near = [name for name in names if wanted in name][:_SUGGESTED]
+    near = near or get_close_matches(wanted, names, n=_SUGGESTED, cutoff=0.5)
+    hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""
+    return f"no {what} `{visible(wanted)}` in {visible(memory.dump.name)}{hint}"

@@ -1,0 +1,72 @@
+"""What the bytes of a memory space are for, added up.
+
+In: a `MemoryView` and the color of a space. Out: one share a role; the shares add up to the sum of
+the space's allocations, padding, alignment and holes among them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.dump.records import Record
+from hlomem.report.data import roles
+from hlomem.report.data.occupancy import alignment_gaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.dump.records import Allocation
+    from hlomem.report.data.memory import MemoryView
+
+
+class RoleShare(Record, frozen=True, kw_only=True):
+    """The bytes of a memory space that are for one thing."""
+
+    role: str
+    size: int
+    count: int
+    """How many buffers; 0 for what is no buffer."""
+
+
+def build_role_shares(memory: MemoryView, color: int) -> tuple[RoleShare, ...]:
+    """What the bytes of a space are for, largest first; they add up to its size.
+
+    Temporaries share memory over time: theirs are the roles at the step they need most.
+    """
+    shares: dict[str, list[int]] = {}
+    step = memory.fullest_step(color)
+    for allocation in memory.joined.allocations:
+        if allocation.color == color:
+            for role, size in _roles_of(memory, allocation, step):
+                shares.setdefault(role, []).append(size)
+    no_buffers = {roles.PADDING, roles.ALIGNMENT, roles.HOLES}
+    made = [
+        RoleShare(role=role, size=sum(all_), count=0 if role in no_buffers else len(all_))
+        for role, all_ in shares.items()
+        if sum(all_) or role not in no_buffers
+    ]
+    return tuple(sorted(made, key=lambda each: (-each.size, each.role)))
+
+
+def _roles_of(
+    memory: MemoryView, allocation: Allocation, step: int | None
+) -> Iterator[tuple[str, int]]:
+    values = memory.buffers_in(allocation.index)
+    role = memory.role_of_allocation(allocation)
+    if role is not None or step is None:
+        # The largest value is the one the allocation was made for.
+        padding = max(values, key=lambda each: each.size).padding if values else 0
+        padding = min(padding, allocation.size)
+        yield role or roles.TEMPORARIES, allocation.size - padding
+        yield roles.PADDING, padding
+        return
+    owned, taken = memory.share_out(allocation, step)
+    for buffer, size in owned:
+        padding = size * buffer.padding // buffer.size if buffer.size else 0
+        yield buffer.role, size - padding
+        yield roles.PADDING, padding
+    granule = memory.machine.alignment(allocation.color) or 1
+    alignment = sum(alignment_gaps(taken, allocation.size, granule))
+    yield roles.ALIGNMENT, alignment
+    in_use = sum(end - start for start, end in taken)
+    yield roles.HOLES, allocation.size - in_use - alignment

@@ -1,0 +1,261 @@
+// @ts-check
+// Tabs, choices, the search field, the theme and the keys.
+
+import { NAMES } from "./comparison.js";
+import { $, element, field, readTheme } from "./dom.js";
+import { formatBytes } from "./formats.js";
+import { readLink, saveLink } from "./link.js";
+import { COLOURINGS } from "./map.js";
+import { NONE } from "./model.js";
+import {
+  chooseReport,
+  chooseSpace,
+  content,
+  moveTo,
+  nominal,
+  redraw,
+  report,
+  resetBytes,
+  resetView,
+  select,
+  setView,
+  space,
+  state,
+} from "./state.js";
+import { copyCurrent, TABLE_NAMES } from "./tables.js";
+
+/**
+ * @import { Hierarchy } from "./model.js"
+ * @import { Colouring } from "./state.js"
+ */
+
+/**
+ * Makes an element's children anew where what they show has changed; else the focus stays.
+ * @param {string} id
+ * @param {unknown[]} key
+ * @param {() => Node[]} make
+ */
+function fill(id, key, make) {
+  const made = key.join("\u0000");
+  if ($(id).dataset.made === made) return;
+  $(id).dataset.made = made;
+  $(id).replaceChildren(...make());
+}
+
+/**
+ * @param {string} id
+ * @param {string[]} names
+ * @param {number} current
+ * @param {(number: number) => void} choose
+ */
+function tabs(id, names, current, choose) {
+  const shown = names.length < 2 ? [] : names;
+  fill(id, [current, ...shown], () =>
+    shown.map((name, number) => {
+      const isCurrent = String(number === current);
+      const attributes = { type: "button", role: "tab", "aria-selected": isCurrent };
+      const button = element("button", name, attributes);
+      button.addEventListener("click", () => {
+        choose(number);
+        redraw();
+      });
+      return button;
+    }),
+  );
+}
+
+export function drawControls() {
+  const spaces = report().spaces.map((each) => `${each.name} ${formatBytes(each.size)}`);
+  tabs("reports", content.reports.length > 1 ? NAMES : [], state.report, chooseReport);
+  tabs("spaces", spaces, state.space, chooseSpace);
+  tabs("tables", TABLE_NAMES, TABLE_NAMES.indexOf(state.table), (number) => {
+    state.table = TABLE_NAMES[number];
+  });
+  fill("allocation", [state.report, state.space], allocationOptions);
+  field("allocation").value = state.allocation;
+  field("colouring").value = state.colouring;
+  field("hierarchy").value = state.hierarchy;
+  field("chip").value = state.chip;
+  $("colour-note").textContent = COLOURINGS[state.colouring];
+}
+
+function allocationOptions() {
+  const all = space()?.allocations ?? [];
+  return [
+    element("option", "all that are shared over time", { value: "" }),
+    ...all.map(({ index, kind, size }) =>
+      element("option", `${index}: ${kind}, ${formatBytes(size)}`, { value: String(index) }),
+    ),
+  ];
+}
+
+/** The chips are the same in both compiles. */
+export function fillChips() {
+  const chips = Object.entries(content.reports[0].chips);
+  $("chip").append(
+    element("option", "—", { value: "" }),
+    ...chips.map(([name, size]) =>
+      element("option", `${name}, ${formatBytes(size)}${nominal(name)}`, { value: name }),
+    ),
+  );
+}
+
+/**
+ * @param {string} query
+ * @param {boolean} goOn whether to select the next match
+ */
+export function search(query, goOn = false) {
+  state.query = query;
+  state.matches = query ? report().search(query) : [];
+  const { length } = state.matches;
+  $("found").textContent = !query ? "" : length ? `${length} found` : "nothing found";
+  if (goOn && length) {
+    select(state.matches[(state.matches.indexOf(state.selected) + 1) % length]);
+  }
+  redraw();
+}
+
+/** Shows what the address says. */
+function followLink() {
+  readLink();
+  field("search").value = state.query;
+  search(state.query);
+}
+
+/**
+ * @param {string} id
+ * @param {(value: string) => void} choose
+ */
+function onChoice(id, choose) {
+  field(id).addEventListener("change", () => {
+    choose(field(id).value);
+    redraw();
+  });
+}
+
+export function listenToControls() {
+  onChoice("colouring", (value) => {
+    state.colouring = /** @type {Colouring} */ (value);
+  });
+  onChoice("hierarchy", (value) => {
+    state.hierarchy = /** @type {Hierarchy} */ (value);
+    state.zoomPath = [];
+  });
+  onChoice("allocation", (value) => {
+    state.allocation = value;
+    resetBytes();
+  });
+  onChoice("chip", (value) => {
+    state.chip = value;
+  });
+  field("search").addEventListener("input", () => search(field("search").value));
+  field("search").addEventListener("keydown", (event) => {
+    if (/** @type {KeyboardEvent} */ (event).key === "Enter") search(field("search").value, true);
+  });
+  $("reset").addEventListener("click", showAll);
+  $("copy").addEventListener("click", copyCurrent);
+  $("theme").addEventListener("click", switchTheme);
+  $("help").addEventListener("click", showKeys);
+}
+
+/** @param {() => void} draw */
+export function listenToWindow(draw) {
+  addEventListener("keydown", onKey);
+  addEventListener("resize", redraw);
+  addEventListener("pagehide", saveLink);
+  addEventListener("hashchange", followLink);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    readTheme();
+    redraw();
+  });
+  /** @type {string | undefined} */
+  let themeOnScreen;
+  addEventListener("beforeprint", () => {
+    themeOnScreen = document.documentElement.dataset.theme;
+    setTheme("light"); // paper is white
+    draw();
+  });
+  addEventListener("afterprint", () => {
+    setTheme(themeOnScreen);
+    draw();
+  });
+}
+
+/** @param {string | undefined} theme undefined for the system's */
+function setTheme(theme) {
+  const { dataset } = document.documentElement;
+  if (theme) dataset.theme = theme;
+  else delete dataset.theme;
+  readTheme();
+}
+
+function switchTheme() {
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme ?? (isDark ? "dark" : "light");
+  setTheme(now === "dark" ? "light" : "dark");
+  redraw();
+}
+
+function showKeys() {
+  /** @type {HTMLDialogElement} */ ($("keys")).showModal();
+}
+
+function showAll() {
+  resetView();
+  redraw();
+}
+
+/** @param {number} factor */
+function zoom(factor) {
+  const half = ((state.to - state.from) * factor) / 2;
+  setView(state.step - half, state.step + half);
+  redraw();
+}
+
+function goToPeak() {
+  const peak = space()?.peak;
+  if (peak) moveTo(peak.step);
+}
+
+function goToNextPeak() {
+  const { peak, near_peaks: near = [] } = space() ?? {};
+  const steps = (peak ? [peak, ...near] : near).map((summit) => summit.step);
+  if (steps.length) moveTo(steps[(steps.indexOf(state.step) + 1) % steps.length]);
+}
+
+function clearSelection() {
+  state.selected = NONE;
+  field("search").value = "";
+  search("");
+}
+
+/** @type {Record<string, (jump: number) => void>} */
+const KEYS = {
+  ArrowLeft: (jump) => moveTo(state.step - jump),
+  ArrowRight: (jump) => moveTo(state.step + jump),
+  p: goToPeak,
+  n: goToNextPeak,
+  "+": () => zoom(0.5),
+  "=": () => zoom(0.5),
+  "-": () => zoom(2),
+  0: showAll,
+  "/": () => field("search").focus(),
+  d: switchTheme,
+  "?": showKeys,
+  Escape: clearSelection,
+};
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (["INPUT", "SELECT"].includes(target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Enter" && target.matches("th, tr")) {
+    target.click();
+    return;
+  }
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (!Object.hasOwn(KEYS, key)) return;
+  event.preventDefault();
+  KEYS[key](event.shiftKey ? 10 : 1);
+}

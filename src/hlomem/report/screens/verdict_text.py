@@ -1,0 +1,78 @@
+"""A verdict in one screen: what is wrong, on which values, and the schedule around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.report.screens.schedule_text import draw_schedule
+from hlomem.report.screens.text import shorten, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.check.findings import Finding, ValueEvidence, Verdict
+    from hlomem.report.screens.text import Line
+
+MAX_SHOWN = 5
+_CONTEXTS = 3
+"""Findings shown with the schedule around them."""
+_SIDES = 2
+"""Values of a finding whose lives are drawn."""
+
+
+def draw_verdict(verdict: Verdict, columns: int, sequence: Sequence[str] = ()) -> list[Line]:
+    """A verdict in one screen; `sequence` is the schedule, of which each finding shows a part."""
+    count = len(verdict.findings)
+    head = "no finding" if not count else f"{count} finding" + "s" * (count > 1)
+    lines: list[Line] = [
+        [(shorten(visible(verdict.name), columns), "bold")],
+        [
+            (head, "bold red" if count else "bold green"),
+            (f"  {verdict.value_count} values in {verdict.allocation_count} allocations", ""),
+            (f", {verdict.pair_count} byte-sharing pairs proved safe", "dim"),
+        ],
+    ]
+    for number, finding in enumerate(verdict.findings[:MAX_SHOWN]):
+        shown = sequence if number < _CONTEXTS else ()
+        lines += [[], *_draw_finding(finding, columns, shown)]
+    if count > MAX_SHOWN:
+        lines += [[], *_draw_counts(verdict, columns)]
+    notes = [f"assumed: {each}" for each in verdict.assumed]
+    notes += [f"not checked: {each.rules} ({each.reason})" for each in verdict.not_checked[:5]]
+    if notes:
+        lines.append([])
+    lines += [[(each, "dim")] for note in notes for each in wrap(note, columns)]
+    return lines
+
+
+def _draw_finding(finding: Finding, columns: int, sequence: Sequence[str]) -> list[Line]:
+    style = "red" if finding.severity == "error" else "yellow"
+    lines: list[Line] = [[(shorten(f"{finding.severity}: {finding.rule}", columns), style)]]
+    lines += [[(each, "")] for each in wrap(finding.message, columns, "  ")]
+    for value in finding.values:
+        lines += [[(each, "cyan")] for each in wrap(_describe(value), columns, "  ")]
+    for fact in finding.evidence:
+        lines += [[(each, "dim")] for each in wrap(fact, columns, "  - ", "    ")]
+    return lines + _draw_context(finding, columns, sequence)
+
+
+def _draw_context(finding: Finding, columns: int, sequence: Sequence[str]) -> list[Line]:
+    """The schedule around the first two values, a bar beside the steps each is alive at."""
+    lives = [
+        (value.live_from, value.live_to)
+        for value in finding.values[:_SIDES]
+        if value.live_from is not None and value.live_to is not None
+    ]
+    return draw_schedule(sequence, lives, columns) if sequence and lives else []
+
+
+def _describe(value: ValueEvidence) -> str:
+    return f"{value}, from {value.source}" if value.source else str(value)
+
+
+def _draw_counts(verdict: Verdict, columns: int) -> list[Line]:
+    lines: list[Line] = [[("all findings, by rule", "bold")]]
+    for rule, count in verdict.counts().items():
+        lines.append([(f"{count:>7}  ", "cyan"), (shorten(rule, columns - 9), "")])
+    return lines

@@ -1,0 +1,96 @@
+"""Which values of a dump must share one place: what XLA calls an HloBuffer.
+
+In: a joined dump and its control flow. Out: `AliasClasses`. What a loop carries is one value in
+many versions (`HloAliasAnalysis: ComputeWhileAliasedBuffers`): what goes in, what condition and
+body get, what the body returns, what comes out. The results of a conditional's branches are its
+result; an output that is declared to alias an operand is that operand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.disjoint_sets import DisjointSets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.view.control_flow import Loop, Structure
+    from hlomem.view.joined import JoinedDump, PlacedValue
+
+UPDATES = frozenset({"dynamic-update-slice", "scatter"})
+"""What XLA plans in place, always (`AliasInfo::GetInPlaceInputOutputPairs`)."""
+
+
+class AliasClasses:
+    """Values joined into families; `reason` says why a value was joined to another."""
+
+    def __init__(self) -> None:
+        self._sets = DisjointSets["PlacedValue"]()
+        self.reason: dict[PlacedValue, str] = {}
+
+    def head(self, placed: PlacedValue) -> PlacedValue:
+        """The value that stands for the family."""
+        return self._sets.find(placed)
+
+    def join(self, values: Iterable[PlacedValue], reason: str) -> None:
+        """Makes one family of the families of these values."""
+        first: PlacedValue | None = None
+        for placed in values:
+            self.reason.setdefault(placed, reason)
+            first = first or placed
+            self._sets.unite(placed, first)
+
+    def are_together(self, one: PlacedValue, two: PlacedValue) -> bool:
+        """Whether two values must share storage."""
+        return self._sets.are_together(one, two)
+
+    def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:
+        """The values of each family, those of one value left out."""
+        found = self._sets.groups(placed for placed in values if placed in self.reason)
+        return {head: family for head, family in found.items() if len(family) > 1}
+
+
+def find_alias_classes(joined: JoinedDump, structure: Structure) -> AliasClasses:
+    """The families a dump shows."""
+    families = AliasClasses()
+    for loop in structure.loops:
+        _join_loop(joined, loop, families)
+    for conditional in structure.conditionals:
+        name = conditional.instruction
+        roots = [branch.root for branch in conditional.branches if branch.root is not None]
+        for index in joined.indices_at.get(name, ()):
+            found = [joined.values_at.get((root, index), ()) for root in (name, *roots)]
+            values = [placed for values in found for placed in values]
+            families.join(values, f"result of the branches of {name}")
+    for name in joined.printed:
+        _join_in_place(joined, name, families)
+    return families
+
+
+def _join_loop(joined: JoinedDump, loop: Loop, families: AliasClasses) -> None:
+    name = loop.instruction
+    carriers = [name, loop.condition_parameter, loop.body_parameter]
+    if loop.body_root is not None:
+        carriers.append(loop.body_root)
+    read = joined.read_by.get((name, 0), ())
+    for index in joined.indices_at.get(name, ()):
+        found = [joined.values_at.get((carrier, index), ()) for carrier in carriers]
+        values = [placed for values in found for placed in values]
+        values += [placed for at, placed in read if at == index]
+        families.join(values, f"carried by {name}")
+
+
+def _join_in_place(joined: JoinedDump, name: str, families: AliasClasses) -> None:
+    """What an instruction always writes over: an operand it declares, the array it updates."""
+    printed = joined.printed[name]
+    for output, operand, inside in printed.operand_pairs:
+        read = joined.read_by.get((name, operand), ())
+        values = [placed for index, placed in read if index == inside]
+        families.join(
+            [*values, *joined.values_at.get((name, output), ())],
+            f"{name} writes into its operand {operand}",
+        )
+    if printed.opcode in UPDATES and not printed.shape_text.startswith("("):
+        written = [placed for index, placed in joined.read_by.get((name, 0), ()) if not index]
+        families.join([*written, *joined.values_at.get((name, ()), ())], f"updated by {name}")

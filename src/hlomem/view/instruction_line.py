@@ -1,0 +1,164 @@
+"""The printed line of an instruction, taken apart.
+
+    %name = shape opcode(operands), attribute=value, metadata={op_name="…"}
+
+In: a line as dumps and messages print it, one at a time. Out: `PrintedInstruction`, which finds
+each part when asked for it. Whole modules are read by `hlomem.hlo.text`, which is stricter and
+faster; only these two know what an instruction looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES
+from hlomem.hlo.text.attributes import Metadata, nested_brackets, read_metadata
+from hlomem.hlo.text.shape_parser import INDEX_COMMENT, parse_shape_text
+
+if TYPE_CHECKING:
+    from hlomem.dump.records import ShapeIndex
+    from hlomem.hlo.shape import Shape
+
+# No opcode has one letter, `b(...)` is a shape. Messages leave the shape out.
+_LINE = re.compile(r"(?:ROOT )?%?([^ ]++) = (?:([^ ]*+(?: [^ ]*+)*?) )??([a-z][a-z0-9-]+)\(")
+_SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
+_OPERAND = re.compile(r"%([\w.-]++)")
+_SHAPED_OPERAND = re.compile(rf"(?:({_SHAPE}) )?%[\w.-]++")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_PARENTHESIS = re.compile(r"[()]")
+_PAIRS = "output_to_operand_aliasing={"
+_PAIR = re.compile(r"\{([0-9, ]*)\}: \(([0-9]{1,9}), \{([0-9, ]*)\}")
+_SLICE = re.compile(r"\[([0-9]{1,18}):")
+_THREAD = re.compile(r'async_execution_thread="([^"]*)"')
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+
+
+class PrintedInstruction(Struct, eq=False, dict=True):
+    """An instruction, as far as its printed line tells."""
+
+    text: str
+    """The whole line."""
+    name: str
+    shape_text: str
+    """Empty where the line does not say."""
+    opcode: str
+    start: int
+    """Where its operands begin."""
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Its result; raises where the text is not of a shape."""
+        return parse_shape_text(self.shape_text)
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The names of what it reads."""
+        if self.opcode in PAYLOAD_OPCODES:
+            return ()
+        return tuple(_OPERAND.findall(self.text, self.start, self._end))
+
+    @property
+    def operand_shapes(self) -> tuple[str, ...]:
+        """What the line says of them; empty for those of which it says nothing."""
+        if self.opcode in PAYLOAD_OPCODES:
+            return ()
+        return tuple(_SHAPED_OPERAND.findall(INDEX_COMMENT.sub("", self.inner)))
+
+    @property
+    def inner(self) -> str:
+        """All that stands between the parentheses."""
+        return self.text[self.start : self._end]
+
+    @property
+    def number(self) -> int | None:
+        """Which parameter it is."""
+        found = _NUMBER.fullmatch(self.inner) if self.opcode == "parameter" else None
+        return int(found[0]) if found else None
+
+    @property
+    def tail(self) -> str:
+        """The attributes."""
+        return self.text[self._end + 1 :]
+
+    @cached_property
+    def _end(self) -> int:
+        return _closing(self.text, self.start)
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """Where it comes from."""
+        return read_metadata(self.tail)
+
+    @property
+    def callees(self) -> dict[str, list[str]]:
+        """The computations it calls, by attribute."""
+        return {
+            attribute: NAME_IN_TEXT.findall(names or name)
+            for attribute, names, name in CALL_IN_TEXT.findall(self.tail)
+        }
+
+    @property
+    def target(self) -> str:
+        """The function a custom call names."""
+        found = _TARGET.search(self.tail)
+        return found[1] if found else ""
+
+    @property
+    def thread(self) -> str:
+        """The thread an asynchronous operation names; empty for the main one."""
+        found = _THREAD.search(self.tail)
+        return found[1] if found else ""
+
+    @property
+    def slice_starts(self) -> tuple[int, ...]:
+        """Where a slice begins in each dimension; empty for other instructions."""
+        _, found, rest = self.tail.partition("slice={")
+        return tuple(map(int, _SLICE.findall(rest.partition("}")[0]))) if found else ()
+
+    @property
+    def operand_pairs(self) -> tuple[tuple[ShapeIndex, int, ShapeIndex], ...]:
+        """`output_to_operand_aliasing`: output index, operand number, index in the operand."""
+        if _PAIRS not in self.text:
+            return ()
+        rest = self.tail.partition(_PAIRS)[2]
+        return tuple(
+            (_index(output), int(operand), _index(inside))
+            for output, operand, inside in _PAIR.findall(rest.partition(")}")[0] + ")}")
+        )
+
+
+def parse_instruction_line(text: str) -> PrintedInstruction | None:
+    """The parts of a printed line; None where it is not an instruction's."""
+    match = _LINE.match(text)
+    if match is None:
+        return None
+    name, shape, opcode = match.groups("")
+    return PrintedInstruction(text, name, shape, opcode, match.end())
+
+
+def source_of(metadata: Metadata) -> str:
+    """`file:line` of the program; empty where nothing is said."""
+    if not metadata.source_line:
+        return metadata.source_file
+    return f"{metadata.source_file}:{metadata.source_line}" if metadata.source_file else ""
+
+
+def _index(text: str) -> ShapeIndex:
+    return tuple(map(int, _NUMBER.findall(text)))
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the parenthesis closes that was opened before `start`."""
+    end = text.find(")", start)
+    if end >= 0 and text.find("(", start, end) < 0:
+        return end
+    depth = 1
+    for match in _PARENTHESIS.finditer(text, start):
+        depth += 1 if match[0] == "(" else -1
+        if depth == 0:
+            return match.start()
+    return len(text)

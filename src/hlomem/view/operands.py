@@ -1,0 +1,128 @@
+"""Which instruction each operand is, also of instructions whose text the dump does not show.
+
+A get-tuple-element, a bitcast, a call define no value, so no `from instruction:` shows them. But
+the values they read are known, and where those appear: an operand is an instruction that holds all
+the values read there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlomem.base.disjoint_sets import DisjointSets
+    from hlomem.view.joined import JoinedDump, Read
+
+
+def find_operands(
+    joined: JoinedDump, families: DisjointSets[str], problems: list[str]
+) -> dict[str, list[str]]:
+    """The operands of every instruction; unites those of one computation.
+
+    What a dump that contradicts itself does not tell is left out, and said in `problems`.
+    """
+    operands = {name: list(line.operands) for name, line in joined.printed.items()}
+    for name, names in operands.items():
+        for operand in names:
+            families.unite(name, operand)
+    finder = _Finder(joined, families, problems)
+    for name in sorted(joined.held, key=finder.time):
+        if name not in joined.printed:
+            operands[name] = finder.find(name)
+            for operand in operands[name]:
+                families.unite(name, operand)
+    return operands
+
+
+class _Finder:
+    """Finds operands in the order of the schedule."""
+
+    def __init__(
+        self, joined: JoinedDump, families: DisjointSets[str], problems: list[str]
+    ) -> None:
+        self._problems = problems
+        self._joined = joined
+        self._families = families
+        self._returned: list[str] = []  # results of calls that are over
+        self._bitcasts: set[str] = set()
+
+    def time(self, name: str) -> int:
+        return self._joined.time_of.get(name, -1)
+
+    def find(self, name: str) -> list[str]:
+        by_number: dict[int, list[Read]] = {}
+        for read in self._joined.reads.get(name, ()):
+            by_number.setdefault(read.operand, []).append(read)
+        self._returned += self._callee_result(name)
+        chosen = [self._choose(name, by_number[number]) for number in sorted(by_number)]
+        operands = [operand for operand in chosen if operand is not None]
+        if len(operands) == 1 and self._joined.held[name] == self._joined.held[operands[0]]:
+            self._bitcasts.add(name)
+        return operands
+
+    def _choose(self, name: str, reads: list[Read]) -> str | None:
+        """What holds all that an operand holds: of the same computation, then the latest."""
+        candidates = self._holders(name, reads[0])
+        for read in reads[1:]:
+            others = set(self._holders(name, read))
+            candidates = [each for each in candidates if each in others]
+        if not candidates:
+            problem = f"nothing holds what operand {reads[0].operand} of `{name}` reads"
+            self._problems.append(f"{problem}; the dump contradicts itself")
+            return None
+        if len(candidates) > 1:
+            candidates = self._in_order(name, reads[0], candidates) or candidates
+        find = self._families.find
+        over = {find(each) for each in self._returned}
+        return max(
+            candidates,
+            key=lambda each: (
+                find(each) == find(name),
+                find(each) not in over,
+                # XLA makes one bitcast of two.
+                reads[0].shape_index is not None or each not in self._bitcasts,
+                self.time(each),
+            ),
+        )
+
+    def _holders(self, reader: str, read: Read) -> list[str]:
+        """What holds a value in the part that is read, and runs before it is."""
+        return [
+            position.instruction
+            for position in read.value.positions
+            if position.index == read.shape_index and self._is_before(position.instruction, reader)
+        ]
+
+    def _in_order(self, reader: str, read: Read, candidates: list[str]) -> list[str]:
+        """Those that agree with the order of uses, which is that of positions."""
+        rank = {(p.instruction, p.index): number for number, p in enumerate(read.value.positions)}
+        lowest, highest = 0, len(rank)
+        is_passed = False
+        for use in read.value.uses or ():
+            line = self._joined.printed.get(use.instruction)
+            if (use.instruction, use.operand) == (reader, read.operand):
+                is_passed = True
+            elif line is not None and use.operand < len(line.operands):
+                known = rank.get((line.operands[use.operand], use.index), lowest)
+                if is_passed:
+                    highest = known
+                    break
+                lowest = known
+        return [each for each in candidates if lowest <= rank[each, read.shape_index] <= highest]
+
+    def _is_before(self, name: str, other: str) -> bool:
+        return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)
+
+    def _callee_result(self, name: str) -> list[str]:
+        """Where a call takes its result from: what holds a value the call has not read."""
+        reads = self._joined.reads.get(name, ())
+        if all(each.shape_index == () for each in reads):
+            return []  # a get-tuple-element reads the tuple and holds an element
+        read = {each.value.id for each in reads}
+        for ids in self._joined.held[name].values():
+            for value in [self._joined.used_by_id[each] for each in ids if each not in read]:
+                holders = [each.instruction for each in value.positions]
+                before = [each for each in holders if self._is_before(each, name)]
+                if before:
+                    return [max(before, key=self.time)]
+        return []

@@ -1,0 +1,70 @@
+"""Machines are found by platform and chip."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem.base.errors import CommandError
+from hlomem.machines.registry import (
+    CHIPS,
+    MACHINES,
+    PLATFORMS,
+    find_chip,
+    find_machine,
+    machines_of,
+    platform_machine,
+)
+
+
+def test_the_platforms_are_what_the_command_line_takes() -> None:
+    assert PLATFORMS == ("cpu", "gpu", "tpu")
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_machine_is_found_by_its_parts(name: str) -> None:
+    machine = MACHINES[name]
+    if machine.chip is not None:
+        assert find_machine(machine.platform, machine.chip_name) is machine
+        assert find_machine(machine.platform, machine.chip_name.upper()) is machine
+        assert find_chip(machine.chip_name) is machine
+        assert CHIPS[machine.chip_name] is machine.chip
+
+
+def test_a_platform_whose_chips_plan_alike_needs_none() -> None:
+    assert find_machine("cpu") is MACHINES["cpu"]
+    assert find_machine("gpu") is MACHINES["gpu"]
+    assert machines_of("gpu") == (MACHINES["gpu"],)
+    with pytest.raises(CommandError, match="a TPU plans by its chip: give one of v4, v5e, v5p"):
+        find_machine("tpu")
+
+
+def test_an_unknown_chip_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(CommandError, match=r"no rules for GPU chip `h20`: known are t4, .*b200"):
+        find_machine("gpu", "h20")
+    with pytest.raises(CommandError, match="did you mean h200"):
+        find_machine("gpu", "h20")
+    with pytest.raises(CommandError, match=r"no rules for chip `v9`: known are t4, .*tpu7x"):
+        find_chip("v9")
+    with pytest.raises(CommandError, match="`h200` is a chip of --backend gpu, not tpu"):
+        find_machine("tpu", "h200")
+    with pytest.raises(CommandError, match="`--chip` is not for --backend cpu"):
+        find_machine("cpu", "epyc")
+
+
+@pytest.mark.parametrize(("platform", "chip"), [("gpu", "MI300X"), ("tpu", "v3"), ("tpu", "V2")])
+def test_a_chip_of_which_only_the_memory_is_known_plans_nothing(platform: str, chip: str) -> None:
+    assert CHIPS[chip.lower()].is_nominal
+    with pytest.raises(CommandError, match=f"no rules for chip `{chip}`: only its memory is known"):
+        find_machine(platform, chip)
+
+
+def test_a_gpu_of_amd_by_its_architecture_is_refused() -> None:
+    with pytest.raises(CommandError, match="no rules for GPU chip `gfx942`"):
+        find_machine("gpu", "gfx942")
+
+
+def test_an_unknown_platform_names_those_known() -> None:
+    with pytest.raises(CommandError, match="no plan for backend `rocm`: known are cpu, gpu, tpu"):
+        find_machine("rocm")
+    assert machines_of("rocm") == ()
+    assert platform_machine("rocm") is None
