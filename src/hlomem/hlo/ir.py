@@ -372,6 +372,15 @@ class HloComputation(Struct, eq=False):
         return next((each for each in self.instructions if each.name == name), None)
 
 
+class Creation(NamedTuple):
+    """In which order a module's parts were made, as ids tell: a proto has them, a text has not."""
+
+    computations: dict[HloComputation, int]
+    """The ids, by which XLA's list is sorted; in XLA's post order, which depends on history."""
+    instructions: dict[HloInstruction, int]
+    """The ids, by which the lists of the computations are sorted."""
+
+
 class HloModule:
     """A program: its computations in the order of the text, and what its header says."""
 
@@ -392,6 +401,7 @@ class HloModule:
         self.computations: list[HloComputation] = []
         self.reader = reader
         self.entry: HloComputation  # set by who makes the module
+        self.creation: Creation | None = None
         self._header = header
         self._make_style = style
 

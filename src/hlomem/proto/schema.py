@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "hlomem.xla"
 
-# number, kind (`*` repeated), name; a kind is a scalar or another message.
+# number, kind (`*` repeated, `?` optional), name; a kind is a scalar or another message.
 _FIELDS = {
     "Tile": "1 *i64 dimensions",
     "SplitConfig": "1 i64 dimension; 2 *i64 split_indices",
@@ -31,13 +31,67 @@ _FIELDS = {
     "ProgramShape": "1 *Shape parameters; 2 Shape result; 3 *s parameter_names",
     "OpMetadata": """1 s op_type; 2 s op_name; 3 s source_file; 4 i32 source_line;
         17 i32 source_end_line; 18 i32 source_column; 19 i32 source_end_column;
-        15 i32 stack_frame_id; 16 s scheduling_name""",
+        12 s deduplicated_name; 15 i32 stack_frame_id; 16 s scheduling_name""",
     "OutputAliasing": "1 *i64 output_shape_index; 2 i64 operand_index; 3 *i64 operand_shape_index",
-    "Instruction": """1 s name; 2 s opcode; 3 Shape shape; 7 OpMetadata metadata;
+    "WindowDimension": """1 i64 size; 2 i64 stride; 3 i64 padding_low; 4 i64 padding_high;
+        5 i64 window_dilation; 6 i64 base_dilation; 7 b window_reversal""",
+    "Window": "1 *WindowDimension dimensions",
+    "Convolution": """7 i64 input_batch_dimension; 8 i64 input_feature_dimension;
+        11 *i64 input_spatial_dimensions; 3 i64 kernel_input_feature_dimension;
+        4 i64 kernel_output_feature_dimension; 6 *i64 kernel_spatial_dimensions;
+        9 i64 output_batch_dimension; 10 i64 output_feature_dimension;
+        12 *i64 output_spatial_dimensions""",
+    "SliceDimension": "1 i64 start; 2 i64 limit; 3 i64 stride",
+    "PaddingDimension": "1 i64 edge_padding_low; 2 i64 edge_padding_high; 3 i64 interior_padding",
+    "Padding": "1 *PaddingDimension dimensions",
+    "Dot": """1 *i64 lhs_contracting_dimensions; 2 *i64 rhs_contracting_dimensions;
+        3 *i64 lhs_batch_dimensions; 4 *i64 rhs_batch_dimensions""",
+    "Gather": """1 *i64 offset_dims; 2 *i64 collapsed_slice_dims; 3 *i64 start_index_map;
+        4 i64 index_vector_dim; 5 *i64 operand_batching_dims; 6 *i64 start_indices_batching_dims""",
+    "Scatter": """1 *i64 update_window_dims; 2 *i64 inserted_window_dims;
+        3 *i64 scatter_dims_to_operand_dims; 4 i64 index_vector_dim; 5 *i64 input_batching_dims;
+        6 *i64 scatter_indices_batching_dims""",
+    "Precision": "1 *i32 operand_precision; 2 i32 algorithm",
+    "TriangularSolve": "1 b left_side; 2 b lower; 3 b unit_diagonal; 4 i32 transpose_a",
+    "Cholesky": "1 b lower",
+    "StringPair": "1 s key; 2 s value",
+    "StringMap": "1 *StringPair map",
+    "ReplicaGroup": "1 *i64 replica_ids",
+    "DeviceList": "1 *ReplicaGroup replica_groups; 2 IotaDeviceList iota_replica_group_list",
+    "IotaDeviceList": """1 i64 num_replica_groups; 2 i64 num_devices_per_group;
+        3 *i64 iota_reshape_dims; 4 *i32 iota_transpose_perm""",
+    "SourceTarget": "1 i64 source; 2 i64 target",
+    "Sharding": """1 i32 type; 3 *i64 tile_assignment_dimensions; 4 *i64 tile_assignment_devices;
+        5 *Sharding tuple_shardings; 6 b replicate_on_last_tile_dim; 8 *i32 last_tile_dims;
+        9 *i64 iota_reshape_dims; 10 *i32 iota_transpose_perm; 14 ?y named_sharding""",
+    "ResultAccuracy": "1 i32 mode",
+    "Literal": """2 *b preds; 15 y s8s; 3 y u8s; 4 *i32 s32s; 5 *i64 s64s; 6 *u32 u32s; 7 *u64 u64s;
+        8 *f32 f32s; 9 *f64 f64s; 16 y u16s; 17 y s16s; 11 y f16s; 13 y bf16s""",
+    # A literal may be large: its bytes are kept, and read where it is small.
+    "Instruction": """1 s name; 2 s opcode; 3 Shape shape; 7 OpMetadata metadata; 8 y literal;
         9 i64 parameter_number; 11 s fusion_kind; 13 i64 tuple_index; 14 *i64 dimensions;
-        28 s custom_call_target; 35 i64 id; 36 *i64 operand_ids; 37 *i64 control_predecessor_ids;
-        38 *i64 called_computation_ids; 43 y backend_config;
-        74 *OutputAliasing output_operand_aliasing; 79 s async_execution_thread""",
+        15 Window window; 16 Convolution convolution_dimension_numbers; 17 *SliceDimension
+        slice_dimensions; 18 i32 exponent_bits; 19 i32 mantissa_bits; 20 *i64 dynamic_slice_sizes;
+        21 Padding padding_config; 23 i32 distribution; 24 f32 epsilon; 25 i64 feature_index;
+        26 i64 channel_id; 28 s custom_call_target; 29 Shape outfeed_shape;
+        30 Dot dot_dimension_numbers; 31 i32 fft_type; 32 *i64 fft_length;
+        33 Gather gather_dimension_numbers; 34 *i64 gather_slice_sizes; 35 i64 id;
+        36 *i64 operand_ids; 37 *i64 control_predecessor_ids; 38 *i64 called_computation_ids;
+        40 Sharding sharding; 43 y backend_config; 47 b is_host_transfer;
+        48 Scatter scatter_dimension_numbers; 49 *ReplicaGroup replica_groups;
+        50 i64 feature_group_count; 51 Precision precision_config;
+        52 *SourceTarget source_target_pairs; 56 b constrain_layout;
+        57 *Shape operand_shapes_with_layout; 58 i64 batch_group_count;
+        59 TriangularSolve triangular_solve_options; 60 b is_stable; 62 Cholesky cholesky_options;
+        63 s comparison_direction; 65 b custom_call_has_side_effect; 66 i64 delta;
+        67 b indices_are_sorted; 68 StringMap frontend_attributes; 69 b unique_indices;
+        70 i32 rng_algorithm; 71 b use_global_device_ids; 72 s comparison_type;
+        74 *OutputAliasing output_operand_aliasing; 75 i32 padding_type; 76 i32 custom_call_schedule;
+        77 i32 custom_call_api_version; 79 s async_execution_thread;
+        80 ?i32 cross_program_prefetch_index; 81 i64 k; 85 b largest;
+        87 DeviceList collective_device_list; 89 b is_composite; 91 ResultAccuracy result_accuracy;
+        92 IotaDeviceList iota_collective_device_list; 94 b is_reverse; 95 i64 num_carries;
+        96 i32 is_associative; 100 b has_dynamic_root; 102 s comparison_order""",
     "Computation": """1 s name; 2 *Instruction instructions; 4 ProgramShape program_shape; 5 i64 id;
         6 i64 root_id; 7 b is_fusion_computation; 8 s execution_thread""",
     "Sequence": "1 *i64 instruction_ids",
@@ -53,10 +107,12 @@ _FIELDS = {
     "StackFrame": "1 i32 file_location_id; 2 i32 parent_frame_id",
     "StackFrameIndex": """1 *s file_names; 2 *s function_names; 3 *FileLocation file_locations;
         4 *StackFrame stack_frames""",
+    "DeviceAssignment": "1 i32 replica_count; 2 i32 computation_count",
     "Module": """1 s name; 2 s entry_computation_name; 3 *Computation computations;
         4 ProgramShape host_program_shape; 5 i64 id; 6 i64 entry_computation_id;
         7 Schedule schedule; 8 InputOutputAlias input_output_alias;
-        18 BufferDonor buffer_donor; 17 StackFrameIndex stack_frame_index""",
+        15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
+        18 BufferDonor buffer_donor; 19 StringMap frontend_attributes""",
     "Location": """1 s computation_name; 2 s instruction_name; 3 *i64 shape_index;
         4 i64 instruction_id""",
     "LogicalBuffer": "1 i64 id; 2 i64 size; 3 Location defined_at; 4 i64 color",
@@ -94,13 +150,16 @@ def message_types() -> Mapping[str, Any]:
     scalars = {
         "i64": kinds.TYPE_INT64,
         "i32": kinds.TYPE_INT32,
+        "u32": kinds.TYPE_UINT32,
         "u64": kinds.TYPE_UINT64,
+        "f32": kinds.TYPE_FLOAT,
+        "f64": kinds.TYPE_DOUBLE,
         "b": kinds.TYPE_BOOL,
         "s": kinds.TYPE_STRING,
         "y": kinds.TYPE_BYTES,
     }
     file = descriptor_pb2.FileDescriptorProto(
-        name="hlomem/xla.proto", package=_PACKAGE, syntax="proto2"
+        name="hlomem/xla.proto", package=_PACKAGE, syntax="proto3"
     )
     for name, fields in _FIELDS.items():
         message = file.message_type.add(name=name)
@@ -108,7 +167,10 @@ def message_types() -> Mapping[str, Any]:
             number, kind, field_name = line.split()
             label = kinds.LABEL_REPEATED if kind.startswith("*") else kinds.LABEL_OPTIONAL
             field = message.field.add(name=field_name, number=int(number), label=label)
-            kind = kind.removeprefix("*")
+            if kind.startswith("?"):  # whether it is set can be asked
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"optional_{field_name}")
+            kind = kind.lstrip("*?")
             if kind in scalars:
                 field.type = scalars[kind]
             else:
