@@ -15,7 +15,7 @@ from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
-from hlomem.cli.options import BACKEND, CHIP
+from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
+@WHICH_DUMP
 @BACKEND
 @CHIP
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @collector_off()
 def command(
     path: str,
+    module: str | None,
     backend: str | None,
     chip: str | None,
     era: str,
@@ -66,12 +68,12 @@ def command(
     is found to be wrong.
     """
     start = time.process_time()
-    module = load_any(path)
+    program = load_any(path, module=module, as_program=True)
     loaded = time.process_time()
-    if not isinstance(module, HloModule):
+    if not isinstance(program, HloModule):
         raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     made = plan(
-        module,
+        program,
         backend=backend or "",
         chip=chip or "",
         era=era,

@@ -31,6 +31,10 @@ _RECORDS_CHUNK = ord("r")
 _PLAIN, _SNAPPY, _ZSTD = 0, ord("s"), ord("z")
 _SECONDS_BYTES = 4
 _MAX_NESTING = 4
+_MAX_GROWTH = 100
+"""How much larger than packed an executable may be; they are 2 to 10 times as large."""
+_MIN_LIMIT = 64 << 20
+"""What may be unpacked of any file, however small."""
 
 
 class CacheEntry(NamedTuple):
@@ -41,13 +45,21 @@ class CacheEntry(NamedTuple):
     executable: bytes
 
 
+def is_compressed(data: bytes) -> bool:
+    """Whether bytes are zlib's or zstd's."""
+    return data.startswith(ZSTD_MAGIC) or _is_zlib(data)
+
+
+def _is_zlib(data: bytes) -> bool:
+    return data[:1] == bytes([_ZLIB_FIRST_BYTE]) and int.from_bytes(data[:2]) % 31 == 0
+
+
 def decompress(data: bytes, limit: int) -> bytes:
     """What zlib or zstd compressed; other bytes as they are."""
+    limit = min(limit, max(_MIN_LIMIT, _MAX_GROWTH * len(data)))
     if data.startswith(ZSTD_MAGIC):
         return _unpack_zstd(data, limit)
-    if data[:1] == bytes([_ZLIB_FIRST_BYTE]) and int.from_bytes(data[:2]) % 31 == 0:
-        return _unpack_zlib(data, limit)
-    return data
+    return _unpack_zlib(data, limit) if _is_zlib(data) else data
 
 
 def _unpack_zlib(data: bytes, limit: int) -> bytes:
@@ -98,7 +110,10 @@ def _unpack_zstandard(data: bytes, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> InputError:
-    return InputError(f"larger than {limit} bytes when unpacked; allow more with --max-input")
+    return InputError(
+        f"unpacks to more than {limit} bytes: more than inputs may have (--max-input, limited_to),"
+        f" or than {_MAX_GROWTH} times its size"
+    )
 
 
 def open_cache_entry(data: bytes, limit: int) -> CacheEntry:
@@ -161,7 +176,7 @@ def _unpack(data: bytes, compression: int, limit: int) -> bytes:
         return unpack_snappy(data, limit)
     if compression == _ZSTD:
         _, start = read_varint(data, 0, len(data))
-        return _unpack_zstd(data[start:], limit)
+        return decompress(data[start:], limit)
     raise InputError(f"records compressed by `{chr(compression)}` are not read: none was seen yet")
 
 

@@ -3,24 +3,29 @@
 In: the bytes of an executable or of any message. Out: each HloModuleProto in them with the
 BufferAssignmentProto that belongs to it. Where they stand in an executable is nobody's promise and
 differs between backends and releases, so no path of fields is assumed: what decodes as a module is
-one, and a plan belongs to the module whose instructions it names.
+one, and a plan belongs to the module whose instructions it names. Only profiles are entered by
+path: their events would take long to look through.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlomem.proto.schema import parse_message
 from hlomem.proto.wire import BYTES, VARINT, WireError, iter_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hlomem.proto.wire import Field
 
 _MAX_DEPTH = 12
 _MAX_LEAD = 10
 """Bytes of a length that may stand before an executable's first message."""
 _MIN_MODULE = 16
+_MAX_FIELDS = 2_000_000
+"""How many fields are looked at, from the outermost inwards, before the search ends."""
+_METADATA_PLANE = b"/host:metadata"
+"""The part of a profile that holds its programs."""
 
 
 class Span(NamedTuple):
@@ -31,52 +36,77 @@ class Span(NamedTuple):
 
 
 class FoundProgram(NamedTuple):
-    """A program, and its plan where there is one."""
+    """A program, and its plan where there is one: messages of `schema`."""
 
-    module: bytes
-    assignment: bytes | None
+    module: Any
+    assignment: Any
 
 
 def find_programs(data: bytes) -> list[FoundProgram]:
-    """The programs in bytes, in their order; each module once."""
+    """The programs in bytes, in their order."""
     modules, plans = _find_messages(data)
-    names_of = {span: _entry_names(data, span) for span in modules}
+    parsed = [parse_message("BufferAssignment", data[span.start : span.end]) for span in plans]
     found = []
     for span in modules:
-        plan = next((each for each in plans if _is_plan_of(data, each, names_of[span])), None)
-        assignment = None if plan is None else data[plan.start : plan.end]
-        found.append(FoundProgram(data[span.start : span.end], assignment))
+        module = parse_message("Module", data[span.start : span.end])
+        known = _Known.of(module) if parsed else None
+        plan = next((plan for plan in parsed if known is not None and known.has_all(plan)), None)
+        found.append(FoundProgram(module, plan))
     return found
 
 
-def _find_messages(data: bytes) -> tuple[list[Span], list[Span]]:
+def has_plan(data: bytes) -> bool:
+    """Whether there is a plan in bytes, with its program or without."""
+    return bool(_find_messages(data, wants=_PLANS)[1])
+
+
+_MODULES, _PLANS = 0, 1
+
+
+def _find_messages(data: bytes, wants: int = _MODULES) -> tuple[list[Span], list[Span]]:
     """Modules and plans, from wherever the first message begins."""
     for lead in range(min(_MAX_LEAD, len(data))):
-        modules: list[Span] = []
-        plans: list[Span] = []
-        _walk(data, Span(lead, len(data)), modules, plans)
-        if modules:
-            return modules, plans
+        found = _walk(data, _spans_of_profile(data) if lead == 0 else [], lead)
+        if found[wants]:
+            return found
     return [], []
 
 
-def _walk(data: bytes, whole: Span, modules: list[Span], plans: list[Span]) -> None:
-    """Look into every range of bytes that may be a message, outer ones first."""
-    waiting = [(whole, 0)]
-    while waiting:
-        span, depth = waiting.pop()
+def _walk(data: bytes, starts: list[Span], lead: int) -> tuple[list[Span], list[Span]]:
+    """Look into every range of bytes that may be a message, outer ones first, for a while."""
+    found: tuple[list[Span], list[Span]] = [], []
+    waiting = deque((start, 0) for start in starts or [Span(lead, len(data))])
+    budget = _MAX_FIELDS
+    while waiting and budget > 0:
+        span, depth = waiting.popleft()
         fields = _fields_of(data, span)
+        budget -= 1 + len(fields or ())
         if fields is None:
             continue
         if is_module(data, fields):
-            modules.append(span)
+            found[_MODULES].append(span)
         elif is_assignment(data, fields):
-            plans.append(span)
+            found[_PLANS].append(span)
         elif depth < _MAX_DEPTH:
             inner = [Span(field.value, field.end) for field in fields if field.kind == BYTES]
-            waiting += [(each, depth + 1) for each in inner if each.end - each.start >= _MIN_MODULE]
-    modules.sort()
-    plans.sort()
+            waiting.extend((part, depth + 1) for part in inner if part.end - part.start >= _MIN_MODULE)
+    return sorted(found[_MODULES]), sorted(found[_PLANS])
+
+
+def _spans_of_profile(data: bytes) -> list[Span]:
+    """Where the programs of a profile are (XSpace): beside its events, of which there are many."""
+    spans = []
+    for plane in _messages(data, Span(0, len(data)), 1):
+        names = [data[name.start : name.end] for name in _messages(data, plane, 2)]
+        if names == [_METADATA_PLANE]:
+            spans += _messages(data, plane, 4)
+    return spans
+
+
+def _messages(data: bytes, span: Span, number: int) -> list[Span]:
+    """The fields of a number that may be messages; none where the range of bytes is none."""
+    fields = _fields_of(data, span) or ()
+    return [Span(each.value, each.end) for each in fields if each.kind == BYTES and each.number == number]
 
 
 def _fields_of(data: bytes, span: Span) -> list[Field] | None:
@@ -85,6 +115,31 @@ def _fields_of(data: bytes, span: Span) -> list[Field] | None:
         return list(iter_fields(data, span.start, span.end))
     except WireError:
         return None
+
+
+class _Known(NamedTuple):
+    """What a plan may call the instructions it places: by id, before 2023 by name."""
+
+    numbers: frozenset[int]
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, module: Any) -> _Known:
+        instructions = [each for part in module.computations for each in part.instructions]
+        return cls(
+            frozenset([each.id for each in instructions]),
+            frozenset([each.name for each in instructions]),
+        )
+
+    def has_all(self, plan: Any) -> bool:
+        """Whether every buffer of a plan is defined by an instruction of the module."""
+        places = [each.defined_at for each in plan.logical_buffers]
+        return all(
+            each.instruction_name in self.names
+            if each.instruction_name
+            else each.instruction_id in self.numbers
+            for each in places
+        )
 
 
 def is_module(data: bytes, fields: list[Field]) -> bool:
@@ -102,7 +157,7 @@ def _is_computation(data: bytes, field: Field) -> bool:
         return False
     kinds = {(each.number, each.kind) for each in fields}
     instructions = (each for each in fields if each.number == 2 and each.kind == BYTES)
-    return {(2, BYTES), (5, VARINT)} <= kinds and _is_instruction(data, next(instructions))
+    return (2, BYTES) in kinds and _is_instruction(data, next(instructions))
 
 
 def _is_instruction(data: bytes, field: Field) -> bool:
@@ -153,49 +208,3 @@ def _defined_at(data: bytes, field: Field) -> Span | None:
         if each.number == 3 and each.kind == BYTES:
             return Span(each.value, each.end)
     return None
-
-
-class _Names(NamedTuple):
-    """What a plan says of the instructions it places: their names, or since 2023 their numbers."""
-
-    names: frozenset[bytes]
-    numbers: frozenset[int]
-
-
-def _entry_names(data: bytes, module: Span) -> _Names:
-    names, numbers = set[bytes](), set[int]()
-    for computation in iter_fields(data, *module):
-        if computation.number != 3 or computation.kind != BYTES:
-            continue
-        for instruction in iter_fields(data, computation.value, computation.end):
-            if instruction.number != 2 or instruction.kind != BYTES:
-                continue
-            for field in iter_fields(data, instruction.value, instruction.end):
-                if field.number == 1 and field.kind == BYTES:
-                    names.add(data[field.value : field.end])
-                elif field.number == 35 and field.kind == VARINT:
-                    numbers.add(field.value)
-    return _Names(frozenset(names), frozenset(numbers))
-
-
-def _is_plan_of(data: bytes, plan: Span, known: _Names) -> bool:
-    """Whether every buffer of a plan is defined by an instruction of the module."""
-    return all(_is_defined_in(data, buffer, known) for buffer in _buffers(data, plan))
-
-
-def _buffers(data: bytes, plan: Span) -> Iterator[Span]:
-    for field in iter_fields(data, *plan):
-        if field.number == 1 and field.kind == BYTES:
-            where = _defined_at(data, field)
-            if where is not None:
-                yield where
-
-
-def _is_defined_in(data: bytes, location: Span, known: _Names) -> bool:
-    fields = _fields_of(data, location)
-    for field in fields or ():
-        if field.number == 2 and field.kind == BYTES:
-            return data[field.value : field.end] in known.names
-        if field.number == 4 and field.kind == VARINT:
-            return field.value in known.numbers
-    return False
