@@ -350,7 +350,7 @@ def test_a_folder_without_dumps_is_refused(tmp_path: Path) -> None:
 
 def test_a_module_of_a_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"x.txt": COMBINED})
-    with pytest.raises(CommandError, match=r"is a file: `--module` chooses from a folder"):
+    with pytest.raises(CommandError, match=r"is one text: `--module` chooses from several"):
         load(tmp_path / "x.txt", module="x")
 
 

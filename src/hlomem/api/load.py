@@ -1,9 +1,9 @@
 """Dumps as users have them: a file, standard input, gzip, one file of four, a folder of many.
 
 Everything is read as bytes. What is no text is handed to `hlomem.api.protos`; texts are decoded
-here: bytes that are not UTF-8 are kept as surrogates, so that nothing is lost on the way back. Files of one dump are found by name, XLA's own
-(`X-buffer-assignment.txt`, `X-live-range.txt`, ...) and the short ones (`buffer-assignment.txt`,
-`live-range.txt`, ...), each also with `.gz`.
+here: bytes that are not UTF-8 are kept as surrogates, so that nothing is lost on the way back.
+Files of one dump are found by name, XLA's own (`X-buffer-assignment.txt`, `X-live-range.txt`, ...)
+and the short ones (`buffer-assignment.txt`, `live-range.txt`, ...), each also with `.gz`.
 """
 
 from __future__ import annotations

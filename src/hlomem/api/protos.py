@@ -1,7 +1,7 @@
 """Programs in protos, profiles, caches and executables: which there are, and which one is meant.
 
-In: the bytes of a file, or a folder of such files, and perhaps a name. Out: the dump of one program,
-or the program alone where it has no plan. Of several the largest is taken.
+In: the bytes of a file, or a folder of such files, and perhaps a name. Out: the dump of one
+program, or the program alone where it has no plan. Of several the largest is taken.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _planned_ones(programs: list[ProtoProgram]) -> list[ProtoProgram]:
-    """Those with a plan, if any has one: folders and executables have programs at several stages."""
+    """Those with a plan, if any has one: many files have programs at several stages."""
     planned = [program for program in programs if program.assignment is not None]
     return planned or programs
 

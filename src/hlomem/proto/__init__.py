@@ -1,1 +1,1 @@
-"""Programs and plans in protocol buffers: XLA's protos, profiles, compilation caches, executables."""
+"""Programs and plans in XLA's protos, in profiles, compilation caches and executables."""

@@ -101,7 +101,7 @@ def _unpack_zstandard(data: bytes, limit: int) -> bytes:
         raise InputError(f"compressed with zstd: reading it needs {need}") from error
     try:
         with zstandard.ZstdDecompressor().stream_reader(data) as reader:
-            unpacked = reader.read(limit + 1)
+            unpacked: bytes = reader.read(limit + 1)
     except zstandard.ZstdError as error:
         raise InputError(f"damaged zstd data: {error}") from error
     if len(unpacked) > limit:
@@ -153,20 +153,24 @@ def _records_of_file(data: bytes, limit: int) -> Iterator[bytes]:
 def _records_of_chunk(chunk: bytes, limit: int) -> Iterator[bytes]:
     """The records of a chunk: their sizes, then their bytes, one after another."""
     try:
-        sizes_size, start = read_varint(chunk, 1, len(chunk))
-        if sizes_size > len(chunk) - start:
-            raise WireError("the sizes of records end after their chunk")
-        packed = chunk[start : start + sizes_size], chunk[start + sizes_size :]
-        sizes, body = (_unpack(part, chunk[0], limit) for part in packed)
-        start = place = 0
-        while place < len(sizes):
-            size, place = read_varint(sizes, place, len(sizes))
-            if size > len(body) - start:
-                raise WireError("a record ends after its chunk")
-            yield body[start : start + size]
-            start += size
+        yield from _split_chunk(chunk, limit)
     except WireError as error:
         raise InputError(f"damaged record file: {error}") from error
+
+
+def _split_chunk(chunk: bytes, limit: int) -> Iterator[bytes]:
+    sizes_size, start = read_varint(chunk, 1, len(chunk))
+    if sizes_size > len(chunk) - start:
+        raise WireError("the sizes of records end after their chunk")
+    packed = chunk[start : start + sizes_size], chunk[start + sizes_size :]
+    sizes, body = (_unpack(part, chunk[0], limit) for part in packed)
+    start = place = 0
+    while place < len(sizes):
+        size, place = read_varint(sizes, place, len(sizes))
+        if size > len(body) - start:
+            raise WireError("a record ends after its chunk")
+        yield body[start : start + size]
+        start += size
 
 
 def _unpack(data: bytes, compression: int, limit: int) -> bytes:

@@ -1,9 +1,9 @@
 """A program and its BufferAssignmentProto → the records that text dumps of the compile would give.
 
 In: a module made from its proto, and the message of its plan. Out: a `Dump`. Allocations, places,
-colors, ids and positions are the proto's; what a proto has not is computed as for a plan of ours: which
-values are phis, who uses them, when they are alive. Mirrors `BufferAssignment::FromProto` and
-`LogicalBufferProto` of `service/buffer_assignment.cc`.
+colors, ids and positions are the proto's; what a proto has not is computed as for a plan of ours:
+which values are phis, who uses them, when they are alive. Mirrors `BufferAssignment::FromProto` of
+`service/buffer_assignment.cc`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 _KINDS: tuple[Kind, ...] = ("assignment", "values", "live-range", "report")
 _NOTES = (
-    "read from a proto, which has no uses and no live ranges: both are computed from its program,"
-    " the order of uses inferred",
+    "read from a proto, which has no uses and no live ranges: computed from its program",
     "a proto does not say which XLA wrote it: shown as the newest writes",
 )
 
@@ -115,9 +114,7 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     @cached_property
     def colors(self) -> ColorOf:
         """The memory space of each value, by the plan."""
-        return {
-            self._value_by_id[buffer.id]: buffer.color for buffer in self.given.logical_buffers
-        }
+        return {self._value_by_id[buffer.id]: buffer.color for buffer in self.given.logical_buffers}
 
     @cached_property
     def assignment(self) -> BufferAssignment:
@@ -178,7 +175,9 @@ class _Finder:
             found = self._by_id.get(proto.instruction_id)
         if found is None:
             name = proto.instruction_name or proto.instruction_id
-            raise InputError(f"the plan speaks of instruction `{visible(str(name))}`: there is none")
+            raise InputError(
+                f"the plan speaks of instruction `{visible(str(name))}`: there is none"
+            )
         return HloPosition(found, ShapeIndex(proto.shape_index))
 
 

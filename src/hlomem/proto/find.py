@@ -89,7 +89,9 @@ def _walk(data: bytes, starts: list[Span], lead: int) -> tuple[list[Span], list[
             found[_PLANS].append(span)
         elif depth < _MAX_DEPTH:
             inner = [Span(field.value, field.end) for field in fields if field.kind == BYTES]
-            waiting.extend((part, depth + 1) for part in inner if part.end - part.start >= _MIN_MODULE)
+            waiting.extend(
+                (part, depth + 1) for part in inner if part.end - part.start >= _MIN_MODULE
+            )
     return sorted(found[_MODULES]), sorted(found[_PLANS])
 
 
@@ -106,7 +108,11 @@ def _spans_of_profile(data: bytes) -> list[Span]:
 def _messages(data: bytes, span: Span, number: int) -> list[Span]:
     """The fields of a number that may be messages; none where the range of bytes is none."""
     fields = _fields_of(data, span) or ()
-    return [Span(each.value, each.end) for each in fields if each.kind == BYTES and each.number == number]
+    return [
+        Span(each.value, each.end)
+        for each in fields
+        if each.kind == BYTES and each.number == number
+    ]
 
 
 def _fields_of(data: bytes, span: Span) -> list[Field] | None:

@@ -1,7 +1,7 @@
 """StackFrameIndexProto → the tables of stack frames.
 
-In: the message. Out: `StackFrameTables`, as those that stand at the head of a module's text. The text
-prints a parent one higher than it is; so do the tables.
+In: the message. Out: `StackFrameTables`, as those that stand at the head of a module's text. The
+text prints a parent one higher than it is; so do the tables.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hlomem.hlo.text.stack_frames import NO_TABLES, TABLE_NAMES, StackFrameTables
-from hlomem.proto.attributes import escape
+from hlomem.proto.strings import escape
 
 if TYPE_CHECKING:
     from hlomem.hlo.text.stack_frames import Row

@@ -1,8 +1,8 @@
 """The literal of a constant, as XLA prints it: up to ten elements, `{...}` beyond.
 
 In: the bytes of a LiteralProto and the constant's shape. Out: text. Mirrors
-`HloConstantInstruction::PrintOperandsWithCanonicalNameMap`. Integers, truth values and the floats of
-16, 32 and 64 bits are written; of other types `{...}`, which a constant may always have.
+`HloConstantInstruction::PrintOperandsWithCanonicalNameMap`. Integers, truth values and the floats
+of 16, 32 and 64 bits are written; of other types `{...}`, which a constant may always have.
 """
 
 from __future__ import annotations

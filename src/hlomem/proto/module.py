@@ -24,10 +24,11 @@ from hlomem.hlo.text.attributes import (
     format_buffer_donor,
     format_input_output_alias,
 )
-from hlomem.proto.attributes import frontend_attributes, generic_attributes, own_attributes
+from hlomem.proto.attributes import frontend_attributes, generic_attributes
 from hlomem.proto.frames import make_tables
 from hlomem.proto.literal import UNSAID, format_literal
 from hlomem.proto.names import MUST_ALIAS
+from hlomem.proto.opcode_attributes import own_attributes
 from hlomem.proto.print_order import printed_order
 from hlomem.proto.schema import parse_message
 from hlomem.proto.shape import make_shape
@@ -121,7 +122,7 @@ class _Reader:
         shape = self._shape(proto.shape)
         operands = tuple(_linked(proto, proto.operand_ids, made))
         attributes = dict(own_attributes(proto, operands))
-        attributes.update(generic_attributes(proto))
+        attributes.update(generic_attributes(proto, self._proto.payloads))
         called = proto.called_computation_ids
         if proto.opcode in ASYNC_OPCODES and proto.opcode != "async-start":
             called = ()  # the start has it

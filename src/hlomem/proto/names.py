@@ -1,7 +1,7 @@
 """The names of the numbers in XLA's protos, as the text of HLO spells them.
 
-Those of `xla/xla_data.proto` and `xla/service/hlo.proto`; a number whose name says nothing in a text
-has none here.
+Those of `xla/xla_data.proto` and `xla/service/hlo.proto`; a number whose name says nothing in a
+text has none here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The order in which XLA prints computations, which is not the order a proto has them in.
 
-In: a module, and the ids that tell the order of its lists. Out: its computations, callees first, as a
-text would have them. Mirrors `HloModule::MakeComputationPostOrder` with `dfs_postorder`, and
-`HloComputation::MakeEmbeddedComputationsList`, quirks included: what one instruction calls is marked
-as seen before any of it is entered.
+In: the ids that tell the order of a module's lists. Out: its computations, callees first, as a text
+has them. Mirrors `HloModule::MakeComputationPostOrder` with `dfs_postorder`, and
+`HloComputation::MakeEmbeddedComputationsList`, quirks included: what one instruction calls is
+marked as seen before any of it is entered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The programs in a file that is no text: a proto, a profile, a cache entry, an executable.
 
-In: the bytes of a file, unpacked from gzip if they were. Out: the programs in them, each with its plan
-where the file has one. What the bytes are is told by the bytes, never by a name.
+In: the bytes of a file, unpacked from gzip if they were. Out: the programs in them, each with its
+plan where the file has one. What the bytes are is told by the bytes, never by a name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.proto.containers import is_compressed, iter_records, open_cache_entry, decompress
+from hlomem.proto.containers import decompress, is_compressed, iter_records, open_cache_entry
 from hlomem.proto.find import find_programs, has_plan
 
 if TYPE_CHECKING:

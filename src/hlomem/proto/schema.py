@@ -1,8 +1,8 @@
 """XLA's messages, as far as memory is concerned: a schema of our own, made when first used.
 
-In: bytes. Out: messages of protobuf's runtime. Names and numbers are those of `xla/service/hlo.proto`
-(HloProto, HloModuleProto, BufferAssignmentProto, …), `xla/xla_data.proto` (ShapeProto, LayoutProto,
-OpMetadata, …) and `tsl/profiler/protobuf/xplane.proto` (XSpace). A field that is not here is kept by
+In: bytes. Out: messages of protobuf's runtime. Names and numbers are those of
+`xla/service/hlo.proto` (HloProto, HloModuleProto, BufferAssignmentProto, …) and
+`xla/xla_data.proto` (ShapeProto, LayoutProto, OpMetadata, …). A field that is not here is kept by
 the runtime among a message's unknown fields, so that writing a message back loses nothing.
 """
 
@@ -16,7 +16,7 @@ from hlomem.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PACKAGE = "hlomem.xla"
+_PACKAGE = "hlomem_xla"
 
 # number, kind (`*` repeated, `?` optional), name; a kind is a scalar or another message.
 _FIELDS = {
@@ -67,6 +67,7 @@ _FIELDS = {
     "ResultAccuracy": "1 i32 mode",
     "Literal": """2 *b preds; 15 y s8s; 3 y u8s; 4 *i32 s32s; 5 *i64 s64s; 6 *u32 u32s; 7 *u64 u64s;
         8 *f32 f32s; 9 *f64 f64s; 16 y u16s; 17 y s16s; 11 y f16s; 13 y bf16s""",
+    "Payload": "1 ?y value; 2 ?i64 id",
     # A literal may be large: its bytes are kept, and read where it is small.
     "Instruction": """1 s name; 2 s opcode; 3 Shape shape; 7 OpMetadata metadata; 8 y literal;
         9 i64 parameter_number; 11 s fusion_kind; 13 i64 tuple_index; 14 *i64 dimensions;
@@ -86,19 +87,20 @@ _FIELDS = {
         63 s comparison_direction; 65 b custom_call_has_side_effect; 66 i64 delta;
         67 b indices_are_sorted; 68 StringMap frontend_attributes; 69 b unique_indices;
         70 i32 rng_algorithm; 71 b use_global_device_ids; 72 s comparison_type;
-        74 *OutputAliasing output_operand_aliasing; 75 i32 padding_type; 76 i32 custom_call_schedule;
-        77 i32 custom_call_api_version; 79 s async_execution_thread;
+        74 *OutputAliasing output_operand_aliasing; 75 i32 padding_type;
+        76 i32 custom_call_schedule; 77 i32 custom_call_api_version; 79 s async_execution_thread;
         80 ?i32 cross_program_prefetch_index; 81 i64 k; 85 b largest;
         87 DeviceList collective_device_list; 89 b is_composite; 91 ResultAccuracy result_accuracy;
         92 IotaDeviceList iota_collective_device_list; 94 b is_reverse; 95 i64 num_carries;
-        96 i32 is_associative; 100 b has_dynamic_root; 102 s comparison_order""",
+        96 i32 is_associative; 99 Payload backend_config_payload; 100 b has_dynamic_root;
+        102 s comparison_order""",
     "Computation": """1 s name; 2 *Instruction instructions; 4 ProgramShape program_shape; 5 i64 id;
         6 i64 root_id; 7 b is_fusion_computation; 8 s execution_thread""",
     "Sequence": "1 *i64 instruction_ids",
     "SequenceEntry": "1 i64 key; 2 Sequence value",
     "Schedule": "1 *SequenceEntry sequences",
-    "AliasEntry": """1 *i64 output_shape_index; 2 i64 parameter_number; 3 *i64 parameter_shape_index;
-        4 i32 kind""",
+    "AliasEntry": """1 *i64 output_shape_index; 2 i64 parameter_number;
+        3 *i64 parameter_shape_index; 4 i32 kind""",
     "InputOutputAlias": "1 *AliasEntry entries",
     "DonorEntry": "1 i64 parameter_number; 2 *i64 parameter_shape_index",
     "BufferDonor": "1 *DonorEntry entries",
@@ -112,15 +114,15 @@ _FIELDS = {
         4 ProgramShape host_program_shape; 5 i64 id; 6 i64 entry_computation_id;
         7 Schedule schedule; 8 InputOutputAlias input_output_alias;
         15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
-        18 BufferDonor buffer_donor; 19 StringMap frontend_attributes""",
+        18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
     "Location": """1 s computation_name; 2 s instruction_name; 3 *i64 shape_index;
         4 i64 instruction_id""",
     "LogicalBuffer": "1 i64 id; 2 i64 size; 3 Location defined_at; 4 i64 color",
     "Assigned": "1 i64 logical_buffer_id; 2 i64 offset; 3 i64 size",
-    "Allocation": """1 i64 index; 2 i64 size; 3 b is_thread_local; 5 b is_entry_computation_parameter;
-        6 i64 parameter_number; 7 b maybe_live_out; 8 i64 color; 9 *Assigned assigned;
-        10 *i64 parameter_shape_index; 11 b is_tuple; 12 b is_constant;
-        13 b is_parameter_aliased_with_output""",
+    "Allocation": """1 i64 index; 2 i64 size; 3 b is_thread_local;
+        5 b is_entry_computation_parameter; 6 i64 parameter_number; 7 b maybe_live_out;
+        8 i64 color; 9 *Assigned assigned; 10 *i64 parameter_shape_index; 11 b is_tuple;
+        12 b is_constant; 13 b is_parameter_aliased_with_output""",
     "Event": """1 i32 kind; 2 i64 buffer_id; 3 s computation_name; 4 s instruction_name;
         5 i64 share_with_canonical_id""",
     "Trace": "1 *Event events; 2 b whole_module_simulation; 3 i64 buffer_allocation_index",
@@ -130,14 +132,6 @@ _FIELDS = {
         3 *Allocation buffer_allocations; 4 *Trace heap_simulator_traces; 5 *Peak peak_buffers""",
     "HloProto": "1 Module hlo_module; 3 BufferAssignment buffer_assignment",
     "HloSnapshot": "1 HloProto hlo",
-    "XStat": "1 i64 metadata_id; 3 u64 uint64_value; 5 s str_value; 6 y bytes_value",
-    "XEventMetadata": "1 i64 id; 2 s name; 4 s display_name; 5 *XStat stats",
-    "XEventMetadataEntry": "1 i64 key; 2 XEventMetadata value",
-    "XStatMetadata": "1 i64 id; 2 s name",
-    "XStatMetadataEntry": "1 i64 key; 2 XStatMetadata value",
-    "XPlane": """2 s name; 4 *XEventMetadataEntry event_metadata;
-        5 *XStatMetadataEntry stat_metadata; 6 *XStat stats""",
-    "XSpace": "1 *XPlane planes",
 }
 
 

@@ -55,9 +55,7 @@ def _dynamic(proto: Any, dimensions: Sequence[int]) -> tuple[bool, ...]:
     if UNBOUNDED not in dimensions and not any(proto.is_dynamic_dimension):
         return ()
     given = [*proto.is_dynamic_dimension, *([False] * len(dimensions))]
-    return tuple(
-        [size == UNBOUNDED or flag for size, flag in zip(dimensions, given, strict=False)]
-    )
+    return tuple([size == UNBOUNDED or flag for size, flag in zip(dimensions, given, strict=False)])
 
 
 def _make_layout(proto: Any, rank: int) -> Layout:
