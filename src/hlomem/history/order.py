@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.history.computations.incremental_order import Passing
-    from hlomem.hlo.ir import Creation, HloComputation, HloInstruction
+    from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.machines.options import Options
 
 
@@ -30,7 +30,7 @@ def infer_order(call_graph: CallGraph, options: Options) -> ListOrder:
     """The order XLA had, as far as ids, or else text and names, tell."""
     passes = _passes_of(options)
     if call_graph.module.creation is not None:
-        return _order_of_ids(call_graph.module.creation, passes, call_graph)
+        return _order_of_ids(call_graph, passes, options)
     created = passes.creation_order(call_graph)
     computations: Sequence[HloComputation] = call_graph.module.computations
     if options.sorts_computations_incrementally:
@@ -52,16 +52,21 @@ def infer_order(call_graph: CallGraph, options: Options) -> ListOrder:
     return ListOrder(computations, instructions, users)
 
 
-def _order_of_ids(creation: Creation, passes: _Passes, call_graph: CallGraph) -> ListOrder:
+def _order_of_ids(call_graph: CallGraph, passes: _Passes, options: Options) -> ListOrder:
     """The order that ids settle; users have none, so that theirs is inferred all the same."""
-    listed = sorted(creation.computations, key=creation.computations.__getitem__)
+    creation = call_graph.module.creation
+    assert creation is not None
+    computations = list(creation.computations)
+    listed = sorted(computations, key=creation.computations.__getitem__)
+    if options.reads_module_anew:
+        listed = _read_anew(computations, call_graph)
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
     for computation in listed:
         if not call_graph.is_fused(computation):
             instructions += sorted(computation.instructions, key=creation.instructions.__getitem__)
             users.update(passes.reordered_users(computation, call_graph))
-    return ListOrder(list(creation.computations), instructions, users)
+    return ListOrder(computations, instructions, users)
 
 
 def _read_anew(

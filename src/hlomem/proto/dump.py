@@ -1,8 +1,8 @@
 """A program and its BufferAssignmentProto → the records that text dumps of the compile would give.
 
 In: a module made from its proto, and the message of its plan. Out: a `Dump`. Allocations, places,
-colors, ids and positions are the proto's; what a proto has not is computed as for a plan of ours:
-which values are phis, who uses them, when they are alive. Mirrors `BufferAssignment::FromProto` of
+colors and ids are the proto's; what a proto has not is computed as for a plan of ours:
+where values appear, which are phis, who uses them, when they are alive. Mirrors `BufferAssignment::FromProto` of
 `service/buffer_assignment.cc`.
 """
 
@@ -94,7 +94,7 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
 
     @cached_property
     def _value_by_id(self) -> dict[int, HloValue]:
-        """The values the plan places, which get its ids and the order of its positions."""
+        """The values the plan places, which get its ids."""
         finder = _Finder(self.module)
         value_at = {(each.instruction, each.index): each for each in self.dataflow.values}
         found: dict[int, HloValue] = {}
@@ -108,7 +108,6 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
             found[buffer.id] = value
         for number, value in found.items():
             value.id = ValueId(number)
-        _order_positions(found, self.given.buffer_aliases, finder)
         return found
 
     @cached_property
@@ -174,22 +173,6 @@ class _Finder:
         else:
             found = self._by_id.get(proto.instruction_id)
         if found is None:
-            name = proto.instruction_name or proto.instruction_id
-            raise InputError(
-                f"the plan speaks of instruction `{visible(str(name))}`: there is none"
-            )
+            name = visible(str(proto.instruction_name or proto.instruction_id))
+            raise InputError(f"the plan speaks of instruction `{name}`, which is not there")
         return HloPosition(found, ShapeIndex(proto.shape_index))
-
-
-def _order_positions(found: dict[int, HloValue], aliases: Any, finder: _Finder) -> None:
-    """Where a value appears, in the order of the plan, which is that of XLA's lists."""
-    listed: dict[int, dict[HloPosition, None]] = {
-        number: {HloPosition(value.instruction, value.index): None}
-        for number, value in found.items()
-    }
-    for alias in aliases:
-        if alias.source_buffer_id in listed:
-            listed[alias.source_buffer_id][finder.position(alias.location)] = None
-    for number, value in found.items():
-        if listed[number].keys() == set(value.positions):
-            value.positions[:] = listed[number]

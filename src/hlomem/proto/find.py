@@ -10,12 +10,17 @@ path: their events would take long to look through.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlomem.base.errors import InputError
 from hlomem.proto.schema import parse_message
 from hlomem.proto.wire import BYTES, VARINT, WireError, iter_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.proto.wire import Field
 
 _MAX_DEPTH = 12
@@ -45,14 +50,27 @@ class FoundProgram(NamedTuple):
 def find_programs(data: bytes) -> list[FoundProgram]:
     """The programs in bytes, in their order."""
     modules, plans = _find_messages(data)
-    parsed = [parse_message("BufferAssignment", data[span.start : span.end]) for span in plans]
+    unused = dict(_parsed("BufferAssignment", data, plans))
     found = []
-    for span in modules:
-        module = parse_message("Module", data[span.start : span.end])
-        known = _Known.of(module) if parsed else None
-        plan = next((plan for plan in parsed if known is not None and known.has_all(plan)), None)
-        found.append(FoundProgram(module, plan))
+    for span, module in _parsed("Module", data, modules):
+        known = _Known.of(module) if unused else None
+        near = sorted(unused, key=partial(_distance, span))
+        fitting = (place for place in near if known is not None and known.has_all(unused[place]))
+        place = next(fitting, None)
+        found.append(FoundProgram(module, None if place is None else unused.pop(place)))
     return found
+
+
+def _parsed(name: str, data: bytes, spans: list[Span]) -> Iterator[tuple[Span, Any]]:
+    """The messages in ranges of bytes that look like them; those that only look so are left out."""
+    for span in spans:
+        with suppress(InputError):
+            yield span, parse_message(name, data[slice(*span)])
+
+
+def _distance(module: Span, plan: Span) -> tuple[bool, int]:
+    """How far a plan is from a module; ids repeat in other programs, and plans follow theirs."""
+    return plan.start < module.end, abs(plan.start - module.end)
 
 
 def has_plan(data: bytes) -> bool:
@@ -194,17 +212,14 @@ def is_assignment(data: bytes, fields: list[Field]) -> bool:
 
 
 def _is_allocation(data: bytes, field: Field) -> bool:
-    """An index and a size; index 0 is left out."""
+    """Numbers and places; what is 0 is left out, so that an empty one may say nothing."""
     fields = _fields_of(data, Span(field.value, field.end))
     if fields is None:
         return False
-    numbers = {each.number: each.kind for each in fields}
-    scalars = {1, 2, 3, 5, 6, 7, 8, 11, 12, 13}
-    return all(
-        numbers[each] == (VARINT if each in scalars else BYTES)
-        for each in numbers
-        if each in scalars | {9}
-    ) and bool(numbers.keys() & {2, 9, 11})
+    return all(_KIND_IN_ALLOCATION.get(field.number) in (None, field.kind) for field in fields)
+
+
+_KIND_IN_ALLOCATION = {9: BYTES, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 11, 12, 13), VARINT)}
 
 
 def _defined_at(data: bytes, field: Field) -> Span | None:

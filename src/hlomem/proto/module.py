@@ -121,6 +121,8 @@ class _Reader:
     ) -> HloInstruction:
         shape = self._shape(proto.shape)
         operands = tuple(_linked(proto, proto.operand_ids, made))
+        if proto.opcode == "get-tuple-element":
+            _check_element(proto, operands)
         attributes = dict(own_attributes(proto, operands))
         attributes.update(generic_attributes(proto, self._proto.payloads))
         called = proto.called_computation_ids
@@ -162,6 +164,13 @@ def _linked(
             problem = f"`{visible(proto.name)}` uses instruction {number}"
             raise InputError(f"{problem}, which is not above it in its computation")
         yield found
+
+
+def _check_element(proto: Any, operands: tuple[HloInstruction, ...]) -> None:
+    """What the text of a module is checked for when it is read."""
+    if len(operands) != 1 or not 0 <= proto.tuple_index < len(operands[0].shape.elements):
+        problem = f"`{visible(proto.name)}` takes element {proto.tuple_index}"
+        raise InputError(f"{problem}, which its operand has not")
 
 
 def _payload(proto: Any, shape: Shape) -> str:
