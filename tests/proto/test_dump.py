@@ -19,7 +19,8 @@ from tests.proto.samples import FOLDERS, SAMPLES, Sample
 
 def both(sample: Sample) -> tuple[Dump, Dump]:
     """The dump in a proto, and the text dump of the same compile."""
-    return hlomem.load(sample.path, module=sample.module), hlomem.load(sample.folder / "buffer-assignment.txt")
+    given = hlomem.load(sample.path, module=sample.module)
+    return given, hlomem.load(sample.folder / "buffer-assignment.txt")
 
 
 def without_order(dump: Dump) -> list[Any]:

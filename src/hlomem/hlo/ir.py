@@ -402,6 +402,8 @@ class HloModule:
         self.reader = reader
         self.entry: HloComputation  # set by who makes the module
         self.creation: Creation | None = None
+        self.file_name = ""
+        """The file it was read from, if that was no text."""
         self._header = header
         self._make_style = style
 
@@ -415,7 +417,14 @@ class HloModule:
             return self.reader.source
         from hlomem.hlo.text.printer import format_module  # noqa: PLC0415 - it imports this
 
-        return Source(f"<{self.name}>", format_module(self))
+        return Source(self.source_name, format_module(self))
+
+    @property
+    def source_name(self) -> str:
+        """What errors call it: a file, `<string>`, or its own name."""
+        if self.reader is not None:
+            return self.reader.source.name
+        return self.file_name or f"<{self.name}>"
 
     @cached_property
     def style(self) -> TextStyle:

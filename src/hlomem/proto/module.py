@@ -50,11 +50,13 @@ def make_module(proto: Any, name: str = "<proto>") -> HloModule:
     """The module of a message."""
     try:
         with collector_off():
-            return _Reader(proto).read()
+            module = _Reader(proto).read()
     except EditError as error:
         raise InputError(f"{visible(name)}: not a program XLA could have: {error}") from error
     except InputError as error:
         raise InputError(f"{visible(name)}: {error}") from error
+    module.file_name = name
+    return module
 
 
 class _Reader:
