@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "dump.dump": {"base", "dump", "hlo", "report.page.notebook"},  # shows itself in a notebook
     "write": PLANNER | {"dump"},
     "proto.dump": PLANNER | DUMPS | {"write", "view"},
+    "proto.write": PLANNER | {"proto"},
     "proto": {"base", "hlo", "proto"},
     "view.sweep": set[str](),
     "view.shapes": {"base", "hlo"},
@@ -67,7 +68,7 @@ MAY_IMPORT = {
     "api": set[str](),
     "api.protos": {"base", "hlo", "dump.dump", "proto"},
     "api.load": {"base", "dump", "hlo", "api.protos", "proto"},
-    "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook"},
+    "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook", "proto"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
     "advice": PLANNER

@@ -87,6 +87,12 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
     def _text(self) -> PlanText:
         return PlanText(self.stages, self.era)
 
+    def to_proto(self) -> bytes:
+        """An HloProto of the program and this plan, where the program was read from a proto."""
+        from hlomem.proto.write import encode_plan  # noqa: PLC0415 - few ask for it
+
+        return encode_plan(self.stages)
+
     def __str__(self) -> str:
         return "".join(map(self.text, self.files))
 

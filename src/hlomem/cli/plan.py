@@ -21,6 +21,8 @@ from hlomem.hlo.ir import HloModule
 if TYPE_CHECKING:
     from hlomem.api.plan import Plan
 
+_PROTO_ENDING = ".hlo.pb"
+
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
@@ -38,7 +40,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Number values as XLA does, or in the order of the text (faster; the same places).",
 )
-@click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    help="Write XLA's files into DIR; with --proto, or as X.hlo.pb, the one file.",
+)
+@click.option("--proto", is_flag=True, help="Write an HloProto; MODULE must be a proto, too.")
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
 @click.option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing.")
@@ -55,6 +64,7 @@ def command(
     preset: str | None,
     order: str,
     output: Path | None,
+    proto: bool,
     force: bool,
     as_json: bool,
     verify: bool,
@@ -62,7 +72,8 @@ def command(
 ) -> int:
     """Plan a module's memory as XLA does, and write the same dumps.
 
-    MODULE is HLO text as XLA prints it (scheduled, or with --schedule), gzipped or not, or `-`.
+    MODULE is HLO text as XLA prints it (scheduled, or with --schedule), gzipped or not, or `-`; or
+    a file that holds the program as a proto, in which --module chooses.
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 when the plan
     is found to be wrong.
@@ -92,6 +103,8 @@ def command(
         from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
 
         sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
+    elif proto or (output is not None and output.name.endswith(_PROTO_ENDING)):
+        _write_proto(made.to_proto(), output, force=force)
     else:
         write_plan(made, output, force=force)
     for note in made.notes:
@@ -108,6 +121,14 @@ def is_right(made: Plan) -> bool:
     return not say_wrong(made.dump, made.stages.module, made.stages.options.machine)
 
 
+def _write_proto(data: bytes, output: Path | None, *, force: bool) -> None:
+    """Write an HloProto into its file, or on standard output."""
+    if output is None:
+        sys.stdout.buffer.write(data)
+    else:
+        write_files(output.parent, {output.name: [data]}, force=force)
+
+
 def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
     """Write XLA's files about a plan where the options say; all of them or, on an error, none."""
     if output is None:
@@ -121,7 +142,7 @@ def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
 def _stem(path: str) -> str:
     """What the files are called: the module's file without its ending."""
     name = Path(path).name.removesuffix(".gz")
-    for ending in (".txt", ".hlo"):
+    for ending in (".txt", ".hlo", ".pb", ".hlo"):
         name = name.removesuffix(ending)
     return "module" if path == "-" or not name else name
 

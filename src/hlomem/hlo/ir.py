@@ -379,6 +379,8 @@ class Creation(NamedTuple):
     """The ids, by which XLA's list is sorted; in XLA's post order, which depends on history."""
     instructions: dict[HloInstruction, int]
     """The ids, by which the lists of the computations are sorted."""
+    proto: object
+    """The message it was read from."""
 
 
 class HloModule:

@@ -2,8 +2,8 @@
 
 In: a module made from its proto, and the message of its plan. Out: a `Dump`. Allocations, places,
 colors and ids are the proto's; what a proto has not is computed as for a plan of ours:
-where values appear, which are phis, who uses them, when they are alive. Mirrors `BufferAssignment::FromProto` of
-`service/buffer_assignment.cc`.
+where values appear, which are phis, who uses them, when they are alive. Mirrors
+`BufferAssignment::FromProto` of `service/buffer_assignment.cc`.
 """
 
 from __future__ import annotations

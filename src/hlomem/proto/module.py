@@ -88,7 +88,7 @@ class _Reader:
             entry = self._named(proto.entry_computation_name)
         module = self._builder.build(entry)
         ids = {found: number for number, found in self._computations.items()}
-        module.creation = Creation(ids, self._number_of)
+        module.creation = Creation(ids, self._number_of, proto)
         module.computations[:] = printed_order(module.creation)
         for index, computation in enumerate(module.computations):
             computation.index = index

@@ -118,7 +118,7 @@ _FIELDS = {
     "Location": """1 s computation_name; 2 s instruction_name; 3 *i64 shape_index;
         4 i64 instruction_id""",
     "LogicalBuffer": "1 i64 id; 2 i64 size; 3 Location defined_at; 4 i64 color",
-    "Assigned": "1 i64 logical_buffer_id; 2 i64 offset; 3 i64 size",
+    "Assigned": "1 i64 logical_buffer_id; 2 i64 offset; 3 i64 size; 4 i32 element_type",
     "Allocation": """1 i64 index; 2 i64 size; 3 b is_thread_local;
         5 b is_entry_computation_parameter; 6 i64 parameter_number; 7 b maybe_live_out;
         8 i64 color; 9 *Assigned assigned; 10 *i64 parameter_shape_index; 11 b is_tuple;
