@@ -44,9 +44,11 @@ def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
 
 
 def _backend_config(proto: Any, payloads: Sequence[bytes]) -> str:
+    if not proto.HasField("backend_config_payload"):
+        return decode(proto.backend_config) if proto.backend_config else ""
     payload = proto.backend_config_payload
     if not payload.HasField("id"):
-        return decode(payload.value or proto.backend_config)
+        return decode(payload.value)
     if not 0 <= payload.id < len(payloads):
         raise InputError(f"`{proto.name}` refers to payload {payload.id} of {len(payloads)}")
     return decode(payloads[payload.id])

@@ -224,6 +224,8 @@ def _copy_literal(data: bytes, start: int, length: int, out: bytearray) -> int:
 def _copy_earlier(data: bytes, start: int, tag: int, out: bytearray) -> int:
     """Bytes that came before, `offset` back; they may overlap what is being written."""
     width = {1: 1, 2: 2, 3: 4}[tag & 3]
+    if start + width > len(data):
+        raise WireError("a copy ends after its data")
     offset = int.from_bytes(data[start : start + width], "little")
     length = (tag >> 2) + 1
     if tag & 3 == 1:

@@ -150,7 +150,7 @@ class _Reader:
 
     def _shape(self, proto: Any) -> Shape:
         """A shape; the same object for all that are alike, of which there are many."""
-        key = proto.SerializeToString()
+        key: bytes = proto.SerializeToString()
         found = self._shapes.get(key)
         if found is None:
             found = self._shapes[key] = make_shape(proto)
