@@ -38,8 +38,11 @@ MAY_IMPORT = {
     "api.pack": {"base", "assign", "packer"},
     "pipeline": PLANNER,
     "dump": {"base", "machines.releases"},
-    "dump.dump": {"base", "dump", "report.page.notebook"},  # shows itself in a notebook
+    "dump.dump": {"base", "dump", "hlo", "report.page.notebook"},  # shows itself in a notebook
     "write": PLANNER | {"dump"},
+    "proto.dump": PLANNER | DUMPS | {"write", "view"},
+    "proto.write": PLANNER | {"proto"},
+    "proto": {"base", "hlo", "proto"},
     "view.sweep": set[str](),
     "view.shapes": {"base", "hlo"},
     "view.instruction_line": {"hlo", "dump"},
@@ -63,8 +66,11 @@ MAY_IMPORT = {
     "report.screens.verdict_text": {"base", "report", "check.findings"},
     "report": DUMPS | {"view", "machines"},
     "api": set[str](),
-    "api.load": {"base", "dump", "hlo"},
-    "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook", "schedule"},
+    "api.protos": {"base", "hlo", "dump.dump", "proto"},
+    "api.load": {"base", "dump", "hlo", "api.protos", "proto"},
+    "api.plan": PLANNER
+    | DUMPS
+    | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS | {"api.load", "api.plan", "report"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PLACED = re.compile(r"error: [^\n]+?:\d+:\d+: [^\n]+\n\d+ \| ")
+_NO_TEXT = re.compile(r"error: [^\n]+\.pb: [^\n]{10}")
+"""A refusal of what has no lines."""
 _UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -60,4 +62,5 @@ def _judge(arguments: Sequence[str], code: int, shown: str, said: str) -> End:
         return End.ACCEPTED
     if code != EXIT_UNREADABLE or "not enough memory" in said:
         return End.BUG
-    return End.REFUSED if _PLACED.match(said) else End.UNPLACED
+    is_placed = _PLACED.match(said) or _NO_TEXT.match(said)
+    return End.REFUSED if is_placed else End.UNPLACED

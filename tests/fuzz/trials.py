@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.fuzz import dump_mutants, hostile, mutants
+from hlomem.proto.programs import is_binary
+from tests.fuzz import dump_mutants, hostile, mutants, proto_mutants
 from tests.fuzz.limits import Trial
 from tests.places import GOLDENS
 
@@ -85,7 +86,26 @@ def damaged_dump(random: Random) -> Trial:
     return Trial(files, commands)
 
 
-TARGETS = {"hlo": damaged_module, "dump": damaged_dump}
+@cache
+def _proto_seeds() -> list[Path]:
+    """Everything recorded that is no text."""
+    paths = [path for path in (GOLDENS / "protos").rglob("*") if path.is_file()]
+    return sorted(path for path in paths if is_binary(path.read_bytes()))
+
+
+def damaged_proto(random: Random) -> Trial:
+    """A damaged proto, profile, cache entry or executable."""
+    data = random.choice(_proto_seeds()).read_bytes()
+    for _ in range(random.choice([1, 1, 1, 3])):
+        data = random.choice(proto_mutants.KINDS)(random, data) or b"\0"
+    commands = [["show", "x.pb"], ["show", "--json", "x.pb"], ["verify", "x.pb"]]
+    report = random.choice(["summary", "peak", "holes", "padding"])
+    commands.append([report, "x.pb", "--backend", "cpu"])
+    commands.append([*plan_for("cpu"), "x.pb"])
+    return Trial({"x.pb": data}, commands)
+
+
+TARGETS = {"hlo": damaged_module, "dump": damaged_dump, "proto": damaged_proto}
 
 
 def make_trial(target: str, seed: int, number: int) -> Trial:

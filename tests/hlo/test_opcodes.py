@@ -38,6 +38,7 @@ OWN_TABLES = {
     Path("schedule/effects.py"): "what the world outside sees and what takes no time: order alone",
     Path("schedule/xla_schedulers.py"): "what each scheduler of XLA treats apart",
     Path("jax/registration.py"): "what does not count when a program is too small to search",
+    Path("proto/opcode_attributes.py"): "the attributes each opcode has in protos, in XLA's order",
     Path("machines/gpu_alias.py"): "opcodes that may share by NVIDIA's rules alone",
 }
 """Who may hold a collection of opcodes, and why. What passes made what, `history` knows itself."""

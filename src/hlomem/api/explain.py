@@ -69,6 +69,7 @@ def explain(
         if program is None and "\n" not in str(subject):
             program = find_program(str(subject))
         subject = load(subject)
+        program = subject.module or program
     elif not isinstance(subject, Dump):
         program = program or subject.stages.module
         subject = subject.dump

@@ -1,9 +1,9 @@
 """Dumps as users have them: a file, standard input, gzip, one file of four, a folder of many.
 
-Everything is read as bytes and decoded here: bytes that are not UTF-8 are kept as surrogates, so
-that nothing is lost on the way back. Files of one dump are found by name, XLA's own
-(`X-buffer-assignment.txt`, `X-live-range.txt`, ...) and the short ones (`buffer-assignment.txt`,
-`live-range.txt`, ...), each also with `.gz`.
+Everything is read as bytes. What is no text is handed to `hlomem.api.protos`; texts are decoded
+here: bytes that are not UTF-8 are kept as surrogates, so that nothing is lost on the way back.
+Files of one dump are found by name, XLA's own (`X-buffer-assignment.txt`, `X-live-range.txt`, ...)
+and the short ones (`buffer-assignment.txt`, `live-range.txt`, ...), each also with `.gz`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from hlomem import hlo
+from hlomem.api.protos import open_chosen, programs_in, programs_in_folder
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import Source, visible
 from hlomem.dump.dump import Dump, join_parts
 from hlomem.dump.parts import FILE_NAMES, parse_part
+from hlomem.proto.programs import is_binary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from hlomem.api.protos import ProtoProgram
     from hlomem.hlo.ir import HloModule
 
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
@@ -39,6 +42,7 @@ _MAX_GROWTH = 100
 MAX_BYTES = 4 << 30
 _max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
 """What every input is held to; the command line sets it once for all that is read."""
+_TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 
@@ -59,10 +63,21 @@ def limited_to(size: int) -> Iterator[None]:
         _max_bytes.reset(before)
 
 
+def max_input() -> int:
+    """How many bytes an input may have, unpacked."""
+    return _max_bytes.get()
+
+
 def read_source(path: str | Path) -> Source:
     """The text of a file, gzipped or not, or of standard input for `-`."""
+    name = "<stdin>" if str(path) == "-" else str(path)
+    return _as_text(name, read_bytes(path))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The bytes of a file, gzipped or not, or of standard input for `-`."""
     if str(path) == "-":
-        return decode("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
+        return _unpack("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -70,18 +85,26 @@ def read_source(path: str | Path) -> Source:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise InputError(f"{visible(str(path))}: {reason or error}") from error
-    return decode(str(path), data)
+    return _unpack(str(path), data)
 
 
 def decode(name: str, data: bytes) -> Source:
-    """The text in `data`; bytes that are not UTF-8 stay, as surrogates."""
-    if data.startswith(_GZIP_MAGIC):
-        packed = io.BytesIO(data)
-        try:
-            data = _read_limited(name, gzip.GzipFile(fileobj=packed), packed)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{visible(name)}: damaged gzip file: {error}") from error
+    """The text in `data`, gzipped or not; bytes that are not UTF-8 stay, as surrogates."""
+    return _as_text(name, _unpack(name, data))
+
+
+def _as_text(name: str, data: bytes) -> Source:
     return Source(name, data.decode("utf-8", "surrogateescape"))
+
+
+def _unpack(name: str, data: bytes) -> bytes:
+    if not data.startswith(_GZIP_MAGIC):
+        return data
+    packed = io.BytesIO(data)
+    try:
+        return _read_limited(name, gzip.GzipFile(fileobj=packed), packed)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{visible(name)}: damaged gzip file: {error}") from error
 
 
 def _read_limited(
@@ -115,29 +138,63 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     """The dump in a file, in a folder, on standard input (`-`) or in a text.
 
     A string that is empty or has a line end is a text, any other a path. The other files of a
-    dump that XLA wrote in four are found by name. `module` chooses one of a folder's dumps.
+    dump that XLA wrote in four are found by name. `module` chooses one of a folder's dumps. A file
+    may also be one of XLA's protos (`.hlo.pb`), a profile (`.xplane.pb`), an entry of JAX's
+    compilation cache or a serialized executable, a folder a whole cache: of several programs in
+    them the largest is taken, or the one that `module` names.
     """
     loaded = load_any(path_or_text, module=module)
     if isinstance(loaded, Dump):
         return loaded
-    where = visible(loaded.source.name)
+    where = visible(loaded.source_name)
+    if loaded.creation is not None:
+        raise InputError(f"{where}: a program without a memory plan, which `hlomem plan` makes")
     raise InputError(
         f"{where}: this is an HLO module; the dump is the file *-buffer-assignment.txt beside it"
     )
 
 
-def load_any(path_or_text: str | Path, *, module: str | None = None) -> Dump | HloModule:
-    """What `load` gives, or the HLO module if the file or text is one."""
+def load_any(
+    path_or_text: str | Path, *, module: str | None = None, as_program: bool = False
+) -> Dump | HloModule:
+    """What `load` gives, or the HLO module if the file or text is one.
+
+    `as_program` leaves the plan aside that stands beside a program in one file.
+    """
     if isinstance(path_or_text, str) and ("\n" in path_or_text or not path_or_text):
         return _read_any(Source("<string>", path_or_text))
-    if str(path_or_text) == "-":
-        return _read_any(read_source("-"))
     path = Path(path_or_text)
-    if _is(path.is_dir):
-        return load_module(choose_module(path, module))
+    is_stdin = str(path_or_text) == "-"
+    if not is_stdin and _is(path.is_dir):
+        return _load_folder(path, module, as_program=as_program)
+    name = "<stdin>" if is_stdin else str(path)
+    data = read_bytes(path_or_text)
+    if _is_binary(data):
+        programs = programs_in(data, name, max_input())
+        return open_chosen(programs, module, name, as_program=as_program)
     if module is not None:
-        raise CommandError(f"{visible(str(path))} is a file: `--module` chooses from a folder")
-    return _read_any(read_source(path), files_of(path))
+        raise CommandError(f"{visible(name)} is one text: `--module` chooses from several programs")
+    return _read_any(_as_text(name, data), () if is_stdin else files_of(path))
+
+
+def _is_binary(data: bytes) -> bool:
+    """Whether a file is no text; damage inside of one leaves its beginning as it was."""
+    return is_binary(data) and not data.lstrip(b"\xef\xbb\xbf\r\n").startswith(_TEXT_STARTS)
+
+
+def _load_folder(path: Path, module: str | None, *, as_program: bool) -> Dump | HloModule:
+    """A dump as text of a folder, or else one of the programs in its files."""
+    if not list_modules(path) and (programs := list_programs_of(path)):
+        return open_chosen(programs, module, str(path), as_program=as_program)
+    return load_module(choose_module(path, module))
+
+
+def list_programs_of(path: Path) -> list[ProtoProgram]:
+    """The programs in a folder of protos, or in a file that is no text; none elsewhere."""
+    if _is(path.is_dir):
+        return programs_in_folder(path, read_bytes, max_input())
+    data = read_bytes(path)
+    return programs_in(data, str(path), max_input()) if _is_binary(data) else []
 
 
 def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
@@ -160,7 +217,7 @@ def load_module(module: Module) -> Dump:
 
 def load_program(path: str | Path) -> HloModule:
     """The HLO module in a file."""
-    loaded = load_any(path)
+    loaded = load_any(path, as_program=True)
     if isinstance(loaded, Dump):
         raise InputError(f"{visible(str(path))}: this is a dump; the HLO module is wanted here")
     return loaded
@@ -171,6 +228,8 @@ def find_program(path: str, module: str | None = None) -> HloModule | None:
     if path == "-":
         return None
     where = Path(path)
+    if where.is_dir() and not list_modules(where):
+        return None
     first = choose_module(where, module).files[0] if where.is_dir() else where
     names = ["module.hlo"]
     plain = first.name.removesuffix(".gz")

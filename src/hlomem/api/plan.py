@@ -88,6 +88,12 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
     def _text(self) -> PlanText:
         return PlanText(self.stages, self.era)
 
+    def to_proto(self) -> bytes:
+        """An HloProto of the program and this plan, where the program was read from a proto."""
+        from hlomem.proto.write import encode_plan  # noqa: PLC0415 - few ask for it
+
+        return encode_plan(self.stages)
+
     def __str__(self) -> str:
         return "".join(map(self.text, self.files))
 
@@ -166,7 +172,7 @@ def find_machines(
         return MachineCandidates((find_machine(backend, chip),), "")
     if chip and not backend:
         return MachineCandidates((find_chip(chip),), "")
-    guess = guess_for_module(module, module.source.name, backend)
+    guess = guess_for_module(module, module.source_name, backend)
     if len(guess.machines) == 1:
         return guess
     for dump in dumps:
@@ -182,7 +188,7 @@ def find_machines(
 
 def _undecided(module: HloModule, guess: MachineCandidates) -> CommandError:
     """The error where machines that a module may be for plan it differently."""
-    where = visible(module.source.name)
+    where = visible(module.source_name)
     platforms = list(dict.fromkeys(machine.platform for machine in guess.machines))
     if len(platforms) > 1:
         problem = f"{where}: the text does not tell which machine it was compiled for"

@@ -41,7 +41,7 @@ def command(
     loaded = load_any(path, module=module)
     program = None
     if isinstance(loaded, Dump):
-        program = load_program(hlo) if hlo else find_program(path, module)
+        program = load_program(hlo) if hlo else loaded.module or find_program(path, module)
     advised = advise(
         loaded,
         module=program,

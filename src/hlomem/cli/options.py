@@ -7,7 +7,7 @@ import click
 from hlomem.machines.registry import PLATFORMS
 
 WHICH_DUMP = click.option(
-    "--module", metavar="NAME", help="Which dump of a folder; a part of its name will do."
+    "--module", metavar="NAME", help="Which program of several; a part of its name will do."
 )
 HLO_TEXT = click.option(
     "--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."

@@ -15,15 +15,18 @@ from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
-from hlomem.cli.options import BACKEND, CHIP
+from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
     from hlomem.api.plan import Plan
 
+_PROTO_ENDING = ".hlo.pb"
+
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
+@WHICH_DUMP
 @BACKEND
 @CHIP
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
@@ -37,7 +40,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Number values as XLA does, or in the order of the text (faster; the same places).",
 )
-@click.option("-o", "--output", metavar="DIR", type=Path, help="Write XLA's files into DIR.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    help="Write XLA's files into DIR; with --proto, or as X.hlo.pb, the one file.",
+)
+@click.option("--proto", is_flag=True, help="Write an HloProto; MODULE must be a proto, too.")
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
 @click.option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing.")
@@ -45,6 +55,7 @@ if TYPE_CHECKING:
 @collector_off()
 def command(
     path: str,
+    module: str | None,
     backend: str | None,
     chip: str | None,
     era: str,
@@ -53,6 +64,7 @@ def command(
     preset: str | None,
     order: str,
     output: Path | None,
+    proto: bool,
     force: bool,
     as_json: bool,
     verify: bool,
@@ -60,19 +72,20 @@ def command(
 ) -> int:
     """Plan a module's memory as XLA does, and write the same dumps.
 
-    MODULE is HLO text as XLA prints it, gzipped or not, or `-`. Text without a schedule takes one
-    from --schedule, or else gets the one that XLA's scheduler for CPU or GPU chooses.
+    MODULE is HLO text as XLA prints it, gzipped or not, or `-`; or a file that holds the program as
+    a proto, in which --module chooses. Text without a schedule takes one from --schedule, or else
+    gets the one that XLA's scheduler for CPU or GPU chooses.
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 when the plan
     is found to be wrong.
     """
     start = time.process_time()
-    module = load_any(path)
+    program = load_any(path, module=module, as_program=True)
     loaded = time.process_time()
-    if not isinstance(module, HloModule):
+    if not isinstance(program, HloModule):
         raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     made = plan(
-        module,
+        program,
         backend=backend or "",
         chip=chip or "",
         era=era,
@@ -91,6 +104,8 @@ def command(
         from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
 
         sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
+    elif proto or (output is not None and output.name.endswith(_PROTO_ENDING)):
+        _write_proto(made.to_proto(), output, force=force)
     else:
         write_plan(made, output, force=force)
     for note in made.notes:
@@ -107,6 +122,14 @@ def is_right(made: Plan) -> bool:
     return not say_wrong(made.dump, made.stages.module, made.stages.options.machine)
 
 
+def _write_proto(data: bytes, output: Path | None, *, force: bool) -> None:
+    """Write an HloProto into its file, or on standard output."""
+    if output is None:
+        sys.stdout.buffer.write(data)
+    else:
+        write_files(output.parent, {output.name: [data]}, force=force)
+
+
 def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
     """Write XLA's files about a plan where the options say; all of them or, on an error, none."""
     if output is None:
@@ -120,7 +143,7 @@ def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
 def _stem(path: str) -> str:
     """What the files are called: the module's file without its ending."""
     name = Path(path).name.removesuffix(".gz")
-    for ending in (".txt", ".hlo"):
+    for ending in (".txt", ".hlo", ".pb", ".hlo"):
         name = name.removesuffix(ending)
     return "module" if path == "-" or not name else name
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from hlomem.api.load import Module, list_modules, load_any, load_module
+from hlomem.api.load import Module, list_modules, list_programs_of, load_any, load_module
+from hlomem.api.protos import holds_programs, list_programs
 from hlomem.base.errors import EXIT_OK, HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
@@ -30,12 +31,16 @@ def command(path: str, module: str | None, as_json: bool) -> int:
 
     DUMP is a file XLA wrote (the others of the same dump are found beside it), a folder of dumps,
     or `-` for standard input; gzip is recognised. A folder of many is listed. MODULE is HLO text.
+    Both may be in one file: one of XLA's protos (.hlo.pb), a profile (.xplane.pb), an entry of
+    JAX's compilation cache or its folder, a serialized executable.
     """
     if path != "-" and Path(path).is_dir() and module is None and not as_json:
         modules = list_modules(Path(path))
         if len(modules) > 1:
             write_lines(_draw_list(modules, width()))
             return EXIT_OK
+    if path != "-" and module is None and not as_json and _lists_programs(Path(path)):
+        return EXIT_OK
     loaded = load_any(path, module=module)
     if isinstance(loaded, HloModule):
         program = build_module_overview(loaded)
@@ -49,6 +54,18 @@ def command(path: str, module: str | None, as_json: bool) -> int:
     else:
         write_lines(shown)
     return EXIT_OK
+
+
+def _lists_programs(path: Path) -> bool:
+    """Write the programs of a proto, a profile or a cache, if it has several."""
+    holds_text = list_modules(path) if path.is_dir() else not holds_programs(path)
+    programs = [] if holds_text else list_programs_of(path)
+    if len(programs) < 2:
+        return False
+    lines: list[Line] = [[(f"{len(programs)} programs; show one with --module NAME", "bold")]]
+    lines += [[(line[:14], "cyan"), (line[14:], "")] for line in list_programs(programs)]
+    write_lines(lines)
+    return True
 
 
 def _draw_list(modules: list[Module], columns: int) -> list[Line]:

@@ -99,7 +99,9 @@ def open_memory(
     for option, value in (("era", era), ("schedule", schedule)):
         if value is not None:
             raise CommandError(f"`--{option}` is for an HLO module; a dump has its own")
-    program = load_program(hlo) if hlo else find_program(path, module)
+    if loaded.chosen:
+        click.echo(f"note: {loaded.chosen}; --module chooses another", err=True)
+    program = load_program(hlo) if hlo else loaded.module or find_program(path, module)
     return build_memory(loaded, program, chosen_machine(backend, chip))
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem import __version__
-from hlomem.api.load import choose_module, find_program, load, load_program
+from hlomem.api.load import choose_module, find_program, list_modules, load, load_program
+from hlomem.api.protos import holds_programs
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.gc_pause import collector_off
@@ -55,10 +56,13 @@ def command(
     DUMP is a file of it, or a folder. Without the HLO module, what the dump alone
     can show is checked, and the rest is said. The exit code is 1 when something is found.
     """
-    is_name = module is not None and Path(path).is_dir() and not Path(module).is_file()
+    is_name = module is not None and _has_many(path) and not Path(module).is_file()
     dump_path = _choose_dump(path, module if is_name else None)
-    dump = load(dump_path)
-    program = load_program(module) if module and not is_name else find_program(dump_path)
+    dump = load(dump_path, module=module if is_name and dump_path == path else None)
+    if module and not is_name:
+        program: HloModule | None = load_program(module)
+    else:
+        program = dump.module or find_program(dump_path)
     verdict = verify(dump, module=program, machine=chosen_machine(backend, chip))
     if sarif is not None:
         text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
@@ -84,8 +88,13 @@ def sequence_of(dump: Dump) -> Sequence[str]:
     return dump.live_ranges.sequence if dump.live_ranges else ()
 
 
+def _has_many(path: str) -> bool:
+    """Whether a path is of many programs, of which a name chooses one."""
+    return path != "-" and (Path(path).is_dir() or holds_programs(Path(path)))
+
+
 def _choose_dump(path: str, name: str | None) -> str:
     """The file of the one dump in a folder, or of the one of a name; a path to a file as it is."""
-    if path == "-" or not Path(path).is_dir():
+    if path == "-" or not Path(path).is_dir() or not list_modules(Path(path)):
         return path
     return str(choose_module(Path(path), name).files[0])

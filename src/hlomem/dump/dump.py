@@ -7,6 +7,7 @@ that wrote them did, byte for byte.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -19,7 +20,7 @@ from hlomem.dump.parts import Part, format_part
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hlomem.dump.parts import Contents, Kind
     from hlomem.dump.records import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         UsageReport,
         Values,
     )
+    from hlomem.hlo.ir import HloModule
 
 T = TypeVar("T")
 
@@ -51,7 +53,7 @@ class Note(Record, frozen=True, kw_only=True):
     text: str
 
 
-class Dump(Struct, frozen=True, eq=False):
+class Dump(Struct, frozen=True, eq=False, dict=True):
     """The memory plan of one program, as XLA's files tell it."""
 
     name: str
@@ -59,6 +61,17 @@ class Dump(Struct, frozen=True, eq=False):
     parts: tuple[Part, ...]
     eras: tuple[Era, ...]
     """The versions of the format its text can be of, oldest first."""
+    chosen: str = ""
+    """Why it was taken from many: `the largest of 3 programs`."""
+    open_module: Callable[[], HloModule] | None = None
+    """Reads the program it plans; None where that is not at hand."""
+    remarks: tuple[Note, ...] = ()
+    """What is known about it and stands in no file."""
+
+    @cached_property
+    def module(self) -> HloModule | None:
+        """The program it plans, where that is at hand."""
+        return None if self.open_module is None else self.open_module()
 
     @property
     def era(self) -> Era:
@@ -89,7 +102,7 @@ class Dump(Struct, frozen=True, eq=False):
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes on text kept without being understood, on missing parts and on contradictions."""
-        return (*_kept(self.parts), *_missing(self), *_contradictions(self))
+        return (*self.remarks, *_kept(self.parts), *_missing(self), *_contradictions(self))
 
     def texts(self, era: Era | None = None) -> dict[str, str]:
         """The text of each file by its name, as `era` (by default the dump's own) writes it."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def infer_order(call_graph: CallGraph, options: Options) -> ListOrder:
-    """The order XLA had, as far as text and names tell."""
+    """The order XLA had, as far as ids, or else text and names, tell."""
     return order_by(tables_of(options.machine.platform), call_graph, options)
 
 
@@ -50,6 +50,8 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
     """The order that some rules tell."""
     tables = tables.in_force(options)
     traces = Traces(call_graph)
+    if call_graph.module.creation is not None:
+        return _order_of_ids(tables, traces, options)
     created = [trace.computation for trace in creation_order(traces, tables.stages)]
     computations: Sequence[HloComputation] = call_graph.module.computations
     if options.sorts_computations_incrementally:
@@ -74,6 +76,23 @@ def _list_instructions(
     for trace in outside:
         instructions += tables.instructions_of(trace)
         users.update(tables.users_in(trace))
+    return ListOrder(computations, instructions, users)
+
+
+def _order_of_ids(tables: Tables, traces: Traces, options: Options) -> ListOrder:
+    """The order that ids settle; users have none, so that theirs is inferred all the same."""
+    creation = traces.call_graph.module.creation
+    assert creation is not None
+    computations = list(creation.computations)
+    listed = sorted(computations, key=creation.computations.__getitem__)
+    if options.reparses_module:
+        listed = _read_anew(computations, traces)
+    instructions: list[HloInstruction] = []
+    users: dict[HloInstruction, list[HloInstruction]] = {}
+    for computation in listed:
+        if not traces.call_graph.is_fused(computation):
+            instructions += sorted(computation.instructions, key=creation.instructions.__getitem__)
+            users.update(tables.users_in(traces[computation]))
     return ListOrder(computations, instructions, users)
 
 

@@ -17,6 +17,7 @@ Mirrors `HloComputation::Builder` and the constructors of `hlo/ir/hlo_instructio
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError, ParseError
@@ -265,6 +266,8 @@ def _check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
 
 def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
     """Raise unless attributes read as themselves once they are printed."""
+    if not attributes:
+        return
     text = "".join([f", {name}={value}" for name, value in attributes.items()])
     try:
         read = {name: text[start:end] for name, start, end in iter_attributes(text)}
@@ -283,6 +286,9 @@ def link_attributes(
     name: str,
 ) -> dict[str, str]:
     """Attributes whose texts name what the links link; those left out come before generic ones."""
+    has_links = called or control_predecessors or CONTROL_PREDECESSORS in attributes
+    if not has_links and not _roles(opcode) and _in_printed_order(attributes):
+        return dict(attributes)
     given = {key: text for key, text in attributes.items() if key in _roles(opcode)}
     forms = given or _usual_call_forms(opcode, operands, len(called))
     counts = {key: _count_names(forms[key]) for key in _roles(opcode) if key in forms}
@@ -308,6 +314,13 @@ def link_attributes(
     return {key: texts.get(key, text) for key, text in ordered.items()}
 
 
+def _in_printed_order(attributes: Mapping[str, str]) -> bool:
+    """Whether generic attributes stand behind the others."""
+    generic = [key in _GENERIC for key in attributes]
+    return generic == sorted(generic)
+
+
+@cache
 def _roles(opcode: Opcode) -> list[str]:
     """The attributes of an opcode that name computations, in the order of the links."""
     return [key for key, _ in traits_of(opcode).calls]

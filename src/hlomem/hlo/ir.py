@@ -379,6 +379,17 @@ class HloComputation(Struct, eq=False):
         )
 
 
+class Creation(NamedTuple):
+    """In which order a module's parts were made, as ids tell: a proto has them, a text has not."""
+
+    computations: dict[HloComputation, int]
+    """The ids, by which XLA's list is sorted; in XLA's post order, which depends on history."""
+    instructions: dict[HloInstruction, int]
+    """The ids, by which the lists of the computations are sorted."""
+    proto: object
+    """The message it was read from."""
+
+
 class HloModule:
     """A program: its computations in the order of the text, and what its header says."""
 
@@ -399,6 +410,9 @@ class HloModule:
         self.computations: list[HloComputation] = []
         self.reader = reader
         self.entry: HloComputation  # set by who makes the module
+        self.creation: Creation | None = None
+        self.file_name = ""
+        """The file it was read from, if that was no text."""
         self._header = header
         self._make_style = style
 
@@ -412,7 +426,14 @@ class HloModule:
             return self.reader.source
         from hlomem.hlo.text.printer import format_module  # noqa: PLC0415 - it imports this
 
-        return Source(f"<{self.name}>", format_module(self))
+        return Source(self.source_name, format_module(self))
+
+    @property
+    def source_name(self) -> str:
+        """What errors call it: a file, `<string>`, or its own name."""
+        if self.reader is not None:
+            return self.reader.source.name
+        return self.file_name or f"<{self.name}>"
 
     @cached_property
     def style(self) -> TextStyle:

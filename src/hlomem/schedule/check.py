@@ -174,8 +174,7 @@ def _times(module: HloModule, orders: Orders) -> dict[str, int]:
     """When each instruction runs, what it runs before it."""
     place_of = {
         instruction.name: place
-        for computation in module.computations
-        if computation.is_open
+        for computation in module.outer_computations
         for place, instruction in enumerate(orders.get(computation, computation.instructions))
     }
     running = iter_running(module.entry, place_of)

@@ -105,7 +105,7 @@ class Effects:
 
     def _found_in(self, computation: HloComputation) -> Iterator[bool]:
         """What is in a body of a fusion is known by opcodes, without opening it."""
-        if self._call_graph.is_fused(computation) and not computation.is_open:
+        if self._call_graph.is_fused(computation):
             body = self._call_graph.bodies[computation]
             yield not self._counts.isdisjoint(body.opcodes)
             yield "custom-call" in body.opcodes

@@ -47,6 +47,13 @@ class StackFrameTables:
         self._source = source
         self._span = span
 
+    @classmethod
+    def of_rows(cls, tables: dict[str, dict[int, Row]]) -> StackFrameTables:
+        """Tables that were never text: names escaped, parents one higher than they are."""
+        made = cls(Source("", ""), Span(0, 0))
+        made.tables = tables
+        return made
+
     @cached_property
     def tables(self) -> dict[str, dict[int, Row]]:
         """The rows by table and id: the escaped text of a name, or the fields of a record."""

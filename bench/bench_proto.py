@@ -1,0 +1,109 @@
+"""Reading a program's proto against jaxlib's own reading: CPU time and peak memory, in one run.
+
+    python bench/bench_proto.py [MODULE.pb] [--corpus ../shared] [--repeat 5]
+
+Needs jaxlib beside hlomem; without MODULE.pb it makes one from the corpus' Llama 3.1 8B. A ratio
+above 1 means that hlomem is faster (or smaller). "decode" is protobuf's runtime with our schema,
+"module" is the whole program, linked and verified; jaxlib makes the same of it. Times are the best
+of some turns in which all take part. Memory is the peak of a fresh process that reads one file,
+less that of a bare interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFERENCE = "real/cpu/hlo_llama31_8b_bf16_1x8/module.hlo"
+_PEAK = """
+import sys
+from pathlib import Path
+data = Path(sys.argv[1]).read_bytes()
+{work}
+print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024)
+"""
+_WORKS = {
+    "bare": "result = None",
+    "decode": (
+        "from hlomem.proto.schema import parse_message; result = parse_message('Module', data)"
+    ),
+    "module": "from hlomem.proto.module import read_module; result = read_module(data)",
+    "jaxlib": (
+        "from jaxlib import _hlo; result = _hlo.HloModule.from_serialized_hlo_module_proto(data)"
+    ),
+}
+
+
+def cpu_time(work: Callable[[], object]) -> float:
+    """CPU seconds of one run; what an earlier one left behind is collected before."""
+    gc.collect()
+    start = time.process_time()
+    result = work()
+    seconds = time.process_time() - start
+    del result
+    return seconds
+
+
+def measure(data: bytes, repeat: int) -> dict[str, float]:
+    """The best times; all take turns, so that noise hits all."""
+    from jaxlib import _hlo  # type: ignore[import-not-found]  # noqa: PLC0415 - only here
+
+    from hlomem.proto.module import read_module  # noqa: PLC0415 - beside it
+    from hlomem.proto.schema import parse_message  # noqa: PLC0415
+
+    works: dict[str, Callable[[], object]] = {
+        "decode": lambda: parse_message("Module", data),
+        "module": lambda: read_module(data),
+        "jaxlib": lambda: _hlo.HloModule.from_serialized_hlo_module_proto(data),
+    }
+    best = dict.fromkeys(works, float("inf"))
+    for _ in range(repeat):
+        best = {name: min(best[name], cpu_time(work)) for name, work in works.items()}
+    return best
+
+
+def peak_memory(which: str, path: Path) -> float:
+    """Megabytes a fresh process holds at most."""
+    script = _PEAK.format(work=_WORKS[which])
+    command = [sys.executable, "-c", script, str(path)]
+    return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+def make_reference(corpus: Path, folder: Path) -> Path:
+    """The proto of the corpus' largest program, as jaxlib writes it."""
+    from jaxlib import _hlo  # noqa: PLC0415 - only here
+
+    module = _hlo.hlo_module_from_text((corpus / REFERENCE).read_text())
+    path = folder / "module.pb"
+    path.write_bytes(module.as_serialized_hlo_module_proto())
+    return path
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", nargs="?", type=Path)
+    parser.add_argument("--corpus", type=Path, default=Path("../shared"))
+    parser.add_argument("--repeat", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.path or make_reference(options.corpus, Path(folder))
+        times = measure(path.read_bytes(), options.repeat)
+        bare = peak_memory("bare", path)
+        for name, seconds in times.items():
+            memory = peak_memory(name, path) - bare
+            ratio = times["jaxlib"] / seconds
+            print(f"{name:<8} {seconds:7.3f} s  ratio {ratio:5.2f}  {memory:7.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Programs in protos, profiles, caches and executables: which there are, and which one is meant.
+
+In: the bytes of a file, or a folder of such files, and perhaps a name. Out: the dump of one
+program, or the program alone where it has no plan. Of several the largest is taken.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlomem.base.errors import CommandError, InputError
+from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.proto.programs import is_binary, open_programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
+
+_MAX_LISTED = 20
+_SNIFFED = 4096
+_CACHE_ENDING = "-cache"
+_PROTO_ENDINGS = (".pb", ".pb.gz")
+
+
+class ProtoProgram(Struct, frozen=True, dict=True):
+    """A program of a file, not read further than to tell it from the others."""
+
+    name: str
+    """Its module's name; with `#2` and so on where several have it."""
+    where: str
+    """The file it is in."""
+    module: Any
+    """The HloModuleProto."""
+    assignment: Any
+    """The BufferAssignmentProto; None where the file has no plan of it."""
+
+    @cached_property
+    def size(self) -> int | None:
+        """Bytes reserved in the first memory space that holds any; None without a plan."""
+        if self.assignment is None:
+            return None
+        sizes: dict[int, int] = {}
+        for allocation in self.assignment.buffer_allocations:
+            sizes[allocation.color] = sizes.get(allocation.color, 0) + allocation.size
+        return next((size for _, size in sorted(sizes.items()) if size), 0)
+
+    def open_module(self) -> HloModule:
+        """The program."""
+        from hlomem.proto.module import make_module  # noqa: PLC0415 - start-up
+
+        return make_module(self.module, self.where)
+
+    def open(self) -> Dump | HloModule:
+        """The dump of its plan; without one the program."""
+        module = self.open_module()
+        if self.assignment is None:
+            return module
+        from hlomem.proto.dump import make_dump  # noqa: PLC0415 - start-up
+
+        try:
+            return make_dump(module, self.assignment)
+        except InputError as error:
+            raise InputError(f"{visible(self.where)}: {error}") from error
+
+
+def programs_in(data: bytes, name: str, limit: int) -> list[ProtoProgram]:
+    """The programs of a file, the largest first."""
+    found = [
+        ProtoProgram(program.module.name, name, program.module, program.assignment)
+        for program in open_programs(data, name, limit)
+    ]
+    return _numbered(_planned_ones(found))
+
+
+def programs_in_folder(
+    folder: Path, read: Callable[[Path], bytes], limit: int
+) -> list[ProtoProgram]:
+    """The programs of a compilation cache, of a profile's folder or of a folder of protos.
+
+    A file that cannot be read, or has no program, is left out as long as there is another.
+    """
+    found: list[ProtoProgram] = []
+    problem: InputError | None = None
+    for path in _files_in(folder):
+        try:
+            found += programs_in(read(path), str(path), limit)
+        except InputError as error:
+            problem = problem or error
+    if not found and problem is not None:
+        raise problem
+    return _numbered(_planned_ones(found))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """The entries of a cache, or else the protos in a folder, or else the profiles below it."""
+    try:
+        names = sorted(folder.iterdir())
+        return (
+            [path for path in names if path.name.endswith(_CACHE_ENDING)]
+            or [path for path in names if path.name.endswith(_PROTO_ENDINGS)]
+            or sorted(folder.glob("**/*.xplane.pb*"))
+        )
+    except OSError as error:
+        raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
+
+
+def _planned_ones(programs: list[ProtoProgram]) -> list[ProtoProgram]:
+    """Those with a plan, if any has one: many files have programs at several stages."""
+    planned = [program for program in programs if program.assignment is not None]
+    return planned or programs
+
+
+def _numbered(programs: list[ProtoProgram]) -> list[ProtoProgram]:
+    """The largest first; of those with one name all but the first get a number."""
+    counts: dict[str, int] = {}
+    numbered = []
+    for program in sorted(programs, key=_by_size, reverse=True):
+        name = program.module.name
+        counts[name] = counts.get(name, 0) + 1
+        shown = name if counts[name] == 1 else f"{name}#{counts[name]}"
+        numbered.append(replace(program, name=shown))
+    return numbered
+
+
+def _by_size(program: ProtoProgram) -> int:
+    return -1 if program.size is None else program.size
+
+
+def choose_program(
+    programs: Sequence[ProtoProgram], wanted: str | None, where: str
+) -> tuple[ProtoProgram, str]:
+    """The largest program, or the one of a name, and why this one; a part of a name will do."""
+    if wanted is None:
+        many = len(programs) > 1
+        return programs[0], f"the largest of {len(programs)} programs" if many else ""
+    exact = [program for program in programs if program.name == wanted]
+    found = exact or [program for program in programs if wanted in program.name]
+    if len(found) == 1:
+        return found[0], ""
+    many_named = f"{len(found)} programs in {visible(where)} match `{visible(wanted)}`"
+    lines = "\n".join(list_programs(found or programs))
+    raise CommandError(f"{many_named}; choose one with --module:\n{lines}")
+
+
+def list_programs(programs: Sequence[ProtoProgram]) -> list[str]:
+    """Programs one a line, with their sizes."""
+    lines = []
+    for program in programs[:_MAX_LISTED]:
+        amount = "no plan" if program.size is None else format_bytes(program.size)
+        lines.append(f"{amount:>12}  {visible(program.name)}")
+    if len(programs) > _MAX_LISTED:
+        lines.append(f"{'':>12}  and {len(programs) - _MAX_LISTED} smaller")
+    return lines
+
+
+def open_chosen(
+    programs: Sequence[ProtoProgram], wanted: str | None, where: str, *, as_program: bool
+) -> Dump | HloModule:
+    """What `choose_program` chooses, opened; `as_program` leaves its plan aside."""
+    program, reason = choose_program(programs, wanted, where)
+    if as_program:
+        return program.open_module()
+    opened = program.open()
+    if program.assignment is None:
+        return opened
+    from hlomem.dump.dump import Dump  # noqa: PLC0415 - for the type checker
+
+    assert isinstance(opened, Dump)
+    return replace(opened, chosen=reason)
+
+
+def holds_programs(path: Path) -> bool:
+    """Whether a file is no text; what cannot be opened is none."""
+    try:
+        with path.open("rb") as file:
+            return is_binary(file.read(_SNIFFED))
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,97 @@
+"""The attributes any HloInstructionProto may have, as the texts XLA would print.
+
+In: the message of an instruction. Out: names and texts in the order of XLA's printer, without those
+that name computations or instructions, which the builder writes from the links. Mirrors
+`HloInstruction::PrintExtraAttributes`. Left out, because nothing about memory depends on them:
+`origin`, `statistics`, tolerances of results, shardings by named axes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hlomem.base.errors import InputError
+from hlomem.hlo.text.body import CONTROL_PREDECESSORS
+from hlomem.proto.sharding import format_sharding
+from hlomem.proto.strings import decode, json_or_string, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Item = tuple[str, str]
+"""A name and the text of its value."""
+
+
+def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
+    """What any opcode may have, in the order it is printed.
+
+    `payloads` are the module's, to which instructions with the same configuration refer.
+    """
+    if proto.is_composite:
+        yield "is_composite", "true"
+    if proto.HasField("sharding") and not proto.sharding.HasField("named_sharding"):
+        yield "sharding", format_sharding(proto.sharding)
+    if proto.HasField("frontend_attributes"):
+        yield from frontend_attributes(proto.frontend_attributes)
+    if proto.control_predecessor_ids:
+        yield CONTROL_PREDECESSORS, "{}"  # the place; the builder writes the names
+    if proto.result_accuracy.mode:
+        yield "result_accuracy", "{mode=highest}"
+    if proto.HasField("metadata"):
+        yield from _metadata(proto.metadata)
+    if config := _backend_config(proto, payloads):
+        yield "backend_config", json_or_string(config)
+
+
+def _backend_config(proto: Any, payloads: Sequence[bytes]) -> str:
+    if not proto.HasField("backend_config_payload"):
+        return decode(proto.backend_config) if proto.backend_config else ""
+    payload = proto.backend_config_payload
+    if not payload.HasField("id"):
+        return decode(payload.value)
+    if not 0 <= payload.id < len(payloads):
+        raise InputError(f"`{proto.name}` refers to payload {payload.id} of {len(payloads)}")
+    return decode(payloads[payload.id])
+
+
+def frontend_attributes(strings: Any) -> Iterator[Item]:
+    """`frontend_attributes={name="value"}`, by name."""
+    if strings.map:
+        pairs = sorted((each.key, each.value) for each in strings.map)
+        items = [f"{key}={json_or_string(value)}" for key, value in pairs]
+        yield "frontend_attributes", f"{{{','.join(items)}}}"
+
+
+_METADATA_FIELDS = (
+    "op_type",
+    "op_name",
+    "source_file",
+    "source_line",
+    "source_end_line",
+    "source_column",
+    "source_end_column",
+    "deduplicated_name",
+    "scheduling_name",
+    "stack_frame_id",
+)
+"""In the order they are printed."""
+
+
+def _metadata(proto: Any) -> Iterator[Item]:
+    """`metadata={op_name="..." source_line=3}` (`OpMetadataToString`)."""
+    is_shown = (
+        proto.op_type
+        or proto.op_name
+        or proto.source_file
+        or proto.scheduling_name
+        or proto.stack_frame_id
+    )
+    if not is_shown:
+        return
+    said = [(name, getattr(proto, name)) for name in _METADATA_FIELDS]
+    items = [
+        f"{name}={quote(value) if isinstance(value, str) else value}"
+        for name, value in said
+        if value
+    ]
+    yield "metadata", f"{{{' '.join(items)}}}"

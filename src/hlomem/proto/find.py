@@ -1,0 +1,231 @@
+"""Programs and their plans inside bytes, found by their form.
+
+In: the bytes of an executable or of any message. Out: each HloModuleProto in them with the
+BufferAssignmentProto that belongs to it. Where they stand in an executable is nobody's promise and
+differs between backends and releases, so no path of fields is assumed: what decodes as a module is
+one, and a plan belongs to the module whose instructions it names. Only profiles are entered by
+path: their events would take long to look through.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hlomem.base.errors import InputError
+from hlomem.proto.schema import parse_message
+from hlomem.proto.wire import BYTES, VARINT, WireError, iter_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.proto.wire import Field
+
+_MAX_DEPTH = 12
+_MAX_LEAD = 10
+"""Bytes of a length that may stand before an executable's first message."""
+_MIN_MODULE = 16
+_MAX_FIELDS = 2_000_000
+"""How many fields are looked at, from the outermost inwards, before the search ends."""
+_METADATA_PLANE = b"/host:metadata"
+"""The part of a profile that holds its programs."""
+
+
+class Span(NamedTuple):
+    """A message: a half-open range of bytes."""
+
+    start: int
+    end: int
+
+
+class FoundProgram(NamedTuple):
+    """A program, and its plan where there is one: messages of `schema`."""
+
+    module: Any
+    assignment: Any
+
+
+def find_programs(data: bytes) -> list[FoundProgram]:
+    """The programs in bytes, in their order."""
+    modules, plans = _find_messages(data)
+    unused = dict(_parsed("BufferAssignment", data, plans))
+    found = []
+    for span, module in _parsed("Module", data, modules):
+        known = _Known.of(module) if unused else None
+        near = sorted(unused, key=partial(_distance, span))
+        fitting = (place for place in near if known is not None and known.has_all(unused[place]))
+        place = next(fitting, None)
+        found.append(FoundProgram(module, None if place is None else unused.pop(place)))
+    return found
+
+
+def _parsed(name: str, data: bytes, spans: list[Span]) -> Iterator[tuple[Span, Any]]:
+    """The messages in ranges of bytes that look like them; those that only look so are left out."""
+    for span in spans:
+        with suppress(InputError):
+            yield span, parse_message(name, data[slice(*span)])
+
+
+def _distance(module: Span, plan: Span) -> tuple[bool, int]:
+    """How far a plan is from a module; ids repeat in other programs, and plans follow theirs."""
+    return plan.start < module.end, abs(plan.start - module.end)
+
+
+def has_plan(data: bytes) -> bool:
+    """Whether there is a plan in bytes, with its program or without."""
+    return bool(_find_messages(data, wants=_PLANS)[1])
+
+
+_MODULES, _PLANS = 0, 1
+
+
+def _find_messages(data: bytes, wants: int = _MODULES) -> tuple[list[Span], list[Span]]:
+    """Modules and plans, from wherever the first message begins."""
+    for lead in range(min(_MAX_LEAD, len(data))):
+        found = _walk(data, _spans_of_profile(data) if lead == 0 else [], lead)
+        if found[wants]:
+            return found
+    return [], []
+
+
+def _walk(data: bytes, starts: list[Span], lead: int) -> tuple[list[Span], list[Span]]:
+    """Look into every range of bytes that may be a message, outer ones first, for a while."""
+    found: tuple[list[Span], list[Span]] = [], []
+    waiting = deque((start, 0) for start in starts or [Span(lead, len(data))])
+    budget = _MAX_FIELDS
+    while waiting and budget > 0:
+        span, depth = waiting.popleft()
+        fields = _fields_of(data, span)
+        budget -= 1 + len(fields or ())
+        if fields is None:
+            continue
+        if is_module(data, fields):
+            found[_MODULES].append(span)
+        elif is_assignment(data, fields):
+            found[_PLANS].append(span)
+        elif depth < _MAX_DEPTH:
+            inner = [Span(field.value, field.end) for field in fields if field.kind == BYTES]
+            waiting.extend(
+                (part, depth + 1) for part in inner if part.end - part.start >= _MIN_MODULE
+            )
+    return sorted(found[_MODULES]), sorted(found[_PLANS])
+
+
+def _spans_of_profile(data: bytes) -> list[Span]:
+    """Where the programs of a profile are (XSpace): beside its events, of which there are many."""
+    spans = []
+    for plane in _messages(data, Span(0, len(data)), 1):
+        names = [data[name.start : name.end] for name in _messages(data, plane, 2)]
+        if names == [_METADATA_PLANE]:
+            spans += _messages(data, plane, 4)
+    return spans
+
+
+def _messages(data: bytes, span: Span, number: int) -> list[Span]:
+    """The fields of a number that may be messages; none where the range of bytes is none."""
+    fields = _fields_of(data, span) or ()
+    return [
+        Span(each.value, each.end)
+        for each in fields
+        if each.kind == BYTES and each.number == number
+    ]
+
+
+def _fields_of(data: bytes, span: Span) -> list[Field] | None:
+    """The fields of a range of bytes; None where it is no message."""
+    try:
+        return list(iter_fields(data, span.start, span.end))
+    except WireError:
+        return None
+
+
+class _Known(NamedTuple):
+    """What a plan may call the instructions it places: by id, before 2023 by name."""
+
+    numbers: frozenset[int]
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, module: Any) -> _Known:
+        instructions = [each for part in module.computations for each in part.instructions]
+        return cls(
+            frozenset([each.id for each in instructions]),
+            frozenset([each.name for each in instructions]),
+        )
+
+    def has_all(self, plan: Any) -> bool:
+        """Whether every buffer of a plan is defined by an instruction of the module."""
+        places = [each.defined_at for each in plan.logical_buffers]
+        return all(
+            each.instruction_name in self.names
+            if each.instruction_name
+            else each.instruction_id in self.numbers
+            for each in places
+        )
+
+
+def is_module(data: bytes, fields: list[Field]) -> bool:
+    """Whether these are the fields of an HloModuleProto: a name, an entry, computations."""
+    computations = [field for field in fields if field.number == 3 and field.kind == BYTES]
+    has_names = {1, 2} <= {field.number for field in fields if field.kind == BYTES}
+    if not (has_names and computations and _is_text(data, fields[0])):
+        return False
+    return all(_is_computation(data, field) for field in computations[:2])
+
+
+def _is_computation(data: bytes, field: Field) -> bool:
+    fields = _fields_of(data, Span(field.value, field.end))
+    if not fields or not _is_text(data, fields[0]):
+        return False
+    kinds = {(each.number, each.kind) for each in fields}
+    instructions = (each for each in fields if each.number == 2 and each.kind == BYTES)
+    return (2, BYTES) in kinds and _is_instruction(data, next(instructions))
+
+
+def _is_instruction(data: bytes, field: Field) -> bool:
+    """A name, an opcode, a shape."""
+    fields = _fields_of(data, Span(field.value, field.end))
+    texts = {each.number: each for each in fields or () if each.kind == BYTES}
+    return {1, 2, 3} <= texts.keys() and all(_is_text(data, texts[number]) for number in (1, 2))
+
+
+def _is_text(data: bytes, field: Field) -> bool:
+    """Whether a field is a name: printable text."""
+    if field.kind != BYTES or field.end == field.value:
+        return False
+    return data[field.value : field.end].isascii() and data[field.value] > ord(" ")
+
+
+def is_assignment(data: bytes, fields: list[Field]) -> bool:
+    """Whether these are the fields of a BufferAssignmentProto: buffers, aliases, allocations."""
+    if not {1, 3} <= {field.number for field in fields}:
+        return False
+    if any(field.kind != BYTES or field.number > 5 for field in fields):
+        return False
+    allocations = [field for field in fields if field.number == 3]
+    buffers = [field for field in fields if field.number == 1]
+    return all(_is_allocation(data, each) for each in allocations[:3]) and all(
+        _defined_at(data, each) is not None for each in buffers[:3]
+    )
+
+
+def _is_allocation(data: bytes, field: Field) -> bool:
+    """Numbers and places; what is 0 is left out, so that an empty one may say nothing."""
+    fields = _fields_of(data, Span(field.value, field.end))
+    if fields is None:
+        return False
+    return all(_KIND_IN_ALLOCATION.get(field.number) in (None, field.kind) for field in fields)
+
+
+_KIND_IN_ALLOCATION = {9: BYTES, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 11, 12, 13), VARINT)}
+
+
+def _defined_at(data: bytes, field: Field) -> Span | None:
+    """Where a logical buffer is defined, in a message of its own; None where it is no buffer."""
+    fields = _fields_of(data, Span(field.value, field.end))
+    for each in fields or ():
+        if each.number == 3 and each.kind == BYTES:
+            return Span(each.value, each.end)
+    return None

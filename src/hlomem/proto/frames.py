@@ -1,0 +1,46 @@
+"""StackFrameIndexProto → the tables of stack frames.
+
+In: the message. Out: `StackFrameTables`, as those that stand at the head of a module's text. The
+text prints a parent one higher than it is; so do the tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hlomem.hlo.text.stack_frames import NO_TABLES, TABLE_NAMES, StackFrameTables
+from hlomem.proto.strings import escape
+
+if TYPE_CHECKING:
+    from hlomem.hlo.text.stack_frames import Row
+
+
+def make_tables(proto: Any) -> StackFrameTables:
+    """The tables of a module; those of none where it says nothing of the program it is from."""
+    if not proto.stack_frames:
+        return NO_TABLES
+    rows: tuple[list[Row], ...] = (
+        [escape(name) for name in proto.file_names],
+        [escape(name) for name in proto.function_names],
+        [
+            {
+                "file_name_id": each.file_name_id,
+                "function_name_id": each.function_name_id,
+                "line": each.line,
+                "end_line": each.end_line,
+                "column": each.column,
+                "end_column": each.end_column,
+            }
+            for each in proto.file_locations
+        ],
+        [
+            {
+                "file_location_id": each.file_location_id,
+                "parent_frame_id": each.parent_frame_id + 1,
+            }
+            for each in proto.stack_frames
+        ],
+    )
+    return StackFrameTables.of_rows(
+        {name: dict(enumerate(table, 1)) for name, table in zip(TABLE_NAMES, rows, strict=True)}
+    )

@@ -1,0 +1,111 @@
+"""The literal of a constant, as XLA prints it: up to ten elements, `{...}` beyond.
+
+In: the bytes of a LiteralProto and the constant's shape. Out: text. Mirrors
+`HloConstantInstruction::PrintOperandsWithCanonicalNameMap`. Integers, truth values and the floats
+of 16, 32 and 64 bits are written; of other types `{...}`, which a constant may always have.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any
+
+from hlomem.proto.schema import parse_message
+
+if TYPE_CHECKING:
+    from hlomem.hlo.shape import Shape
+
+UNSAID = "{...}"
+_MAX_ELEMENTS = 10
+_DIGITS = {"f32": (6, 9), "f64": (15, 17), "f16": (5, 5), "bf16": (4, 4)}
+"""How many digits are tried first, and how many give every number back."""
+_FLOAT_FORMATS = {"f32": "<f", "f64": "<d"}
+_PACKED = {"s8": "b", "u8": "B", "s16": "h", "u16": "H", "f16": "e"}
+"""Types whose elements are kept as bytes, by the letter `struct` has for them."""
+
+
+def format_literal(data: bytes, shape: Shape) -> str:
+    """The text between the parentheses of a constant."""
+    count = math.prod(shape.dimensions)
+    kind = shape.element_type.text
+    if not shape.is_array or not 0 <= count <= _MAX_ELEMENTS or not data or shape.dynamic:
+        return UNSAID
+    elements = _elements(parse_message("Literal", data), kind, count)
+    if elements is None or len(elements) != count:
+        return UNSAID
+    texts = [_format_element(element, kind) for element in elements]
+    return _nested(_row_major(texts, shape), shape.dimensions)
+
+
+def _elements(proto: Any, kind: str, count: int) -> list[Any] | None:
+    """The elements as they lie in memory; None for types that are not written."""
+    if kind == "pred":
+        return list(proto.preds)
+    if kind in ("s32", "s64", "u32", "u64", "f32", "f64"):
+        return list(getattr(proto, f"{kind}s"))
+    if kind == "bf16" and len(proto.bf16s) == 2 * count:
+        halves = struct.unpack(f"<{count}H", proto.bf16s)
+        return [struct.unpack("<f", struct.pack("<I", half << 16))[0] for half in halves]
+    code = _PACKED.get(kind)
+    data = b"" if code is None else getattr(proto, f"{kind}s")
+    if code is None or len(data) != count * struct.calcsize(code):
+        return None
+    return list(struct.unpack(f"<{count}{code}", data))
+
+
+def _format_element(element: Any, kind: str) -> str:
+    if kind == "pred":
+        return "true" if element else "false"
+    return _format_float(element, kind) if kind in _DIGITS else str(element)
+
+
+def _format_float(number: float, kind: str) -> str:
+    """As `RoundTripFpToString` writes it: few digits where they give the number back."""
+    if math.isnan(number):
+        return "nan" if math.copysign(1, number) > 0 else "-nan"
+    few, many = _DIGITS[kind]
+    short = f"{number:.{few}g}"
+    if few == many or math.isinf(number) or _rounded(float(short), kind) == number:
+        return short
+    return f"{number:.{many}g}"
+
+
+def _rounded(number: float, kind: str) -> float:
+    """The nearest number of a type; infinite where it is too large for it."""
+    code = _FLOAT_FORMATS[kind]
+    try:
+        rounded: float = struct.unpack(code, struct.pack(code, number))[0]
+    except OverflowError:
+        return math.inf
+    return rounded
+
+
+def _row_major(texts: list[str], shape: Shape) -> list[str]:
+    """Elements in the order of the indices, out of the order of the layout."""
+    order = shape.layout.minor_to_major if shape.layout else ()
+    rank = len(shape.dimensions)
+    if not order or order == tuple(range(rank - 1, -1, -1)):
+        return texts
+    stride, strides = 1, [0] * rank
+    for dimension in order:
+        strides[dimension] = stride
+        stride *= shape.dimensions[dimension]
+    places = [0]
+    for dimension, size in enumerate(shape.dimensions):
+        places = [place + index * strides[dimension] for place in places for index in range(size)]
+    return [texts[place] for place in places]
+
+
+def _nested(texts: list[str], dimensions: tuple[int, ...]) -> str:
+    """`{ { 1, 2 }, { 3, 4 } }`; a vector's elements stand without blanks around them."""
+    if not dimensions:
+        return texts[0]
+    if len(dimensions) == 1:
+        return f"{{{', '.join(texts)}}}"
+    size = math.prod(dimensions[1:])
+    rows = [
+        _nested(texts[number * size : (number + 1) * size], dimensions[1:])
+        for number in range(dimensions[0])
+    ]
+    return f"{{ {', '.join(rows)} }}"

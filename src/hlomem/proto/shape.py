@@ -1,0 +1,85 @@
+"""ShapeProto → `Shape`, with layouts, tiles and memory spaces.
+
+Mirrors `Shape::FromProto` and `Layout::CreateFromProto` of `xla/shape.cc` and `xla/layout.cc`.
+protobuf's runtime refuses messages nested more than a hundred deep, so recursion is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hlomem.base.errors import InputError
+from hlomem.hlo.shape import (
+    COMBINE,
+    INT64_MAX,
+    UNBOUNDED,
+    ElementType,
+    Layout,
+    Shape,
+    SplitConfig,
+)
+from hlomem.proto.names import element_type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_INT64_MIN = -(2**63)
+"""How a proto writes a dimension without a bound, and a tile dimension that is combined."""
+
+
+def make_shape(proto: Any) -> Shape:
+    """The shape of a message."""
+    element_type = element_type_of(proto.element_type)
+    if element_type in (ElementType.TUPLE, ElementType.BUFFER):
+        elements = tuple([make_shape(each) for each in proto.tuple_shapes])
+        if element_type is ElementType.BUFFER and len(elements) != 1:
+            raise InputError(f"a buffer is of {len(elements)} arrays, not of one")
+        return Shape(element_type, elements=elements)
+    dimensions = tuple([_dimension(size) for size in proto.dimensions])
+    layout = None
+    if proto.HasField("layout") and element_type.is_array:
+        layout = _make_layout(proto.layout, len(dimensions))
+    return Shape(element_type, dimensions, _dynamic(proto, dimensions), layout)
+
+
+def _dimension(size: int) -> int:
+    if size == _INT64_MIN:
+        return UNBOUNDED
+    if not 0 <= size <= INT64_MAX:
+        raise InputError(f"a shape has a dimension of size {size}")
+    return size
+
+
+def _dynamic(proto: Any, dimensions: Sequence[int]) -> tuple[bool, ...]:
+    """Which dimensions are dynamic; empty when none is."""
+    if UNBOUNDED not in dimensions and not any(proto.is_dynamic_dimension):
+        return ()
+    given = [*proto.is_dynamic_dimension, *([False] * len(dimensions))]
+    return tuple([size == UNBOUNDED or flag for size, flag in zip(dimensions, given, strict=False)])
+
+
+def _make_layout(proto: Any, rank: int) -> Layout:
+    order = tuple(proto.minor_to_major)
+    if len(order) != rank or sorted(order) != list(range(rank)):
+        raise InputError(f"the layout {list(order)[:8]} is no order of {rank} dimensions")
+    return Layout(
+        order,
+        tiles=tuple([_make_tile(tile) for tile in proto.tiles]),
+        tail_padding_alignment=max(proto.tail_padding_alignment_in_elements, 1),
+        element_size_in_bits=proto.element_size_in_bits,
+        memory_space=proto.memory_space,
+        split_configs=tuple(
+            [SplitConfig(each.dimension, tuple(each.split_indices)) for each in proto.split_configs]
+        ),
+        physical_shape=make_shape(proto.physical_shape)
+        if proto.HasField("physical_shape")
+        else None,
+        metadata_prefix_bytes=proto.dynamic_shape_metadata_prefix_bytes,
+    )
+
+
+def _make_tile(proto: Any) -> tuple[int, ...]:
+    sizes = tuple([COMBINE if size == _INT64_MIN else size for size in proto.dimensions])
+    if any(size < 1 and size != COMBINE for size in sizes):
+        raise InputError(f"a layout has a tile of sizes {list(sizes)[:8]}")
+    return sizes

@@ -1,0 +1,77 @@
+"""OpSharding and lists of devices → their texts.
+
+Mirrors `HloSharding::Print`, `IotaTileAssignment::Print` and `ReplicaGroupsToString` of `hlo/ir`.
+protobuf's runtime refuses messages nested more than a hundred deep, so recursion is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_REPLICATED, _MAXIMAL, _TUPLE, _OTHER, _MANUAL, _UNKNOWN, _UNREDUCED = range(7)
+_WORDS = {
+    _REPLICATED: "replicated",
+    _MANUAL: "manual",
+    _UNKNOWN: "unknown",
+    _UNREDUCED: "unreduced",
+    _MAXIMAL: "maximal",
+}
+_INDEX_COMMENT_EVERY = 5
+
+
+def format_sharding(proto: Any) -> str:
+    """`{replicated}`, `{devices=[2,1]<=[2]}`, `{maximal device=0}`, or those of a tuple's parts."""
+    if proto.type == _TUPLE:
+        pieces = []
+        for number, part in enumerate(proto.tuple_shardings):
+            comment = f"/*index={number}*/" if number and number % _INDEX_COMMENT_EVERY == 0 else ""
+            pieces.append(comment + format_sharding(part))
+        return f"{{{', '.join(pieces)}}}"
+    if proto.type == _MAXIMAL:
+        device = proto.tile_assignment_devices[0] if proto.tile_assignment_devices else 0
+        return f"{{maximal device={device}}}"
+    if proto.type != _OTHER:
+        return f"{{{_WORDS.get(proto.type, f'unknown_{proto.type}')}}}"
+    return f"{{{_format_tiles(proto)}}}"
+
+
+def _format_tiles(proto: Any) -> str:
+    shape = f"[{_joined(proto.tile_assignment_dimensions)}]"
+    if proto.iota_reshape_dims:
+        text = f"devices={shape}<={_format_iota(proto)}"
+    else:
+        text = f"devices={shape}{_joined(proto.tile_assignment_devices)}"
+    if proto.replicate_on_last_tile_dim:
+        text += " last_tile_dim_replicate"
+    if proto.last_tile_dims:
+        words = [_WORDS.get(each, f"unknown_{each}") for each in proto.last_tile_dims]
+        text += f" last_tile_dims={{{', '.join(words)}}}"
+    return text
+
+
+def format_iota(proto: Any) -> str:
+    """`[2,4]<=[8]`: groups of devices in order, or reshaped and transposed."""
+    sizes = (proto.num_replica_groups, proto.num_devices_per_group)
+    return f"[{_joined(sizes)}]<={_format_iota(proto)}"
+
+
+def format_device_list(proto: Any) -> str:
+    """`{{0,1},{2,3}}`, or the short form until 2025."""
+    if proto.HasField("iota_replica_group_list"):
+        return format_iota(proto.iota_replica_group_list)
+    groups = [f"{{{_joined(each.replica_ids)}}}" for each in proto.replica_groups]
+    return f"{{{','.join(groups)}}}"
+
+
+def _format_iota(proto: Any) -> str:
+    text = f"[{_joined(proto.iota_reshape_dims)}]"
+    if len(proto.iota_reshape_dims) > 1:
+        text += f"T({_joined(proto.iota_transpose_perm)})"
+    return text
+
+
+def _joined(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
