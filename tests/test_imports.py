@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "assign": PROGRAM | {"analysis", "assign"},
     "pipeline": PLANNER,
     "dump": {"base", "machines.releases"},
-    "dump.dump": {"base", "dump", "report.page.notebook"},  # shows itself in a notebook
+    # Shows itself in a notebook, and knows the program whose text lies beside it.
+    "dump.dump": {"base", "dump", "report.page.notebook", "hlo"},
     "write": PLANNER | {"dump"},
     "view.sweep": set[str](),
     "view.shapes": {"base", "hlo"},
@@ -61,10 +62,14 @@ MAY_IMPORT = {
     "report.screens.verdict_text": {"base", "report", "check.findings"},
     "report": DUMPS | {"view", "machines"},
     "api": set[str](),
-    "api.load": {"base", "dump", "hlo"},
+    "api.folder": {"base", "dump"},
+    "api.load": {"base", "dump", "hlo", "api.folder"},
+    "api.tables": {"base", "dump"},
+    "api.subject": DUMPS | {"api.load", "api.plan", "report"},
+    "api.compare": {"hlo", "advice", "api.load", "api.subject", "report"},
     "api.plan": PLANNER | DUMPS | {"write", "view", "rebuild", "report.page.notebook"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
-    "api.explain": DUMPS | {"api.load", "api.plan", "report"},
+    "api.explain": DUMPS | {"api.subject", "api.tables", "report"},
     "advice": PLANNER
     | {"dump", "view", "check.findings", "check.verify", "report", "api.plan", "api.replan"},
 }

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.advice.advising import advise
-from hlomem.api.load import find_program, load
+from hlomem.api.load import load
 from hlomem.base.sizes import format_bytes
 from hlomem.report.screens.text import percent
 from tools.record_oom import ENVIRONMENT
@@ -188,9 +188,9 @@ def check(name: str) -> str:
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         compile_case(name, first, changed=False)
         compile_case(name, second, changed=True)
-        dump, file = dump_in(Path(first))
+        dump, _ = dump_in(Path(first))
         after, _ = dump_in(Path(second))
-        module = find_program(str(file))
+        module = dump.module  # read while its file is there
     chip = "v5e" if case.backend == "tpu" else ""
     advised = advise(dump, module=module, backend=case.backend, chip=chip)
     given = [each for each in advised.advice if each.rule == case.rule]

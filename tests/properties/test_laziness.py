@@ -6,12 +6,12 @@ import ast
 from typing import TYPE_CHECKING
 
 import pytest
-from hlomem.report.data.program import build_program
 
 from hlomem import hlo
 from hlomem.base.errors import ParseError
 from hlomem.pipeline import STAGES, start_stages
 from hlomem.rebuild.names_from_dump import unnamed_elements
+from hlomem.report.data.module_overview import build_module_overview
 from tests.golden_programs import GOLDEN_PROGRAMS, planned_values
 from tests.places import PACKAGE
 
@@ -44,7 +44,7 @@ def test_a_body_answers_alike_before_and_after_it_is_read(golden: GoldenProgram)
             assert _named_calls(before) == _named_calls(after)
             assert before.body_text == after.body_text
         assert len(unnamed_elements(module)) == len(unnamed_elements(read))
-        assert build_program(module) == build_program(read)
+        assert build_module_overview(module) == build_module_overview(read)
         assert {each.name for each in module.fused_computations} == {
             each.name for each in read.fused_computations
         }

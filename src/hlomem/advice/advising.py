@@ -98,7 +98,7 @@ def advise(
     and `chip` are inferred where they are not given.
     """
     if isinstance(subject, Dump):
-        return _advise(_of_dump(subject, module, backend, chip, space))
+        return _advise(_of_dump(subject, module or subject.module, backend, chip, space))
     program = hlo.parse(subject) if isinstance(subject, str) else subject
     return _advise(_of_program(program, backend, chip, era, space))
 
@@ -174,7 +174,7 @@ def _advise(subject: _Subject) -> AdviceReport:
         for advice in (tried, counted)
     )
     return AdviceReport(
-        name=subject.memory.dump.name,
+        name=subject.memory.dump.title,
         space=space.name,
         size=space.size,
         advice=(*tried, *counted),

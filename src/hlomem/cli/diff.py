@@ -9,8 +9,9 @@ import click
 from msgspec.structs import replace
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.cli.options import AS_JSON, SPACE
+from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.subject import open_memory, write
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import GROUPINGS, build_diff
@@ -18,6 +19,7 @@ from hlomem.report.screens.diff_text import draw_diff
 
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Diff, Grouping
+    from hlomem.report.data.memory import MemoryView
 
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 
@@ -26,7 +28,7 @@ _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option("--by", type=click.Choice(GROUPINGS), default="line", show_default=True)
-@click.option("--module", metavar="NAME", help="Which dump, where A and B are folders of many.")
+@WHICH_DUMP
 @SPACE
 @click.option(
     "--fail-on", metavar="LIMIT", help="Exit 1 when B reserves more than A by +2%, +1GiB, …"
@@ -49,12 +51,20 @@ def command(
     """
     memories = open_memory(before, module), open_memory(after, module)
     found = build_diff(*memories, by=by, space=space)
+    names = [_side_name(*side) for side in zip((before, after), memories, strict=True)]
     found = replace(
-        found, before=replace(found.before, name=before), after=replace(found.after, name=after)
+        found,
+        before=replace(found.before, name=names[0]),
+        after=replace(found.after, name=names[1]),
     )
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
     write("diff", found, draw_diff, as_json)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)
+
+
+def _side_name(path: str, memory: MemoryView) -> str:
+    """What one side is called: what was typed and, of a folder of many, which program it is."""
+    return f"{path} ({memory.dump.title}, {memory.dump.chosen})" if memory.dump.chosen else path
 
 
 def parse_limit(text: str, size: int) -> int:
@@ -68,5 +78,6 @@ def parse_limit(text: str, size: int) -> int:
 
 
 def _over(found: Diff, limit: int) -> int:
-    click.echo(f"over the limit: {found.delta} bytes more, {limit} allowed", err=True)
+    more, allowed = format_bytes(found.delta), format_bytes(limit)
+    click.echo(f"over the limit: {more} more, {allowed} allowed", err=True)
     return EXIT_FINDING

@@ -33,4 +33,5 @@ def command(
     difference is explained.
     """
     rows = top or (None if as_json else _ROWS)
-    return write("peak", build_snapshot(memory, space, at, by, rows), draw_snapshot, as_json)
+    snapshot = build_snapshot(memory, space, at, by, rows)
+    return write("peak", snapshot, draw_snapshot, as_json, memory.dump)

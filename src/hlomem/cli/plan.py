@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.api.load import encode, load, load_any
+from hlomem.api.folder import DUMP_FLAGS, choose_module, program_beside
+from hlomem.api.load import encode, load, load_any, load_program, read_source
 from hlomem.api.plan import ORDERS, plan
 from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
-from hlomem.cli.options import BACKEND, CHIP
+from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @click.argument("path", metavar="MODULE")
+@WHICH_DUMP
 @BACKEND
 @CHIP
 @click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 @collector_off()
 def command(
     path: str,
+    module: str | None,
     backend: str | None,
     chip: str | None,
     era: str,
@@ -60,18 +63,17 @@ def command(
 ) -> int:
     """Plan a module's memory as XLA does, and write the same dumps.
 
-    MODULE is HLO text as XLA prints it (scheduled, or with --schedule), gzipped or not, or `-`.
+    MODULE is HLO text as XLA prints it (scheduled, or with --schedule), gzipped or not, or `-`;
+    or a folder of dumps, whose largest program is taken.
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 when the plan
     is found to be wrong.
     """
     start = time.process_time()
-    module = load_any(path)
+    program = _load(path, module)
     loaded = time.process_time()
-    if not isinstance(module, HloModule):
-        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     made = plan(
-        module,
+        program,
         backend=backend or "",
         chip=chip or "",
         era=era,
@@ -79,7 +81,7 @@ def command(
         schedule=load(schedule) if schedule else None,
         preset=load(preset) if preset else None,
         order=order,
-        name=_stem(path),
+        name=_stem(program.source.name),
     )
     click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
@@ -98,6 +100,24 @@ def command(
         steps = {"load": loaded - start, **made.seconds, "verify": verified - planned}
         _say_timings({**steps, "write": time.process_time() - verified})
     return EXIT_OK
+
+
+def _load(path: str, module: str | None) -> HloModule:
+    """The module of a file, or of a program of a folder, whose dump is not looked at."""
+    if path != "-" and Path(path).is_dir():
+        choice = choose_module(Path(path), module, read_source)
+        text = program_beside(choice.module.files[0])
+        if text is None:
+            where = visible(str(choice.module.files[0]))
+            raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
+        if choice.reason:
+            title = visible(choice.module.title)
+            click.echo(f"note: {title}, {choice.reason}; --module chooses another", err=True)
+        return load_program(text)
+    loaded = load_any(path, module=module)
+    if not isinstance(loaded, HloModule):
+        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
+    return loaded
 
 
 def is_right(made: Plan) -> bool:
@@ -121,7 +141,7 @@ def _stem(path: str) -> str:
     name = Path(path).name.removesuffix(".gz")
     for ending in (".txt", ".hlo"):
         name = name.removesuffix(ending)
-    return "module" if path == "-" or not name else name
+    return "module" if path == "<stdin>" or not name else name
 
 
 def _say_timings(seconds: dict[str, float]) -> None:

@@ -7,6 +7,7 @@ that wrote them did, byte for byte.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -16,10 +17,11 @@ from hlomem.base.errors import ParseError
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump.eras import Era, Features, describe, recognise
 from hlomem.dump.parts import Part, format_part
+from hlomem.dump.program_name import program_name
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hlomem.dump.parts import Contents, Kind
     from hlomem.dump.records import (
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         UsageReport,
         Values,
     )
+    from hlomem.hlo.ir import HloModule
 
 T = TypeVar("T")
 
@@ -40,6 +43,7 @@ _WORDS: dict[Kind, str] = {
     "report": "usage report (*-memory-usage-report.txt)",
 }
 _BEGINNINGS: dict[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
+_MAX_NAME = 80
 _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
 """What one file holds up to jaxlib 0.9, and three since."""
 
@@ -51,7 +55,7 @@ class Note(Record, frozen=True, kw_only=True):
     text: str
 
 
-class Dump(Struct, frozen=True, eq=False):
+class Dump(Struct, frozen=True, eq=False, dict=True):
     """The memory plan of one program, as XLA's files tell it."""
 
     name: str
@@ -59,6 +63,20 @@ class Dump(Struct, frozen=True, eq=False):
     parts: tuple[Part, ...]
     eras: tuple[Era, ...]
     """The versions of the format its text can be of, oldest first."""
+    chosen: str = ""
+    """Why it was taken from a folder of many: `the largest of 3 programs`."""
+    open_module: Callable[[], HloModule] | None = None
+    """Reads the program it plans; None where its text is not at hand."""
+
+    @property
+    def title(self) -> str:
+        """What its author called the program, where its name tells: `train_step`."""
+        return program_name(self.name)
+
+    @cached_property
+    def module(self) -> HloModule | None:
+        """The program it plans, if its text was found; it names source lines."""
+        return None if self.open_module is None else self.open_module()
 
     @property
     def era(self) -> Era:
@@ -105,6 +123,12 @@ class Dump(Struct, frozen=True, eq=False):
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def __repr__(self) -> str:
+        name = self.title if len(self.title) <= _MAX_NAME else f"…{self.title[1 - _MAX_NAME :]}"
+        chosen = f", {self.chosen}" if self.chosen else ""
+        allocations = self.assignment.allocations if self.assignment else ()
+        return f"<Dump {name!r}{chosen}: {len(allocations)} allocations, era {self.era.letter}>"
 
     def _repr_html_(self) -> str:
         """The report, for notebooks; found by name, as a dump knows nothing of reports."""

@@ -66,7 +66,7 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
     rows = [_row(memory, each, each.id in size_by_id) for each in copies]
     rows.sort(key=lambda row: (not row.is_at_peak, -row.size, row.name))
     return Copies(
-        name=memory.dump.name,
+        name=memory.dump.title,
         space=space.name,
         peak_size=timeline.peak.size if timeline else None,
         size_at_peak=sum(size_by_id.get(each.id, 0) for each in copies),

@@ -9,8 +9,10 @@ the differences, grouped, add up exactly from one side's bytes to the other's.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.lookup import find_space
@@ -127,6 +129,14 @@ class Diff(Record, frozen=True, kw_only=True):
     """How many buffers have a partner."""
     unmatched: int
 
+    def __str__(self) -> str:
+        """The screen of `hlomem diff`; found by name, as data knows nothing of screens."""
+        return str(import_module("hlomem.report.screens.diff_text").format_diff(self))
+
+    def __repr__(self) -> str:
+        sizes = f"{format_bytes(self.before.size)} → {format_bytes(self.after.size)}"
+        return f"<Diff of {self.space}: {sizes}, {len(self.causes)} causes>"
+
 
 def diff(
     before: Dump,
@@ -184,7 +194,7 @@ class _Shared:
         """The side as data."""
         timeline = self.memory.timeline(self.space.color)
         return Side(
-            name=self.memory.dump.name,
+            name=self.memory.dump.title,
             size=self.space.size,
             peak=timeline.peak.size if timeline else None,
             step=self.step,

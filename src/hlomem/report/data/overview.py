@@ -77,7 +77,7 @@ def build_overview(dump: Dump) -> Overview:
     """One screen's worth of a dump."""
     allocations = dump.assignment.allocations if dump.assignment else None
     return Overview(
-        name=dump.name,
+        name=dump.title,
         era=describe(dump.eras),
         total=_total(dump),
         allocation_count=None if allocations is None else len(allocations),

@@ -113,7 +113,7 @@ def build_snapshot(
     rest = rows[top:] if top is not None else []
     sequence = memory.joined.sequence
     return Snapshot(
-        name=memory.dump.name,
+        name=memory.dump.title,
         space=space.name,
         step=step,
         steps=memory.steps,

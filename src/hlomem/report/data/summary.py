@@ -52,7 +52,7 @@ class Summary(Record, frozen=True, kw_only=True):
 def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = None) -> Summary:
     """One screen's worth of a memory space."""
     return Summary(
-        name=memory.dump.name,
+        name=memory.dump.title,
         era=describe(memory.dump.eras),
         backend=memory.machine_name,
         spaces=memory.spaces,

@@ -155,7 +155,7 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     is_checked = len(memory.joined.placed) <= _MAX_CHECKED
     texts = _Texts()
     return Page(
-        name=_short_name(memory.dump.name),
+        name=_short_name(memory.dump.title),
         backend=memory.machine_name,
         sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),
