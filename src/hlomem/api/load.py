@@ -42,6 +42,7 @@ _MOST_GROWTH = 100
 MOST_BYTES = 4 << 30
 _most_bytes = ContextVar("most_bytes", default=MOST_BYTES)
 """What every input is held to; the command line sets it once for all that is read."""
+_OOM = re.compile(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 
@@ -152,6 +153,10 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
         return hlo.parse(source.text, source.name)
     if _looks_binary(source.text):
         raise InputError(_is_no_text(source.name))
+    if "BufferAssignment:" not in source.text and _OOM.search(source.text):
+        problem = "a log with an out-of-memory message, and no dump"
+        hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
+        raise InputError(f"{visible(source.name)}: this is {problem}; {hint}")
     sources = [source if str(path) == source.name else read_source(path) for path in files]
     return join_parts(source.name, [parse_part(each) for each in sources or [source]])
 

@@ -9,11 +9,10 @@ import click
 from msgspec.structs import replace
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
-from hlomem.base.sizes import format_bytes
+from hlomem.base.sizes import format_bytes, parse_size
 from hlomem.base.source import visible
 from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.subject import open_memory, write
-from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import GROUPINGS, build_diff
 from hlomem.report.screens.diff_text import draw_diff
 
@@ -72,9 +71,10 @@ def parse_limit(text: str, size: int) -> int:
     bare = text.strip().removeprefix("+")
     if (share := _PERCENT.fullmatch(bare)) is not None:
         return int(size * float(share[1]) / 100)
-    if not bare[:1].isdigit():
+    limit = parse_size(bare)
+    if limit is None:
         raise CommandError(f"no limit: `{visible(text)}`; give `+2%` or `+1GiB`")
-    return parse_capacity(bare).size
+    return limit
 
 
 def _over(found: Diff, limit: int) -> int:

@@ -17,6 +17,7 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
+from hlomem.cli.subject import say_new_folder
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
             write_text(text)
     else:
         pieces = {name: map(encode, made.pieces(name)) for name in made.files}
+        say_new_folder(output)
         write_files(output, pieces, force=force)
 
 

@@ -122,6 +122,12 @@ def _planned(
     return build_memory(planned.dump, program, planned.stages.options.machine, is_planned=True)
 
 
+def say_new_folder(folder: Path) -> None:
+    """Says that an output's folder is not there yet and will be made."""
+    if not folder.exists():
+        click.echo(f"note: makes the folder {visible(str(folder))}", err=True)
+
+
 def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:
     """The machine of `--backend` and `--chip`; None where neither is given."""
     if platform is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
+    from hlomem.machines.machine import Machine
     from hlomem.view.joined import JoinedDump
 
 TOP_BUFFERS = 10
@@ -78,7 +79,7 @@ def build_overview(dump: Dump) -> Overview:
     allocations = dump.assignment.allocations if dump.assignment else None
     return Overview(
         name=dump.title,
-        era=describe(dump.eras),
+        era=describe(dump.eras, _machine(dump).package),
         total=_total(dump),
         allocation_count=None if allocations is None else len(allocations),
         spaces=_spaces(dump),
@@ -113,11 +114,16 @@ def _total(dump: Dump) -> int | None:
     return dump.report.total_bytes
 
 
+def _machine(dump: Dump) -> Machine:
+    """Any machine of the platform a dump is of."""
+    machine = platform_machine(platform_of_dump(dump)[0])
+    assert machine is not None
+    return machine
+
+
 def _spaces(dump: Dump) -> tuple[Share, ...]:
     if dump.assignment is not None:
-        machine = platform_machine(platform_of_dump(dump)[0])
-        assert machine is not None
-        names = machine.memory_spaces
+        names = _machine(dump).memory_spaces
         return _shares(
             (_space_name(each.color, names), each.size) for each in dump.assignment.allocations
         )

@@ -53,7 +53,7 @@ def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = 
     """One screen's worth of a memory space."""
     return Summary(
         name=memory.dump.title,
-        era=describe(memory.dump.eras),
+        era=describe(memory.dump.eras, memory.machine.package),
         backend=memory.machine_name,
         spaces=memory.spaces,
         space=space,
