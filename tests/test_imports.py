@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
     "report.screens.verdict_text": {"base", "report", "check.findings"},
     "report": DUMPS | {"view", "machines"},
-    "api": set[str](),
+    "api": {"base"},
     "api.folder": {"base", "dump"},
     "api.load": {"base", "dump", "hlo", "api.folder"},
     "api.tables": {"base", "dump"},

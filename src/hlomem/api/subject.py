@@ -16,6 +16,7 @@ from hlomem.api.plan import Plan, plan
 from hlomem.base.errors import CommandError
 from hlomem.dump.dump import Dump
 from hlomem.hlo.ir import HloModule
+from hlomem.machines.registry import find_device
 from hlomem.report.data.memory import build_memory
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def open_subject(subject: Subject, *, module: str | None = None) -> OpenedSubjec
         return OpenedSubject(subject.dump, subject.stages.module, options.machine, is_planned=True)
     if isinstance(subject, HloModule):
         return OpenedSubject(None, subject)
-    return OpenedSubject(None, hlo.parse(_text_of(subject), f"<{type(subject).__name__}>"))
+    text = _text_of(subject)
+    machine = _machine_of(subject)
+    return OpenedSubject(None, hlo.parse(text, f"<{type(subject).__name__}>"), machine)
 
 
 def open_memory(
@@ -71,7 +74,8 @@ def open_memory(
     opened = open_subject(subject, module=module)
     if opened.dump is None:
         assert opened.program is not None
-        platform, chip = (machine.platform, machine.chip_name) if machine else ("", "")
+        wanted = machine or opened.machine
+        platform, chip = (wanted.platform, wanted.chip_name) if wanted else ("", "")
         made = plan(opened.program, backend=platform, chip=chip, name=opened.program.name)
         opened = open_subject(made)
         assert opened.dump is not None
@@ -82,6 +86,21 @@ def open_memory(
         machine or opened.machine,
         is_planned=opened.is_planned,
     )
+
+
+def _machine_of(compiled: Compiled) -> Machine | None:
+    """The machine of a compiled program's devices, which its shardings name; None if none does."""
+    pending = [getattr(compiled, name, None) for name in ("input_shardings", "output_shardings")]
+    while pending:
+        each = pending.pop(0)
+        if isinstance(each, dict):
+            pending += each.values()
+        elif isinstance(each, tuple | list):
+            pending += each
+        else:
+            for device in getattr(each, "device_set", ()):
+                return find_device(device.platform, device.device_kind)
+    return None
 
 
 def _text_of(subject: object) -> str:

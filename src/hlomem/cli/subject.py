@@ -125,7 +125,7 @@ def _planned(
 def say_new_folder(folder: Path) -> None:
     """Says that an output's folder is not there yet and will be made."""
     if not folder.exists():
-        click.echo(f"note: makes the folder {visible(str(folder))}", err=True)
+        click.echo(f"makes the folder {visible(str(folder))}", err=True)
 
 
 def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:

@@ -57,7 +57,7 @@ def parse_capacity(text: str) -> Capacity:
         known = ", ".join(CHIPS)
         problem = f"no capacity: `{visible(text)}`; give `16GiB` or a chip: {known}"
         raise CommandError(problem + hint)
-    if size < _SMALLEST:
+    if size < _SMALLEST and text.strip().isdecimal():
         shown = visible(text.strip())
         raise CommandError(f"a capacity of `{shown}` is {size} bytes: give a unit, as in `16GiB`")
     return Capacity(size=size)

@@ -67,6 +67,15 @@ def find_chip(chip: str) -> Machine:
     raise CommandError(_unknown_chip("", chip))
 
 
+def find_device(platform: str, kind: str) -> Machine | None:
+    """The machine of a device as JAX calls it (`tpu`, `TPU v5 lite`); None where none is known."""
+    alike = MACHINES.get(platform)
+    if alike is not None:
+        return alike
+    machines = (each for each in machines_of(platform) if each.chip is not None)
+    return next((each for each in machines if each.chip and each.chip.device_kind == kind), None)
+
+
 def machines_of(platform: str) -> tuple[Machine, ...]:
     """The machines of a platform that plan differently, chip by chip where they do."""
     alike = MACHINES.get(platform)
