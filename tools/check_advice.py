@@ -1,10 +1,11 @@
 """Takes advice and lets XLA judge: promised bytes against those saved.
 
-    python -m tools.check_advice            (in an environment with jax, libtpu and hlomem)
+    python -m tools.check_advice [--explicit] [PROGRAM...]   (with jax, libtpu and hlomem)
 
 Each program is compiled as it is, advised on from the dump XLA wrote, changed as one advice says,
 and compiled again. Rewrites the table in docs/advice.md. Programs for a TPU are compiled for a v5e
-that need not be there.
+that need not be there. Dumps are written with the README's own flags, so that elements of tuples
+have no lines; with --explicit they have (`--xla_dump_compact_gte=false`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "advice.md"
 MARKS = ("<!-- table -->\n", "<!-- end of table -->\n")
+EXPLICIT_ELEMENTS = "--xla_dump_compact_gte=false"
+"""Gives every get-tuple-element a line of its own, which jaxlib 0.11 and later leave out."""
 _TIMEOUT_SECONDS = 300
 
 
@@ -159,10 +162,11 @@ CASES = {
 }
 
 
-def compile_case(name: str, folder: str, *, changed: bool) -> None:
+def compile_case(name: str, folder: str, *, changed: bool, explicit: bool = False) -> None:
     """Lets XLA write into a folder, compiling in a process of its own."""
     case = CASES[name]
-    flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_compact_gte=false"
+    flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text"
+    flags += f" {EXPLICIT_ELEMENTS}" if explicit else ""
     environment = os.environ | ENVIRONMENT["tpu"] | {"XLA_FLAGS": f"{flags} {case.flags * changed}"}
     side = "after" if changed else "before"
     line = [sys.executable, "-m", "tools.check_advice", name, side]
@@ -182,12 +186,12 @@ def reserved(dump: Dump) -> int:
     return sum(each.size for each in dump.assignment.allocations if each.color == 0)
 
 
-def check(name: str) -> str:
+def check(name: str, *, explicit: bool = False) -> str:
     """One row of the table."""
     case = CASES[name]
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        compile_case(name, first, changed=False)
-        compile_case(name, second, changed=True)
+        compile_case(name, first, changed=False, explicit=explicit)
+        compile_case(name, second, changed=True, explicit=explicit)
         dump, _ = dump_in(Path(first))
         after, _ = dump_in(Path(second))
         module = dump.module  # read while its file is there
@@ -209,10 +213,12 @@ def main(arguments: list[str]) -> None:
         case = CASES[arguments[0]]
         case.program(Jax(case.backend), changed=arguments[1] == "after")
         return
-    rows = "".join(check(name) for name in arguments or CASES)
+    explicit = "--explicit" in arguments
+    arguments = [each for each in arguments if each != "--explicit"]
+    rows = "".join(check(name, explicit=explicit) for name in arguments or CASES)
     head = "| program | advice taken | reserved | promised | saved by XLA | kept |\n"
     table = f"{head}|---|---|---:|---:|---:|---:|\n{rows}"
-    if arguments:
+    if arguments or explicit:
         print(table)
         return
     text = DOCUMENT.read_text()
