@@ -65,14 +65,18 @@ MAY_IMPORT = {
     "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
     "report.screens.verdict_text": {"base", "report", "check.findings"},
     "report": DUMPS | {"view", "machines"},
-    "api": set[str](),
+    "api": {"base"},
+    "api.folder": {"base", "dump"},
     "api.protos": {"base", "hlo", "dump.dump", "proto"},
-    "api.load": {"base", "dump", "hlo", "api.protos", "proto"},
+    "api.load": {"base", "dump", "hlo", "api.folder", "api.protos", "proto"},
+    "api.tables": {"base", "dump"},
+    "api.subject": DUMPS | {"api.load", "api.plan", "report"},
+    "api.compare": {"hlo", "advice", "api.load", "api.subject", "report"},
     "api.plan": PLANNER
     | DUMPS
     | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
-    "api.explain": DUMPS | {"api.load", "api.plan", "report"},
+    "api.explain": DUMPS | {"api.subject", "api.tables", "report"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
     "api.improve": PLANNER
     | DUMPS

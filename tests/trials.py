@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hlomem
-from hlomem.api.load import find_program, list_modules
+from hlomem.api.folder import list_modules
+from hlomem.api.load import find_program
 from hlomem.report.data.memory import MemoryView, build_memory
 from tests.places import GOLDENS
 

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import hlomem
-from hlomem.api.load import find_program
 from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
@@ -43,7 +42,7 @@ _EXPLAINED = 20
 
 def check_dump(path: Path) -> list[str]:
     """What does not hold in the reports of one dump."""
-    memory = build_memory(hlomem.load(path), find_program(str(path)))
+    memory = build_memory(hlomem.load(path))
     problems = [
         f"{path}: {space.name}: {problem}"
         for space in memory.spaces

@@ -1,8 +1,9 @@
 """Compiles programs before and after one change, for the tests of `hlomem diff`.
 
-    python -m tools.record_pairs [PAIR...]      (in an environment with jax)
+    python -m tools.record_pairs [--compact] [PAIR...]      (in an environment with jax)
 
-Writes what XLA dumps to tests/goldens/pairs/PAIR/{before,after}/. Each side is compiled in a
+Writes what XLA dumps to tests/goldens/pairs/PAIR/{before,after}/, with a line for every
+get-tuple-element, or, with --compact, as the README's own flags have it. Each side is compiled in a
 process of its own, since XLA reads its flags once.
 """
 
@@ -25,7 +26,6 @@ PAIRS = Path(__file__).parent.parent / "tests" / "goldens" / "pairs"
 SIDES = ("before", "after")
 _FLAGS = (
     "--xla_dump_hlo_as_text",
-    "--xla_dump_compact_gte=false",
     "--xla_force_host_platform_device_count=4",
 )
 _JAX = {
@@ -283,11 +283,12 @@ def _array(jax: Any, *dimensions: int) -> Any:
     return jax.ShapeDtypeStruct(dimensions, jax.numpy.float32)
 
 
-def record(name: str) -> None:
+def record(name: str, *, compact: bool = False) -> None:
     """Compiles both sides of a pair and keeps what XLA wrote."""
     for side in SIDES:
         with tempfile.TemporaryDirectory() as scratch:
-            flags = " ".join((f"--xla_dump_to={scratch}", *_FLAGS))
+            elements = () if compact else ("--xla_dump_compact_gte=false",)
+            flags = " ".join((f"--xla_dump_to={scratch}", *_FLAGS, *elements))
             line = [sys.executable, "-m", "tools.record_pairs", name, side]
             subprocess.run(line, check=True, env=os.environ | _JAX | {"XLA_FLAGS": flags})
             _keep(Path(scratch), PAIRS / name / side)
@@ -318,8 +319,10 @@ def main(arguments: list[str]) -> None:
     if arguments[1:] and arguments[1] in SIDES:
         PROGRAMS[arguments[0]](import_module("jax"), changed=arguments[1] == "after")
         return
-    for name in arguments or PROGRAMS:
-        record(name)
+    compact = "--compact" in arguments
+    names = [each for each in arguments if each != "--compact"]
+    for name in names or PROGRAMS:
+        record(name, compact=compact)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AdviceReport",
     "Buffer",
+    "BufferExplanation",
+    "Diff",
     "Dump",
     "HlomemError",
+    "MemoryExplanation",
+    "OomLog",
     "Packing",
     "ParseError",
     "Plan",
@@ -35,35 +40,44 @@ __all__ = [
     "plan",
     "read_oom",
     "replan",
+    "to_dicts",
+    "to_pandas",
     "verify",
 ]
 
 if TYPE_CHECKING:
-    from hlomem.advice.advising import advise
-    from hlomem.api.explain import explain
+    from hlomem.api.compare import advise, diff
+    from hlomem.api.explain import BufferExplanation, MemoryExplanation, explain
     from hlomem.api.improve import improve
     from hlomem.api.load import load
     from hlomem.api.pack import pack
     from hlomem.api.plan import Plan, plan
     from hlomem.api.replan import replan
+    from hlomem.api.tables import to_dicts, to_pandas
     from hlomem.base.errors import HlomemError, ParseError
     from hlomem.check.findings import Verdict
     from hlomem.check.verify import verify
     from hlomem.dump.dump import Dump
     from hlomem.packer.buffers import Buffer, Packing
-    from hlomem.report.data.diff import diff
-    from hlomem.report.oom.log import read_oom
+    from hlomem.report.data.advice import AdviceReport
+    from hlomem.report.data.diff import Diff
+    from hlomem.report.oom.log import OomLog, read_oom
 
 _HOME = {
+    "AdviceReport": "hlomem.report.data.advice",
     "Buffer": "hlomem.packer.buffers",
+    "BufferExplanation": "hlomem.api.explain",
+    "Diff": "hlomem.report.data.diff",
     "Dump": "hlomem.dump.dump",
     "HlomemError": "hlomem.base.errors",
+    "MemoryExplanation": "hlomem.api.explain",
+    "OomLog": "hlomem.report.oom.log",
     "Packing": "hlomem.packer.buffers",
     "ParseError": "hlomem.base.errors",
     "Plan": "hlomem.api.plan",
     "Verdict": "hlomem.check.findings",
-    "advise": "hlomem.advice.advising",
-    "diff": "hlomem.report.data.diff",
+    "advise": "hlomem.api.compare",
+    "diff": "hlomem.api.compare",
     "explain": "hlomem.api.explain",
     "improve": "hlomem.api.improve",
     "load": "hlomem.api.load",
@@ -71,11 +85,34 @@ _HOME = {
     "plan": "hlomem.api.plan",
     "read_oom": "hlomem.report.oom.log",
     "replan": "hlomem.api.replan",
+    "to_dicts": "hlomem.api.tables",
+    "to_pandas": "hlomem.api.tables",
     "verify": "hlomem.check.verify",
 }
+_PACKAGES = frozenset(
+    [
+        "advice",
+        "analysis",
+        "api",
+        "assign",
+        "base",
+        "check",
+        "dump",
+        "hlo",
+        "machines",
+        "pipeline",
+        "rebuild",
+        "report",
+        "view",
+        "write",
+    ]
+)
+"""What needs no import of its own: `hlomem.hlo.parse`, `hlomem.machines.registry.MACHINES`."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"hlomem.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -166,5 +166,5 @@ def run_stages(
 
 def _refuse_unscheduled(module: HloModule) -> Schedule:
     problem = "the module has no schedule, so live ranges cannot be computed"
-    hint = "take the order from a dump (--schedule)"
+    hint = "take the order from a dump, given as the schedule"
     raise UnsupportedError(module.source, module.source.first_line, problem, hint)

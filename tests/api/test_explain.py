@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 import hlomem
-from hlomem.base.errors import CommandError, InputError
-from tests.places import ROOT
+from hlomem.base.errors import CommandError
+from tests.places import GOLDENS, ROOT
 
 SEED = ROOT / "tests" / "goldens" / "seeds" / "003_e0d5fae9bf2de249.txt"
 OOM = ROOT / "examples" / "oom" / "before"
@@ -47,8 +47,8 @@ def test_dumps_texts_plans_and_spaces() -> None:
     assert plan.peak.size == hlomem.explain(MODULE).peak.size
     assert plan.by("line") == hlomem.explain(MODULE).by("line")
     assert hlomem.explain(MODULE / "values.txt", program=text).by("line") == plan.by("line")
-    with pytest.raises(InputError, match="this is an HLO module"):
-        hlomem.explain(text)
+    assert hlomem.explain(text).by("line") == plan.by("line")
+    assert hlomem.explain(MODULE / "module.hlo").by("line") == plan.by("line")
 
 
 def test_it_shows_itself() -> None:
@@ -62,3 +62,31 @@ def test_it_shows_itself() -> None:
     shown = console.export_text()
     assert "stacked by a loop" in shown
     assert "carried by while.4" in shown
+
+
+def test_what_is_not_there_is_an_error_of_python_with_what_there_is() -> None:
+    memory = hlomem.explain(SEED)
+    with pytest.raises(KeyError, match="did you mean"):
+        memory["copy.33"]
+    with pytest.raises(ValueError, match="no key 'foo': the choices are 'buffer', 'line'"):
+        memory.by("foo")  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="no memory space `hbn` in this dump; there are: hbm"):
+        hlomem.explain(SEED, space="hbn")
+
+
+def test_an_argument_is_found_by_its_path_as_printed() -> None:
+    memory = hlomem.explain(GOLDENS / "trials/cpu/gpt")
+    found = memory["params['embed']['embedding']"].buffer
+    assert found.name == "params__embed____embedding__.1"
+
+
+def test_what_is_printed_in_a_session_is_short() -> None:
+    dump = hlomem.load(OOM)
+    memory = hlomem.explain(dump)
+    found = hlomem.diff(OOM, OOM)
+    for each in (dump, memory, memory["while.4{3}"], found):
+        assert len(repr(each)) < 200
+    assert len(str(found).splitlines()) < 60
+    assert repr(memory) == "<MemoryExplanation 'train_step': 23.90 GiB in hbm>"
+    assert memory.timeline is not None
+    assert max(memory.timeline.sizes) == memory.peak.size

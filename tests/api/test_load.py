@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hlomem
-from hlomem.api.load import (
-    Module,
-    choose_module,
-    decode,
-    encode,
-    files_of,
-    limited_to,
-    list_modules,
-    load,
-    read_source,
-)
+from hlomem.api.folder import files_of, list_modules
+from hlomem.api.load import decode, encode, limited_to, load, read_source
 from hlomem.base.errors import CommandError, HlomemError, InputError, ParseError
 from tests.dump.test_parts import ASSIGNMENT, BY_SPACE, COMBINED, LIVE_RANGE, VALUES
 
@@ -186,7 +177,7 @@ def test_an_input_may_have_as_many_bytes_as_allowed(tmp_path: Path, packed: bool
     (tmp_path / "x.txt").write_bytes(gzip.compress(data) if packed else data)
     with limited_to(len(data)):
         assert load(tmp_path / "x.txt").to_text() == COMBINED
-    with limited_to(len(data) - 1), pytest.raises(InputError, match="--max-input allows more"):
+    with limited_to(len(data) - 1), pytest.raises(InputError, match="the limit of inputs"):
         load(tmp_path / "x.txt")
 
 
@@ -261,108 +252,10 @@ def test_a_folder_with_one_dump_is_that_dump(tmp_path: Path) -> None:
     assert load(str(tmp_path / "prog")).name == "prog"
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Path:
-    """A folder as XLA leaves it: two programs in four files each, one in one gzipped file."""
-    for stem in ("module_0001.jit_f", "module_0001.jit_f_grad"):
-        names = [stem + suffix for suffix in LONG_SUFFIXES]
-        write(tmp_path, dict(zip(names, SHORT.values(), strict=True)))
-    write(tmp_path, {"plain.txt": COMBINED}, gzipped=("plain.txt",))
-    write(tmp_path, {"module_0001.jit_f.txt": "HloModule f", "note.txt": "x", "empty.txt": ""})
-    (tmp_path / "broken.txt.gz").write_bytes(b"\x1f\x8b")
-    (tmp_path / "sub-live-range.txt").mkdir()
-    return tmp_path
-
-
-def test_a_folder_lists_its_dumps_in_the_order_of_their_names(three: Path) -> None:
-    modules = list_modules(three)
-    assert [module.name for module in modules] == [
-        "module_0001.jit_f",
-        "module_0001.jit_f_grad",
-        "plain",
-    ]
-    assert modules[2] == Module("plain", (three / "plain.txt.gz",))
-    assert [path.name for path in modules[0].files] == [
-        "module_0001.jit_f" + suffix for suffix in LONG_SUFFIXES
-    ]
-
-
-def test_a_folder_with_many_dumps_asks_which(three: Path) -> None:
-    with pytest.raises(CommandError) as caught:
-        load(three)
-    assert str(caught.value) == (
-        f"{three} holds 3 dumps; choose one:\n"
-        "  --module module_0001.jit_f\n"
-        "  --module module_0001.jit_f_grad\n"
-        "  --module plain"
-    )
-
-
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        ("module_0001.jit_f", "module_0001.jit_f"),
-        ("grad", "module_0001.jit_f_grad"),
-        ("plain", "plain"),
-        ("pl", "plain"),
-    ],
-)
-def test_a_module_is_chosen_by_its_name_or_a_part_of_it(
-    three: Path, wanted: str, found: str
-) -> None:
-    assert load(three, module=wanted).name == found
-
-
-@pytest.mark.parametrize(
-    ("wanted", "says"),
-    [
-        ("jit", "2 dumps in {} match `jit`; choose one:\n  --module module_0001.jit_f\n"),
-        (
-            "none\x1b",
-            "0 dumps in {} match `none\\x1b`; choose one:\n  --module module_0001.jit_f\n",
-        ),
-    ],
-)
-def test_a_name_that_fits_none_or_several_is_refused(three: Path, wanted: str, says: str) -> None:
-    with pytest.raises(CommandError) as caught:
-        choose_module(three, wanted)
-    assert str(caught.value).startswith(says.format(three))
-
-
-def test_a_long_list_of_modules_is_shortened(tmp_path: Path) -> None:
-    write(tmp_path, {f"m{n:02}.txt": COMBINED for n in range(23)})
-    with pytest.raises(CommandError, match=r"23 dumps(.|\n)*--module m19\n  and 3 more$"):
-        load(tmp_path)
-
-
-def test_a_dump_that_lies_there_twice_is_one_module(tmp_path: Path) -> None:
-    write(tmp_path, LONG | {"p.txt": COMBINED})
-    write(tmp_path, LONG | {"p.txt": COMBINED}, gzipped=(*LONG, "p.txt"))
-    assert [module.name for module in list_modules(tmp_path)] == [STEM, "p"]
-    assert [path.suffix for path in list_modules(tmp_path)[0].files] == [".txt"] * 4
-
-
-def test_a_folder_without_dumps_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, {"note.txt": "x"})
-    with pytest.raises(InputError, match="no XLA memory dump in this folder"):
-        load(tmp_path)
-
-
 def test_a_module_of_a_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"x.txt": COMBINED})
     with pytest.raises(CommandError, match=r"is one text: `--module` chooses from several"):
         load(tmp_path / "x.txt", module="x")
-
-
-def test_dumps_of_any_name_are_found_by_how_they_begin(goldens: Path) -> None:
-    modules = list_modules(goldens / "seeds")
-    assert [module.name[:3] for module in modules] == ["000", "001", "002", "003", "004"]
-    assert load(goldens / "seeds", module="003").era.letter == "B"
-
-
-def test_a_dump_of_any_name_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    write(tmp_path, {"x.txt": "\ufeff" + COMBINED})
-    assert [module.name for module in list_modules(tmp_path)] == ["x"]
 
 
 def test_no_file_of_the_goldens_raises_anything_but_our_errors(goldens: Path) -> None:

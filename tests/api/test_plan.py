@@ -152,7 +152,7 @@ def test_what_is_given_is_not_inferred() -> None:
 
 
 def test_a_machine_that_cannot_be_told_is_asked_for() -> None:
-    with pytest.raises(CommandError, match=r"does not tell which machine.* with --backend"):
+    with pytest.raises(CommandError, match=r"does not tell which machine.* as the backend"):
         hlomem.plan(BY_HAND.format(size=8))
 
 
@@ -166,7 +166,7 @@ def test_a_chip_that_cannot_be_told_does_not_matter_where_all_plan_alike() -> No
 
 def test_a_chip_that_cannot_be_told_is_asked_for_where_it_matters() -> None:
     text = _text(XLA / "libtpu-0.0.51/tpu-v5e/donate_mixed/module.hlo")
-    with pytest.raises(CommandError, match=r"layouts are tiled.* v5e, v5p, v6e, tpu7x with --chip"):
+    with pytest.raises(CommandError, match=r"layouts are tiled.* v5e, v5p, v6e, tpu7x as the chip"):
         hlomem.plan(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -176,3 +177,51 @@ def test_help_needs_nothing_heavy() -> None:
     loaded = done.stdout.rsplit("\n", 2)[1]
     for heavy in ("rich", "msgspec", "numpy", "jax", "google.protobuf"):
         assert f"'{heavy}'" not in loaded, heavy
+
+
+def test_a_slip_in_the_name_of_a_command_is_pointed_out(run: Run) -> None:
+    result = run("sumary", "x")
+    assert result.code == 2
+    assert "No such command 'sumary'. Did you mean summary?" in result.err
+    assert "Did you mean" not in run("zzzz").err
+
+
+def test_help_begins_with_what_users_do() -> None:
+    assert list(COMMANDS)[:3] == ["summary", "peak", "explain"]
+    assert list(COMMANDS)[-4:] == ["plan", "replan", "verify", "fmt"]
+
+
+def test_a_log_is_sent_to_the_command_that_reads_it(run: Run, goldens: Path) -> None:
+    for command in ("summary", "peak", "show"):
+        result = run(command, goldens / "oom/libtpu-0.0.24/temporaries.txt")
+        assert result.code == 3
+        assert "`hlomem oom`" in result.err
+
+
+def test_a_proto_says_which_flag_writes_text(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "module_0001.jit_f.hlo.pb"
+    file.write_bytes(b"\x0a\x04main\x12\x00\x00\r\n\n")
+    result = run("summary", file)
+    assert result.code == 3
+    assert "this is a proto (.pb), and hlomem reads text" in result.err
+    assert "--xla_dump_hlo_as_text" in result.err
+
+
+def test_the_first_line_says_which_program_of_several_it_is(run: Run, goldens: Path) -> None:
+    folder = goldens / "trials/cpu/gpt"
+    for command in ("summary", "peak", "padding", "copies", "donate", "holes", "verify", "advise"):
+        first = run(command, folder).out.decode().split("\n")[0]
+        assert first == "train_step, the largest of 3 programs; --module chooses another"
+    assert json.loads(run("summary", folder, "--json").out)["name"] == "train_step"
+
+
+def test_plan_takes_the_program_of_a_folder(run: Run, goldens: Path, tmp_path: Path) -> None:
+    folder = goldens / "trials/cpu/gpt"
+    result = run("plan", folder, "-o", tmp_path / "new")
+    assert result.code == 0
+    assert "train_step, the largest of 3 programs; --module chooses another" in result.err
+    assert f"makes the folder {tmp_path / 'new'}" in result.err
+    assert [path.name.split(".")[1] for path in (tmp_path / "new").iterdir()] == [
+        "jit_train_step"
+    ] * 4
+    assert run("plan", folder, "--module", "seed", "--json").code == 0

@@ -33,7 +33,7 @@ def test_one_screen_of_two_dumps(run: Run, goldens: Path) -> None:
 def test_more_than_the_limit_is_a_finding(run: Run, goldens: Path, limit: str, code: int) -> None:
     result = run("diff", "--fail-on", limit, *_sides(goldens))
     assert result.code == code
-    assert ("over the limit: 294912 bytes more" in result.err) == bool(code)
+    assert ("over the limit: 288.0 KiB more" in result.err) == bool(code)
 
 
 def test_less_is_never_over_the_limit(run: Run, goldens: Path) -> None:

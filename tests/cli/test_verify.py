@@ -97,9 +97,9 @@ def test_wrong_arguments_are_said(run: Run, goldens: Path) -> None:
     assert run("verify", goldens / SEED, "--chip", "v5p").code == 0
     assert run("verify", goldens / SEED, "--backend", "tpu").code == 2
     assert run("verify", goldens / SEED, "--backend", "tpu", "--chip", "v5p").code == 0
-    assert run("verify", goldens / SEED, "--module", goldens / SEED).code == 3
+    assert run("verify", goldens / SEED, "--hlo", goldens / SEED).code == 3
     module = goldens / SPLIT / "module.hlo"
-    assert run("verify", goldens / SPLIT, "--module", module).code == 0
+    assert run("verify", goldens / SPLIT, "--hlo", module).code == 0
 
 
 def test_standard_input_has_no_module_beside_it(run: Run, goldens: Path) -> None:
@@ -108,15 +108,15 @@ def test_standard_input_has_no_module_beside_it(run: Run, goldens: Path) -> None
     assert b"there is no module" in result.out
 
 
-def test_a_folder_of_several_dumps_is_not_guessed_at(
+def test_of_several_dumps_the_largest_is_verified_and_named(
     run: Run, goldens: Path, tmp_path: Path
 ) -> None:
-    for name in ("a", "b"):
-        text = goldens / SPLIT / "buffer-assignment.txt"
-        shutil.copy(text, tmp_path / f"{name}-buffer-assignment.txt")
+    text = (goldens / SPLIT / "buffer-assignment.txt").read_text()
+    (tmp_path / "a-buffer-assignment.txt").write_text(text)
+    (tmp_path / "b-buffer-assignment.txt").write_text("BufferAssignment:\n")
     result = run("verify", tmp_path)
-    assert result.code == 2
-    assert "holds 2 dumps; choose one" in result.err
-    assert "--module b" in result.err
-    assert run("verify", tmp_path, "--module", "b").code == 0
+    assert result.code == 0
+    title = "a, the largest of 2 programs; --module chooses another\n"
+    assert result.out.decode().startswith(title)
+    assert run("verify", tmp_path, "--module", "b").out.decode().startswith("b\n")
     assert run("verify", tmp_path / "b-buffer-assignment.txt").code == 0

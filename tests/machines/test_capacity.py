@@ -17,7 +17,7 @@ from hlomem.machines.registry import CHIPS
         ("16GB", 16 * 10**9),
         ("15.75G", int(15.75 * (1 << 30))),
         ("512MiB", 512 << 20),
-        ("100", 100),
+        ("2097152", 2 << 20),
         ("100B", 100),
         ("v5e", 63 << 28),
         ("H100", 80 << 30),
@@ -53,4 +53,10 @@ def test_what_is_nearly_a_chip_is_suggested() -> None:
 @pytest.mark.parametrize("text", ["", "much", "-3GiB", "16 apples", "1e9", "GiB"])
 def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
     with pytest.raises(CommandError, match=r"no capacity: .*`16GiB` or a chip: .*v5e"):
+        parse_capacity(text)
+
+
+@pytest.mark.parametrize("text", ["16", " 80 ", "0"])
+def test_a_small_number_without_a_unit_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="bytes: give a unit, as in `16GiB`"):
         parse_capacity(text)

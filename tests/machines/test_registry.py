@@ -10,6 +10,7 @@ from hlomem.machines.registry import (
     MACHINES,
     PLATFORMS,
     find_chip,
+    find_device,
     find_machine,
     machines_of,
     platform_machine,
@@ -45,9 +46,9 @@ def test_an_unknown_chip_is_refused_with_the_known_ones() -> None:
         find_machine("gpu", "h20")
     with pytest.raises(CommandError, match=r"no rules for chip `v9`: known are t4, .*tpu7x"):
         find_chip("v9")
-    with pytest.raises(CommandError, match="`h200` is a chip of --backend gpu, not tpu"):
+    with pytest.raises(CommandError, match="`h200` is a chip of backend gpu, not tpu"):
         find_machine("tpu", "h200")
-    with pytest.raises(CommandError, match="`--chip` is not for --backend cpu"):
+    with pytest.raises(CommandError, match="no chip is to be given for backend cpu"):
         find_machine("cpu", "epyc")
 
 
@@ -68,3 +69,26 @@ def test_an_unknown_platform_names_those_known() -> None:
         find_machine("rocm")
     assert machines_of("rocm") == ()
     assert platform_machine("rocm") is None
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "name"),
+    [
+        ("tpu", "TPU v5 lite", "tpu-v5e"),
+        ("tpu", "TPU v5", "tpu-v5p"),
+        ("tpu", "TPU v6 lite", "tpu-v6e"),
+        ("tpu", "TPU v4", "tpu-v4"),
+        ("tpu", "TPU7x", "tpu-tpu7x"),
+        ("gpu", "NVIDIA H100 80GB HBM3", "gpu"),
+        ("cpu", "cpu", "cpu"),
+    ],
+)
+def test_devices_are_known_by_what_jax_calls_them(platform: str, kind: str, name: str) -> None:
+    machine = find_device(platform, kind)
+    assert machine is not None
+    assert machine.name == name
+
+
+def test_a_device_that_is_not_known_is_none() -> None:
+    assert find_device("tpu", "TPU v99") is None
+    assert find_device("rocket", "") is None

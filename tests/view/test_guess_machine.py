@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import hlomem
 from hlomem import hlo
+from hlomem.api.load import load
 from hlomem.base.errors import CommandError
 from hlomem.machines.registry import MACHINES
-from hlomem.view.guess_machine import choose_machine, guess_for_dump, guess_for_module
+from hlomem.view.guess_machine import (
+    choose_machine,
+    guess_for_dump,
+    guess_for_module,
+    platform_of_dump,
+)
 from hlomem.view.joined import join_dump
 from tests.places import GOLDENS
 
@@ -119,3 +127,13 @@ def test_a_given_machine_is_as_it_was_at_the_time_of_the_dump() -> None:
     assert given.machine.default_alignment == inferred.machine.default_alignment == 16
     assert given.reason == ""
     assert inferred.reason == "its layouts are not tiled, its format is old"
+
+
+def test_a_dump_without_marks_is_of_what_its_file_or_its_program_says(tmp_path: Path) -> None:
+    swap = GOLDENS / "xla/jaxlib-0.11.2/gpu-h200/donate_swap"
+    assert platform_of_dump(load(swap))[0] == "gpu"
+    bare = replace(load(swap), open_module=None)
+    assert platform_of_dump(bare)[0] == "cpu"
+    name = "module_0001.jit_f.sm_9.0_gpu_after_optimizations-buffer-assignment.txt"
+    shutil.copy(swap / "buffer-assignment.txt", tmp_path / name)
+    assert platform_of_dump(load(tmp_path)) == ("gpu", "its file's name says so")

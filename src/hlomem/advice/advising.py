@@ -53,7 +53,7 @@ def advise(
         machine = find_machine(backend, chip)
     elif chip:
         machine = find_chip(chip)
-    return advise_with(RULES, subject_of_dump(subject, module, machine, space))
+    return advise_with(RULES, subject_of_dump(subject, module or subject.module, machine, space))
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
@@ -67,7 +67,7 @@ def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
     ]
     advice.sort(key=lambda each: (-each.middle * _WEIGHT[each.confidence], each.title))
     return AdviceReport(
-        name=subject.memory.dump.name,
+        name=subject.memory.dump.title,
         space=subject.space.name,
         size=subject.space.size,
         advice=tuple(advice),

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from functools import cached_property
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hlomem import hlo
-from hlomem.api.load import find_program, load
-from hlomem.dump.dump import Dump
+from hlomem.api.subject import open_memory
+from hlomem.api.tables import Table
+from hlomem.base.sizes import format_bytes
 from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.explain import explain as explain_buffer
 from hlomem.report.data.holes import build_holes
-from hlomem.report.data.lookup import find_buffer, find_space
-from hlomem.report.data.memory import build_memory
+from hlomem.report.data.lookup import check_choice, find_buffer, find_space
 from hlomem.report.data.padding import build_padding
-from hlomem.report.data.peak import build_snapshot
+from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.explain_text import draw_explanation
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from hlomem.api.plan import Plan
+    from hlomem.api.subject import Subject
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
     from hlomem.report.data.copies import Copies
@@ -48,32 +46,28 @@ if TYPE_CHECKING:
     from hlomem.report.data.peak import Key, Row, Snapshot
     from hlomem.report.data.role_shares import RoleShare
     from hlomem.report.data.summary import Summary
+    from hlomem.report.data.timeline import Timeline
     from hlomem.report.screens.text import Line
+
+_MAX_NAME = 80
 
 
 def explain(
-    subject: str | Path | Dump | Plan,
+    subject: Subject,
     *,
+    module: str | None = None,
     program: str | HloModule | None = None,
     machine: Machine | None = None,
     space: str | None = None,
 ) -> MemoryExplanation:
-    """What the memory of a dump, or of a plan, is for.
+    """What the memory of a dump, of a plan, or of a program that is planned for it, is for.
 
-    `subject` is what `hlomem.load` takes, a dump or a plan. `program` is the module it plans, or
-    its text; a dump's path finds it by name. `space` names a memory space or its color.
+    `subject` is what `hlomem.load` takes, a dump, a plan, HLO text or a module, or a compiled
+    program: anything with `as_text()`, such as `jax.jit(f).lower(x).compile()`. `module` chooses a
+    program of a folder, by default the largest. `program` is the module a dump plans, or its text,
+    where it does not lie beside the dump. `space` names a memory space or its color.
     """
-    if isinstance(program, str):
-        program = hlo.parse(program)
-    if isinstance(subject, str | Path):
-        if program is None and "\n" not in str(subject):
-            program = find_program(str(subject))
-        subject = load(subject)
-        program = subject.module or program
-    elif not isinstance(subject, Dump):
-        program = program or subject.stages.module
-        subject = subject.dump
-    memory = build_memory(subject, program, machine)
+    memory = open_memory(subject, module=module, program=program, machine=machine)
     return MemoryExplanation(memory, find_space(memory, space))
 
 
@@ -100,10 +94,19 @@ class MemoryExplanation(_Screen):
         self.memory = memory
         self.space = space
 
+    def __repr__(self) -> str:
+        title, size = self.memory.dump.title, format_bytes(self.space.size)
+        return f"<MemoryExplanation {title[-_MAX_NAME:]!r}: {size} in {self.space.name}>"
+
     @cached_property
-    def buffers(self) -> tuple[Buffer, ...]:
+    def buffers(self) -> Table[Buffer]:
         """Every value in its place."""
-        return tuple(each for each in self.memory.buffers if each.color == self.space.color)
+        return Table(each for each in self.memory.buffers if each.color == self.space.color)
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The bytes alive at each step; None where the dump has no live ranges."""
+        return self.memory.timeline(self.space.color)
 
     @cached_property
     def roles(self) -> tuple[RoleShare, ...]:
@@ -119,10 +122,19 @@ class MemoryExplanation(_Screen):
         """Who is alive at a step, or when an instruction runs."""
         return build_snapshot(self.memory, self.space, at=str(step))
 
-    def by(self, key: Key, at: int | str | None = None) -> tuple[Row, ...]:
+    def by(self, key: Key, at: int | str | None = None) -> Table[Row]:
         """The bytes alive at the peak, or at a step, by line, op, scope, role, shape or arg."""
+        check_choice("key", key, KEYS)
         step = None if at is None else str(at)
-        return build_snapshot(self.memory, self.space, at=step, by=key).rows
+        return Table(build_snapshot(self.memory, self.space, at=step, by=key).rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The buffers as dictionaries, by the names of their fields."""
+        return self.buffers.to_dicts()
+
+    def to_pandas(self) -> Any:
+        """The buffers as a `pandas.DataFrame`."""
+        return self.buffers.to_pandas()
 
     @cached_property
     def summary(self) -> Summary:
@@ -150,7 +162,7 @@ class MemoryExplanation(_Screen):
         return build_holes(self.memory, self.space)
 
     def __getitem__(self, name: str) -> BufferExplanation:
-        """The buffer of a name as XLA prints it."""
+        """The buffer of a name as XLA prints it, or of an argument; a KeyError if there is none."""
         return BufferExplanation(self.memory, find_buffer(self.memory, name))
 
     def __iter__(self) -> Iterator[Buffer]:
@@ -166,6 +178,10 @@ class BufferExplanation(_Screen):
     def __init__(self, memory: MemoryView, buffer: Buffer) -> None:
         self._memory = memory
         self.buffer = buffer
+
+    def __repr__(self) -> str:
+        size = format_bytes(self.buffer.size)
+        return f"<BufferExplanation {self.buffer.name[:_MAX_NAME]!r}: {size}, {self.buffer.role}>"
 
     def explain(self) -> Explanation:
         """Why it exists, why this size, why so long, why there, why not in place."""

@@ -1,9 +1,8 @@
 """Dumps as users have them: a file, standard input, gzip, one file of four, a folder of many.
 
 Everything is read as bytes. What is no text is handed to `hlomem.api.protos`; texts are decoded
-here: bytes that are not UTF-8 are kept as surrogates, so that nothing is lost on the way back.
-Files of one dump are found by name, XLA's own (`X-buffer-assignment.txt`, `X-live-range.txt`, ...)
-and the short ones (`buffer-assignment.txt`, `live-range.txt`, ...), each also with `.gz`.
+here: bytes that are not UTF-8 are kept as surrogates, so that nothing is lost on the way back. The
+other files of a dump, and the HLO text of its program, are found beside it (`hlomem.api.folder`).
 """
 
 from __future__ import annotations
@@ -16,26 +15,29 @@ import sys
 import zlib
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec.structs import replace
 
 from hlomem import hlo
+from hlomem.api.folder import answers_yes, choose_module, files_of, list_modules, program_beside
 from hlomem.api.protos import open_chosen, programs_in, programs_in_folder
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import Source, visible
 from hlomem.dump.dump import Dump, join_parts
-from hlomem.dump.parts import FILE_NAMES, parse_part
+from hlomem.dump.parts import parse_part
 from hlomem.proto.programs import is_binary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from hlomem.api.folder import Module
     from hlomem.api.protos import ProtoProgram
     from hlomem.hlo.ir import HloModule
 
-_FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _GZIP_MAGIC = b"\x1f\x8b"
-_SNIFF_BYTES = 64
 _PIECE = 1 << 20
 _MAX_GROWTH = 100
 """How much larger than packed a text may be; dumps are 5 to 25 times as large."""
@@ -43,14 +45,8 @@ MAX_BYTES = 4 << 30
 _max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
 """What every input is held to; the command line sets it once for all that is read."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
+_OOM = re.compile(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
-
-
-class Module(NamedTuple):
-    """One program's dump in a folder: its name and its files."""
-
-    name: str
-    files: tuple[Path, ...]
 
 
 @contextmanager
@@ -119,7 +115,7 @@ def _read_limited(
         pieces.append(data)
         size += len(data)
         if size > limit:
-            problem = f"more than {limit} bytes; --max-input allows more"
+            problem = f"more than {limit} bytes, the limit of inputs (--max-input, limited_to)"
             raise InputError(f"{visible(name)}: {problem}")
         if packed is not None and size > max(_PIECE * 64, _MAX_GROWTH * packed.tell()):
             problem = (
@@ -138,10 +134,11 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     """The dump in a file, in a folder, on standard input (`-`) or in a text.
 
     A string that is empty or has a line end is a text, any other a path. The other files of a
-    dump that XLA wrote in four are found by name. `module` chooses one of a folder's dumps. A file
-    may also be one of XLA's protos (`.hlo.pb`), a profile (`.xplane.pb`), an entry of JAX's
-    compilation cache or a serialized executable, a folder a whole cache: of several programs in
-    them the largest is taken, or the one that `module` names.
+    dump that XLA wrote in four are found by name, and so is the HLO text of its program, which
+    `Dump.module` reads when it is asked for. Of a folder's programs the largest is taken, or the
+    one that `module` names; a part of its name will do. A file may also be one of XLA's protos
+    (`.hlo.pb`), a profile (`.xplane.pb`), an entry of JAX's compilation cache or a serialized
+    executable, a folder a whole cache: programs in them are chosen likewise.
     """
     loaded = load_any(path_or_text, module=module)
     if isinstance(loaded, Dump):
@@ -161,11 +158,11 @@ def load_any(
 
     `as_program` leaves the plan aside that stands beside a program in one file.
     """
-    if isinstance(path_or_text, str) and ("\n" in path_or_text or not path_or_text):
+    if isinstance(path_or_text, str) and is_text(path_or_text):
         return _read_any(Source("<string>", path_or_text))
     path = Path(path_or_text)
     is_stdin = str(path_or_text) == "-"
-    if not is_stdin and _is(path.is_dir):
+    if not is_stdin and answers_yes(path.is_dir):
         return _load_folder(path, module, as_program=as_program)
     name = "<stdin>" if is_stdin else str(path)
     data = read_bytes(path_or_text)
@@ -174,7 +171,14 @@ def load_any(
         return open_chosen(programs, module, name, as_program=as_program)
     if module is not None:
         raise CommandError(f"{visible(name)} is one text: `--module` chooses from several programs")
-    return _read_any(_as_text(name, data), () if is_stdin else files_of(path))
+    loaded = _read_any(_as_text(name, data), () if is_stdin else files_of(path))
+    is_beside = isinstance(loaded, Dump) and not is_stdin
+    return _with_program(loaded, path) if is_beside and isinstance(loaded, Dump) else loaded
+
+
+def is_text(path_or_text: str) -> bool:
+    """Whether a string is the text of a dump or a module rather than a path to one."""
+    return "\n" in path_or_text or not path_or_text
 
 
 def _is_binary(data: bytes) -> bool:
@@ -186,12 +190,13 @@ def _load_folder(path: Path, module: str | None, *, as_program: bool) -> Dump | 
     """A dump as text of a folder, or else one of the programs in its files."""
     if not list_modules(path) and (programs := list_programs_of(path)):
         return open_chosen(programs, module, str(path), as_program=as_program)
-    return load_module(choose_module(path, module))
+    choice = choose_module(path, module, read_source)
+    return replace(load_module(choice.module), chosen=choice.reason)
 
 
 def list_programs_of(path: Path) -> list[ProtoProgram]:
     """The programs in a folder of protos, or in a file that is no text; none elsewhere."""
-    if _is(path.is_dir):
+    if answers_yes(path.is_dir):
         return programs_in_folder(path, read_bytes, max_input())
     data = read_bytes(path)
     return programs_in(data, str(path), max_input()) if _is_binary(data) else []
@@ -201,6 +206,10 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
     """A module, or the dump that `files` make up, one of which is `source`."""
     if is_module_text(source.text):
         return hlo.parse(source.text, source.name)
+    if "BufferAssignment:" not in source.text and _OOM.search(source.text):
+        problem = "a log with an out-of-memory message, and no dump"
+        hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
+        raise InputError(f"{visible(source.name)}: this is {problem}; {hint}")
     sources = [source if str(path) == source.name else read_source(path) for path in files]
     return join_parts(source.name, [parse_part(each) for each in sources or [source]])
 
@@ -212,7 +221,19 @@ def is_module_text(text: str) -> bool:
 
 def load_module(module: Module) -> Dump:
     """The dump in the files of one module."""
-    return join_parts(module.name, [parse_part(read_source(path)) for path in module.files])
+    parts = [parse_part(read_source(path)) for path in module.files]
+    return _with_program(join_parts(module.name, parts), module.files[0])
+
+
+def _with_program(dump: Dump, path: Path) -> Dump:
+    """A dump that knows the program whose text lies beside its file."""
+    program = program_beside(path)
+    return dump if program is None else replace(dump, open_module=partial(load_program, program))
+
+
+def find_program(path: str | Path, module: str | None = None) -> HloModule | None:
+    """The program of a dump, where its text lies beside it."""
+    return load(path, module=module).module
 
 
 def load_program(path: str | Path) -> HloModule:
@@ -221,120 +242,3 @@ def load_program(path: str | Path) -> HloModule:
     if isinstance(loaded, Dump):
         raise InputError(f"{visible(str(path))}: this is a dump; the HLO module is wanted here")
     return loaded
-
-
-def find_program(path: str, module: str | None = None) -> HloModule | None:
-    """The module beside a dump: XLA's `X.txt` for `X-buffer-assignment.txt`, or `module.hlo`."""
-    if path == "-":
-        return None
-    where = Path(path)
-    if where.is_dir() and not list_modules(where):
-        return None
-    first = choose_module(where, module).files[0] if where.is_dir() else where
-    names = ["module.hlo"]
-    plain = first.name.removesuffix(".gz")
-    suffix = FILE_NAMES["assignment"].suffix
-    if plain.endswith(suffix):
-        names.insert(0, plain.removesuffix(suffix) + ".txt")
-    for name in names:
-        for candidate in (first.with_name(name), first.with_name(name + ".gz")):
-            if candidate.is_file():
-                return load_program(candidate)
-    return None
-
-
-def files_of(path: Path) -> tuple[Path, ...]:
-    """A dump's file and the others of the same dump beside it, in XLA's order."""
-    plain = path.name.removesuffix(".gz")
-    for suffix, short in _FILE_NAMES:
-        if plain.endswith(suffix):
-            stem = plain.removesuffix(suffix)
-            return _existing(path, [stem + each.suffix for each in _FILE_NAMES])
-        if plain == short:
-            return _existing(path, [each.short for each in _FILE_NAMES])
-    return (path,)
-
-
-def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
-    """The files of these names beside `path`, plain or gzipped; `path` itself always."""
-    found = []
-    for name in names:
-        candidates = [path.with_name(name), path.with_name(name + ".gz")]
-        if path in candidates:
-            found.append(path)
-        else:
-            found += [each for each in candidates if _is(each.is_file)][:1]
-    return tuple(found)
-
-
-def _is(question: Callable[[], bool]) -> bool:
-    """The answer of the file system; no for a path it refuses (too long, not allowed)."""
-    try:
-        return question()
-    except OSError:
-        return False
-
-
-def list_modules(folder: Path) -> list[Module]:
-    """The dumps in a folder, in the order of their names."""
-    try:
-        names = sorted(each for each in folder.iterdir() if each.is_file())
-    except OSError as error:
-        raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
-    modules, seen = [], set[Path]()
-    for path in names:
-        if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):
-            continue
-        files = files_of(path)
-        seen.update(each.with_name(each.name.removesuffix(".gz")) for each in files)
-        modules.append(Module(_module_name(path), files))
-    return modules
-
-
-def _module_name(path: Path) -> str:
-    plain = path.name.removesuffix(".gz")
-    for suffix, short in _FILE_NAMES:
-        if plain.endswith(suffix):
-            return plain.removesuffix(suffix)
-        if plain == short:
-            return path.resolve().parent.name
-    return plain.removesuffix(".txt")
-
-
-def _is_dump(path: Path) -> bool:
-    """Whether a file has one of XLA's names, or begins as a dump of one file does."""
-    plain = path.name.removesuffix(".gz")
-    if any(plain.endswith(suffix) or plain == short for suffix, short in _FILE_NAMES):
-        return True
-    if not plain.endswith(".txt"):
-        return False
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read(_SNIFF_BYTES).lstrip(b"\xef\xbb\xbf").startswith(b"BufferAssignment:")
-    except (OSError, EOFError, zlib.error):
-        return False
-
-
-def choose_module(folder: Path, wanted: str | None) -> Module:
-    """The one dump in a folder, or the one whose name is, or else alone contains, `wanted`."""
-    modules = list_modules(folder)
-    where = visible(str(folder))
-    if not modules:
-        raise InputError(f"{where}: no XLA memory dump in this folder")
-    if wanted is None:
-        if len(modules) == 1:
-            return modules[0]
-        raise CommandError(f"{where} holds {len(modules)} dumps; choose one:\n{_listed(modules)}")
-    exact = [each for each in modules if each.name == wanted]
-    found = exact or [each for each in modules if wanted in each.name]
-    if len(found) == 1:
-        return found[0]
-    many = f"{len(found)} dumps in {where} match `{visible(wanted)}`"
-    raise CommandError(f"{many}; choose one:\n{_listed(found or modules)}")
-
-
-def _listed(modules: list[Module], most: int = 20) -> str:
-    lines = [f"  --module {visible(each.name)}" for each in modules[:most]]
-    if len(modules) > most:
-        lines.append(f"  and {len(modules) - most} more")
-    return "\n".join(lines)

@@ -193,14 +193,14 @@ def _undecided(module: HloModule, guess: MachineCandidates) -> CommandError:
     if len(platforms) > 1:
         problem = f"{where}: the text does not tell which machine it was compiled for"
         known = ", ".join(platforms)
-        ask = f"give one of {known} with --backend"
+        ask = f"give one of {known} as the backend"
         return CommandError(f"{problem}, and they plan it differently: {ask}")
     chips = ", ".join(machine.chip_name for machine in guess.machines)
     problem = f"{where}: compiled for a {platforms[0].upper()}"
     problem += f" ({guess.reason})" if guess.reason else ""
     return CommandError(
         f"{problem}, which plans by its chip, and the text does not tell it:"
-        f" give one of {chips} with --chip"
+        f" give one of {chips} as the chip"
     )
 
 
@@ -314,7 +314,7 @@ def unknown_era(dump: Dump) -> ParseError:
             break
     source = Source(part.name, dump.part_text(part))
     problem = "its era is unknown: no XLA writes this file as it is, or not beside the others"
-    return ParseError(source, source.first_line, problem, "give an era with --era")
+    return ParseError(source, source.first_line, problem, "give an era")
 
 
 def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
@@ -323,7 +323,7 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
     if dump.assignment is None:
         raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")
     if machine.preset_color is None:
-        raise CommandError(f"nothing is placed beforehand on `{machine.name}`: leave --preset out")
+        raise CommandError(f"nothing is placed beforehand on `{machine.name}`: give no preset")
     allocations = [
         each
         for each in dump.assignment.allocations

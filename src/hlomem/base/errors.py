@@ -64,6 +64,16 @@ class CommandError(HlomemError):
     exit_code = EXIT_USAGE
 
 
+class UnknownNameError(CommandError, KeyError):
+    """A name of which there is none, or more than one: says what there is."""
+
+    __str__ = Exception.__str__  # a KeyError's would put the message in quotes
+
+
+class UnknownChoiceError(CommandError, ValueError):
+    """An argument that is none of its choices: names them."""
+
+
 class EditError(CommandError):
     """A program that cannot be built, or a change that a program cannot take: says why."""
 

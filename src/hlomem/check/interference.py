@@ -115,10 +115,28 @@ class Interference:
 
     def _may_run(self, name: str, moment: int) -> bool:
         """Whether an instruction may run, still run, or be returned at a moment or after it."""
-        text, time = self.joined.printed.get(name), self.joined.time_of.get(name, -1)
-        is_asynchronous = text is not None and text.opcode.endswith("-start")
-        is_late = max(time, self._returned_at(name)) >= moment or is_asynchronous
+        time = self.joined.time_of.get(name, -1)
+        is_late = max(time, self._returned_at(name), self._done_at(name)) >= moment
         return is_late and not self.structure.are_exclusive(time, moment)
+
+    def _done_at(self, name: str) -> int:
+        """When what an instruction starts is done at the latest; -1 for one that starts nothing.
+
+        Only the instruction that waits for it, or updates it, reads the tuple that a start returns.
+        """
+        text = self.joined.printed.get(name)
+        if text is None or not text.opcode.endswith("-start"):
+            return -1
+        printed, time_of = self.joined.printed, self.joined.time_of
+        whole = self.joined.values_at.get((name, ()), ())
+        readers = [use.instruction for each in whole if each.used for use in each.used.uses or ()]
+        is_updated = any(
+            each in printed and printed[each].opcode.endswith("-update") for each in readers
+        )
+        never = len(self.joined.sequence)
+        if not readers or is_updated:
+            return never
+        return max(time_of.get(each, never) for each in readers)
 
     def _returned_at(self, name: str) -> int:
         """The moment at which a loop or conditional returns this root's value; -1 for others.

@@ -46,8 +46,11 @@ MAX_FINDINGS = 1000
 def verify(
     dump: Dump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """Judges a plan; `machine` is inferred where it is not given."""
-    return verify_joined(join_dump(dump), module=module, machine=machine)
+    """Judges a plan; `machine` is inferred where it is not given.
+
+    `module` is the program it plans, by default the one found beside the dump.
+    """
+    return verify_joined(join_dump(dump), module=module or dump.module, machine=machine)
 
 
 def verify_joined(
@@ -78,7 +81,7 @@ def verify_joined(
         checks += [check_order(joined, program), check_against_module(joined, program)]
     findings = [list(islice(check, MAX_FINDINGS)) for check in checks]
     return Verdict(
-        name=joined.dump.name,
+        name=joined.dump.title,
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(joined, guess, structure),
@@ -147,7 +150,7 @@ def _not_checked(
     if dump.report is None:
         yield NotChecked(rules="totals/report", reason="the dump has no usage report")
     if not guess.explains_sizes:
-        reason = f"most sizes are not those of {guess.machine.name}; say --backend"
+        reason = f"most sizes are not those of {guess.machine.name}; give the backend"
         yield NotChecked(rules="geometry/size-not-of-shape", reason=reason)
     if guess.machine.default_alignment is None:
         unknown = sorted(

@@ -33,26 +33,31 @@ EXIT_BROKEN_PIPE = 141
 TRACEBACK = "HLOMEM_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
 
-_OWN_COMMANDS = {
-    "advise": "Show what would make a program need less memory, by how much, and at what cost.",
-    "diff": "Show what changed in memory between two compiles of one program.",
-    "explain": "Explain one buffer: why it exists, its size, its life, its place.",
-    "fmt": "Read files XLA wrote and print them back, byte for byte.",
-    "html": "Write the memory report as one page that opens offline.",
-    "improve": "Show what a better order of instructions would save, and write it.",
-    "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
-    "pack": "Find the smallest heap for buffers that live at times, and prove it.",
-    "peak": "Show who is alive when the program needs most memory.",
-    "plan": "Plan a module's memory as XLA does, and write the same dumps.",
-    "replan": "Plan a dump's program anew, without its HLO module.",
-    "show": "Show a memory dump, or an HLO module, in one screen.",
-    "summary": "Show in one screen what a program's memory is for.",
-    "verify": "Check that a memory plan is right, XLA's or ours.",
+_GROUPS = {
+    "Understand a program's memory": {
+        "summary": "Show in one screen what a program's memory is for.",
+        "peak": "Show who is alive when the program needs most memory.",
+        "explain": "Explain one buffer: why it exists, its size, its life, its place.",
+        "html": "Write the memory report as one page that opens offline.",
+        "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
+        "diff": "Show what changed in memory between two compiles of one program.",
+        "show": "Show a memory dump, or an HLO module, in one screen.",
+    },
+    "Use less": {
+        "improve": "Show what a better order of instructions would save, and write it.",
+        "advise": "Show what would make a program need less memory, by how much, and at what cost.",
+        **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},
+    },
+    "Work on XLA": {
+        "plan": "Plan a module's memory as XLA does, and write the same dumps.",
+        "replan": "Plan a dump's program anew, without its HLO module.",
+        "verify": "Check that a memory plan is right, XLA's or ours.",
+        "pack": "Find the smallest heap for buffers that live at times, and prove it.",
+        "fmt": "Read files XLA wrote and print them back, byte for byte.",
+    },
 }
-"""The commands with a module of their name."""
-
-_REPORT_COMMANDS = {name: report.help.partition("\n")[0] for name, report in REPORTS.items()}
-COMMANDS = dict(sorted({**_OWN_COMMANDS, **_REPORT_COMMANDS}.items()))
+"""Commands by what people want; those that are no report have a module of their name."""
+COMMANDS = {name: help_ for group in _GROUPS.values() for name, help_ in group.items()}
 """Every command with its one-line help, which is also the first line of its own."""
 
 
@@ -96,8 +101,21 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        widest = max(map(len, COMMANDS))
+        for title, group in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), help_) for name, help_ in group.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
+
+            near = get_close_matches(args[0], COMMANDS, n=2, cutoff=0.6)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"No such command '{visible(args[0])}'.{hint}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hlomem.advice.advising import advise
-from hlomem.api.load import find_program, load_any, load_program
+from hlomem.api.load import load_any, load_program
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
@@ -39,15 +39,13 @@ def command(
     A DUMP without its HLO module is rebuilt first.
     """
     loaded = load_any(path, module=module)
-    program = None
-    if isinstance(loaded, Dump):
-        program = load_program(hlo) if hlo else loaded.module or find_program(path, module)
     advised = advise(
         loaded,
-        module=program,
+        module=load_program(hlo) if hlo else None,
         backend=backend or "",
         chip=chip or "",
         era=era or "",
         space=space,
     )
-    return write("advice", advised, draw_advice, as_json)
+    dump = loaded if isinstance(loaded, Dump) else None
+    return write("advice", advised, draw_advice, as_json, dump)

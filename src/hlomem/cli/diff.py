@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
+from hlomem.base.sizes import format_bytes, parse_size
 from hlomem.base.source import visible
-from hlomem.cli.options import AS_JSON, SPACE
+from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.subject import open_memory, write
-from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
 
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Diff, Grouping
+    from hlomem.report.data.memory import MemoryView
 
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 
@@ -25,7 +26,7 @@ _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option("--by", type=click.Choice(GROUPINGS), default="line", show_default=True)
-@click.option("--module", metavar="NAME", help="Which dump, where A and B are folders of many.")
+@WHICH_DUMP
 @SPACE
 @click.option(
     "--fail-on", metavar="LIMIT", help="Exit 1 when B reserves more than A by +2%, +1GiB, …"
@@ -54,16 +55,23 @@ def command(
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)
 
 
+def _side_name(path: str, memory: MemoryView) -> str:
+    """What one side is called: what was typed and, of a folder of many, which program it is."""
+    return f"{path} ({memory.dump.title}, {memory.dump.chosen})" if memory.dump.chosen else path
+
+
 def parse_limit(text: str, size: int) -> int:
     """How many bytes more are allowed: `+2%` of a size, or `+1GiB`."""
     bare = text.strip().removeprefix("+")
     if (share := _PERCENT.fullmatch(bare)) is not None:
         return int(size * float(share[1]) / 100)
-    if not bare[:1].isdigit():
+    limit = parse_size(bare)
+    if limit is None:
         raise CommandError(f"no limit: `{visible(text)}`; give `+2%` or `+1GiB`")
-    return parse_capacity(bare).size
+    return limit
 
 
 def _over(found: Diff, limit: int) -> int:
-    click.echo(f"over the limit: {found.delta} bytes more, {limit} allowed", err=True)
+    more, allowed = format_bytes(found.delta), format_bytes(limit)
+    click.echo(f"over the limit: {more} more, {allowed} allowed", err=True)
     return EXIT_FINDING

@@ -33,4 +33,4 @@ def command(memory: MemoryView, space: Space, as_json: bool, buffer: str, frames
     """
     told = explain(memory, find_buffer(memory, buffer))
     draw = partial(draw_explanation, all_frames=frames == "all")
-    return write("explanation", told, draw, as_json)
+    return write("explanation", told, draw, as_json, memory.dump)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from hlomem.api.load import files_of, is_module_text, read_source
+from hlomem.api.folder import files_of
+from hlomem.api.load import is_module_text, read_source
 from hlomem.base.atomic_files import write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, HlomemError
 from hlomem.base.source import Source, visible

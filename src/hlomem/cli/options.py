@@ -7,11 +7,14 @@ import click
 from hlomem.machines.registry import PLATFORMS
 
 WHICH_DUMP = click.option(
-    "--module", metavar="NAME", help="Which program of several; a part of its name will do."
+    "--module",
+    metavar="NAME",
+    help="Which program of several, else the largest; a part of its name will do.",
 )
 HLO_TEXT = click.option(
     "--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."
 )
+HLO_TEXT = click.option("--hlo", metavar="FILE", help="The dump's HLO text; else found beside it.")
 BACKEND = click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
 CHIP = click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 MODULE_ERA = click.option(

@@ -47,4 +47,4 @@ def command(
         raise CommandError("`--depth` goes with `--by arg` and `--by scope`")
     rows = top or (None if as_json else _ROWS)
     snapshot = build_snapshot(memory, space, at, by, rows, depth or DEFAULT_DEPTH)
-    return write("peak", snapshot, draw_snapshot, as_json)
+    return write("peak", snapshot, draw_snapshot, as_json, memory.dump)

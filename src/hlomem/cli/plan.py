@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.api.load import encode, load, load_any
+from hlomem.api.folder import DUMP_FLAGS, choose_module, program_beside
+from hlomem.api.load import encode, load, load_any, load_program, read_source
 from hlomem.api.plan import ORDERS, plan
 from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
+from hlomem.cli.subject import say_new_folder
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
@@ -73,17 +75,16 @@ def command(
     """Plan a module's memory as XLA does, and write the same dumps.
 
     MODULE is HLO text as XLA prints it, gzipped or not, or `-`; or a file that holds the program as
-    a proto, in which --module chooses. Text without a schedule takes one from --schedule, or else
-    gets the one that XLA's scheduler for CPU or GPU chooses.
+    a proto; or a folder of dumps, whose largest program is taken, or the one --module names. Text
+    without a schedule takes one from --schedule, or else gets the one that XLA's scheduler for CPU
+    or GPU chooses.
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
     STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 when the plan
     is found to be wrong.
     """
     start = time.process_time()
-    program = load_any(path, module=module, as_program=True)
+    program = _load(path, module)
     loaded = time.process_time()
-    if not isinstance(program, HloModule):
-        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     made = plan(
         program,
         backend=backend or "",
@@ -93,7 +94,7 @@ def command(
         schedule=load(schedule) if schedule else None,
         preset=load(preset) if preset else None,
         order=order,
-        name=_stem(path),
+        name=_stem(program.source.name),
     )
     click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
@@ -114,6 +115,24 @@ def command(
         steps = {"load": loaded - start, **made.seconds, "verify": verified - planned}
         _say_timings({**steps, "write": time.process_time() - verified})
     return EXIT_OK
+
+
+def _load(path: str, module: str | None) -> HloModule:
+    """The module of a file, or of a program of a folder, whose dump is not looked at."""
+    if path != "-" and Path(path).is_dir():
+        choice = choose_module(Path(path), module, read_source)
+        text = program_beside(choice.module.files[0])
+        if text is None:
+            where = visible(str(choice.module.files[0]))
+            raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
+        if choice.reason:
+            title = visible(choice.module.title)
+            click.echo(f"note: {title}, {choice.reason}; --module chooses another", err=True)
+        return load_program(text)
+    loaded = load_any(path, module=module)
+    if not isinstance(loaded, HloModule):
+        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
+    return loaded
 
 
 def is_right(made: Plan) -> bool:
@@ -137,6 +156,7 @@ def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
             write_text(text)
     else:
         pieces = {name: map(encode, made.pieces(name)) for name in made.files}
+        say_new_folder(output)
         write_files(output, pieces, force=force)
 
 
@@ -145,7 +165,7 @@ def _stem(path: str) -> str:
     name = Path(path).name.removesuffix(".gz")
     for ending in (".txt", ".hlo", ".pb", ".hlo"):
         name = name.removesuffix(ending)
-    return "module" if path == "-" or not name else name
+    return "module" if path == "<stdin>" or not name else name
 
 
 def _say_timings(seconds: dict[str, float]) -> None:

@@ -16,8 +16,9 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.plan import is_right, write_plan
+from hlomem.cli.subject import write_screen
 from hlomem.dump.compare import find_differences
-from hlomem.report.screens.text import shorten, width, write_lines
+from hlomem.report.screens.text import shorten, width
 
 if TYPE_CHECKING:
     from hlomem.api.plan import Plan
@@ -75,7 +76,7 @@ def command(
     if as_json:
         sys.stdout.buffer.write(_encode(made, differences if check else None) + b"\n")
     elif check:
-        write_lines(draw_check(dump, differences, width()))
+        write_screen(draw_check(dump, differences, width()), dump)
     for note in made.notes:
         click.echo(f"note: {visible(note)}", err=True)
     return EXIT_FINDING if differences else EXIT_OK
@@ -102,7 +103,7 @@ def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[
     assert dump.assignment is not None
     count = len(dump.assignment.allocations)
     lines: list[Line] = [
-        [(shorten(visible(dump.name), columns), "bold")],
+        [(shorten(visible(dump.title), columns), "bold")],
         [
             ("different" if differences else "same", "bold red" if differences else "bold green"),
             (f"  {len(dump.values.values)} values in {count} allocations", ""),

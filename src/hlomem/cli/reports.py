@@ -19,6 +19,6 @@ def build_command(name: str) -> click.Command:
 
     @about_memory
     def show(memory: MemoryView, space: Space, as_json: bool) -> int:
-        return write(name, report.build(memory, space), report.draw, as_json)
+        return write(name, report.build(memory, space), report.draw, as_json, memory.dump)
 
     return click.command(name, help=report.help)(show)

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import click
 
-from hlomem.api.load import Module, list_modules, list_programs_of, load_any, load_module
+from hlomem.api.folder import ModuleSize, draw_list, list_modules, measure_all
+from hlomem.api.load import list_programs_of, load_any, read_source
 from hlomem.api.protos import holds_programs, list_programs
-from hlomem.base.errors import EXIT_OK, HlomemError
-from hlomem.base.sizes import format_bytes
-from hlomem.base.source import visible
+from hlomem.base.errors import EXIT_OK
 from hlomem.cli.options import WHICH_DUMP
+from hlomem.cli.subject import write_screen
+from hlomem.dump.dump import Dump
 from hlomem.hlo.ir import HloModule
 from hlomem.report.data.module_overview import build_module_overview
 from hlomem.report.data.overview import build_overview
 from hlomem.report.json import encode_dump, encode_module_overview
 from hlomem.report.screens.module_overview_text import draw_module_overview
 from hlomem.report.screens.overview_text import draw_overview
-from hlomem.report.screens.text import Line, shorten, width, write_lines
+from hlomem.report.screens.text import Line, width, write_lines
 
 
 @click.command("show")
@@ -30,14 +31,14 @@ def command(path: str, module: str | None, as_json: bool) -> int:
     """Show a memory dump, or an HLO module, in one screen.
 
     DUMP is a file XLA wrote (the others of the same dump are found beside it), a folder of dumps,
-    or `-` for standard input; gzip is recognised. A folder of many is listed. MODULE is HLO text.
-    Both may be in one file: one of XLA's protos (.hlo.pb), a profile (.xplane.pb), an entry of
-    JAX's compilation cache or its folder, a serialized executable.
+    or `-` for standard input; gzip is recognised. A folder of many is listed, the largest first.
+    MODULE is HLO text. Both may be in one file: one of XLA's protos (.hlo.pb), a profile
+    (.xplane.pb), an entry of JAX's compilation cache or its folder, a serialized executable.
     """
     if path != "-" and Path(path).is_dir() and module is None and not as_json:
         modules = list_modules(Path(path))
         if len(modules) > 1:
-            write_lines(_draw_list(modules, width()))
+            write_lines(_draw_list(measure_all(modules, read_source)))
             return EXIT_OK
     if path != "-" and module is None and not as_json and _lists_programs(Path(path)):
         return EXIT_OK
@@ -52,7 +53,7 @@ def command(path: str, module: str | None, as_json: bool) -> int:
     if isinstance(shown, bytes):
         sys.stdout.buffer.write(shown + b"\n")
     else:
-        write_lines(shown)
+        write_screen(shown, loaded if isinstance(loaded, Dump) else None)
     return EXIT_OK
 
 
@@ -68,20 +69,7 @@ def _lists_programs(path: Path) -> bool:
     return True
 
 
-def _draw_list(modules: list[Module], columns: int) -> list[Line]:
-    """A folder's dumps with their sizes; one that cannot be read says so and stops nothing."""
-    lines: list[Line] = [[(f"{len(modules)} dumps; show one with --module NAME", "bold")]]
-    for module in modules:
-        try:
-            # The first file has the allocations, which is all a size needs.
-            overview = build_overview(load_module(Module(module.name, module.files[:1])))
-            size = "-" if overview.needs is None else format_bytes(overview.needs)
-        except HlomemError:
-            size = "unreadable"
-        lines.append(
-            [
-                (f"{size:>11}  ", "cyan"),
-                (shorten(visible(module.name), columns - 13), ""),
-            ]
-        )
-    return lines
+def _draw_list(sized: list[ModuleSize]) -> list[Line]:
+    """A folder's programs with their sizes; one that cannot be read says so and stops nothing."""
+    head = f"{len(sized)} programs, by what each reserves; show one with --module NAME"
+    return [[(head, "bold")], *([(line, "")] for line in draw_list(sized))]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.api.load import find_program, load, load_any, load_program
+from hlomem.api.load import load, load_any, load_program
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
@@ -22,11 +22,12 @@ from hlomem.machines.registry import find_chip, find_machine
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.json import encode
-from hlomem.report.screens.text import width, write_lines
+from hlomem.report.screens.text import shorten_front, width, write_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hlomem.dump.dump import Dump
     from hlomem.dump.records import Record
     from hlomem.machines.machine import Machine
     from hlomem.report.screens.text import Line
@@ -99,9 +100,7 @@ def open_memory(
     for option, value in (("era", era), ("schedule", schedule)):
         if value is not None:
             raise CommandError(f"`--{option}` is for an HLO module; a dump has its own")
-    if loaded.chosen:
-        click.echo(f"note: {loaded.chosen}; --module chooses another", err=True)
-    program = load_program(hlo) if hlo else loaded.module or find_program(path, module)
+    program = load_program(hlo) if hlo else None
     return build_memory(loaded, program, chosen_machine(backend, chip))
 
 
@@ -123,6 +122,12 @@ def _planned(
     return build_memory(planned.dump, program, planned.stages.options.machine, is_planned=True)
 
 
+def say_new_folder(folder: Path) -> None:
+    """Says that an output's folder is not there yet and will be made."""
+    if not folder.exists():
+        click.echo(f"makes the folder {visible(str(folder))}", err=True)
+
+
 def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:
     """The machine of `--backend` and `--chip`; None where neither is given."""
     if platform is not None:
@@ -130,13 +135,33 @@ def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:
     return None if chip is None else find_chip(chip)
 
 
-def write(kind: str, data: Record, draw: Callable[[Any, int], list[Line]], as_json: bool) -> int:
+def write(
+    kind: str,
+    data: Record,
+    draw: Callable[[Any, int], list[Line]],
+    as_json: bool,
+    dump: Dump | None = None,
+) -> int:
     """Prints a report, drawn for people or as JSON for programs."""
     if as_json:
         sys.stdout.buffer.write(encode({"kind": kind, **_fields(data)}) + b"\n")
     else:
-        write_lines(draw(data, width()))
+        write_screen(draw(data, width()), dump)
     return EXIT_OK
+
+
+def write_screen(lines: list[Line], dump: Dump | None) -> None:
+    """Prints a screen whose first line names a dump, and says there if it is one of several."""
+    if dump is not None and dump.chosen:
+        said = f", {dump.chosen}; --module chooses another"
+        title = "".join(piece for piece, _ in lines[0])
+        is_title = title == visible(dump.title)
+        if is_title and len(title) + len(said) <= width():
+            lines = [[*lines[0], (said, "dim")], *lines[1:]]
+        else:
+            name = shorten_front(visible(dump.title), width() - len(said))
+            lines = [[(name, "bold"), (said, "dim")], *(lines[1:] if is_title else lines)]
+    write_lines(lines)
 
 
 def _fields(data: Record) -> dict[str, Any]:

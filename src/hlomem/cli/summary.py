@@ -25,4 +25,5 @@ def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | Non
     reserves; the peak is replayed from live ranges.
     """
     size = parse_capacity(capacity) if capacity else None
-    return write("summary", build_summary(memory, space, size), draw_summary, as_json)
+    summary = build_summary(memory, space, size)
+    return write("summary", summary, draw_summary, as_json, memory.dump)

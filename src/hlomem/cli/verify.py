@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem import __version__
-from hlomem.api.load import choose_module, find_program, list_modules, load, load_program
-from hlomem.api.protos import holds_programs
+from hlomem.api.load import load, load_program
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.gc_pause import collector_off
 from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
-from hlomem.cli.options import BACKEND, CHIP
-from hlomem.cli.subject import chosen_machine
+from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP
+from hlomem.cli.subject import chosen_machine, write_screen
 from hlomem.report.json import encode
-from hlomem.report.screens.text import width, write_lines
+from hlomem.report.screens.text import width
 from hlomem.report.screens.verdict_text import draw_verdict
 
 if TYPE_CHECKING:
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
 
 @click.command("verify")
 @click.argument("path", metavar="DUMP")
-@click.option(
-    "--module", metavar="FILE|NAME", help="Its HLO text, else found; or which dump of a folder."
-)
+@WHICH_DUMP
+@HLO_TEXT
 @BACKEND
 @CHIP
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
 def command(
     path: str,
     module: str | None,
+    hlo: str | None,
     backend: str | None,
     chip: str | None,
     as_json: bool,
@@ -56,22 +55,17 @@ def command(
     DUMP is a file of it, or a folder. Without the HLO module, what the dump alone
     can show is checked, and the rest is said. The exit code is 1 when something is found.
     """
-    is_name = module is not None and _has_many(path) and not Path(module).is_file()
-    dump_path = _choose_dump(path, module if is_name else None)
-    dump = load(dump_path, module=module if is_name and dump_path == path else None)
-    if module and not is_name:
-        program: HloModule | None = load_program(module)
-    else:
-        program = dump.module or find_program(dump_path)
+    dump = load(path, module=module)
+    program = load_program(hlo) if hlo else None
     verdict = verify(dump, module=program, machine=chosen_machine(backend, chip))
     if sarif is not None:
-        text = json.dumps(build_sarif(verdict, __version__, dump_path), indent=1)
+        text = json.dumps(build_sarif(verdict, __version__, _file_of(path, dump)), indent=1)
         write_files(sarif.parent, {sarif.name: [text.encode()]}, force=force)
     if as_json:
         fields = {name: getattr(verdict, name) for name in verdict.__struct_fields__}
         sys.stdout.buffer.write(encode({"kind": "verdict", **fields}) + b"\n")
     else:
-        write_lines(draw_verdict(verdict, width(), sequence_of(dump)))
+        write_screen(draw_verdict(verdict, width(), sequence_of(dump)), dump)
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
 
 
@@ -88,13 +82,6 @@ def sequence_of(dump: Dump) -> Sequence[str]:
     return dump.live_ranges.sequence if dump.live_ranges else ()
 
 
-def _has_many(path: str) -> bool:
-    """Whether a path is of many programs, of which a name chooses one."""
-    return path != "-" and (Path(path).is_dir() or holds_programs(Path(path)))
-
-
-def _choose_dump(path: str, name: str | None) -> str:
-    """The file of the one dump in a folder, or of the one of a name; a path to a file as it is."""
-    if path == "-" or not Path(path).is_dir() or not list_modules(Path(path)):
-        return path
-    return str(choose_module(Path(path), name).files[0])
+def _file_of(path: str, dump: Dump) -> str:
+    """The file to name for a dump: the first of those found in a folder, else the path itself."""
+    return path if path == "-" or not Path(path).is_dir() else dump.parts[0].name

@@ -17,6 +17,7 @@ from hlomem.base.errors import ParseError
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump.eras import Era, Features, describe, recognise
 from hlomem.dump.parts import Part, format_part
+from hlomem.dump.program_name import program_name
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _WORDS: Mapping[Kind, str] = {
     "report": "usage report (*-memory-usage-report.txt)",
 }
 _BEGINNINGS: Mapping[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
+_MAX_NAME = 80
 _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
 """The parts that one file holds up to jaxlib 0.9, and three files since."""
 
@@ -67,6 +69,11 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
     """Reads the program it plans; None where that is not at hand."""
     remarks: tuple[Note, ...] = ()
     """What is known about it and stands in no file."""
+
+    @property
+    def title(self) -> str:
+        """What its author called the program, where its name tells: `train_step`."""
+        return program_name(self.name)
 
     @cached_property
     def module(self) -> HloModule | None:
@@ -118,6 +125,12 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def __repr__(self) -> str:
+        name = self.title if len(self.title) <= _MAX_NAME else f"…{self.title[1 - _MAX_NAME :]}"
+        chosen = f", {self.chosen}" if self.chosen else ""
+        allocations = self.assignment.allocations if self.assignment else ()
+        return f"<Dump {name!r}{chosen}: {len(allocations)} allocations, era {self.era.letter}>"
 
     def _repr_html_(self) -> str:
         """The report, for notebooks; found by name, as a dump knows nothing of reports."""

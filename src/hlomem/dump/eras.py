@@ -15,7 +15,14 @@ from msgspec.structs import asdict, replace
 
 from hlomem.dump.records import Record
 from hlomem.dump.values import Style
-from hlomem.machines.releases import ERA_RELEASES, EraReleases, era_number, releases_of_era
+from hlomem.machines.releases import (
+    ERA_RELEASES,
+    JAXLIB,
+    LIBTPU,
+    EraReleases,
+    era_number,
+    releases_of_era,
+)
 
 if TYPE_CHECKING:
     from hlomem.machines.releases import Release
@@ -84,12 +91,19 @@ class Era(Record, frozen=True):
         )
 
     def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self, package: str = "") -> str:
+        """The era with the releases that write it: of one package, by default of all."""
         if self.jaxlib is None:
             return f"era {self.letter}"
         first, last = self.jaxlib
-        releases = f"jaxlib {first}" if first == last else f"jaxlib {first} to {last}"
-        tpu = f", libtpu {', '.join(self.libtpu)}" if self.libtpu else ""
-        return f"era {self.letter} ({releases}{tpu})"
+        releases = [f"jaxlib {first}" if first == last else f"jaxlib {first} to {last}"]
+        if package == LIBTPU and self.libtpu:
+            releases.clear()
+        if package != JAXLIB and self.libtpu:
+            releases.append(f"libtpu {', '.join(self.libtpu)}")
+        return f"era {self.letter} ({', '.join(releases)})"
 
 
 _NONE: frozenset[ReportShape] = frozenset({"none"})
@@ -140,12 +154,12 @@ def recognise(seen: Features) -> tuple[Era, ...]:
     return tuple([era for era in ERAS if era.features.agrees_with(seen)]) or (Era("?", seen),)
 
 
-def describe(eras: tuple[Era, ...]) -> str:
-    """The recognised eras in words."""
+def describe(eras: tuple[Era, ...], package: str = "") -> str:
+    """The recognised eras in words, with the releases of a package or of all."""
     if eras[0].letter == "?":
         return "era unknown (no XLA we know writes this combination)"
     if len(eras) == 1:
-        return str(eras[0])
+        return eras[0].describe(package)
     first, last = eras[0].jaxlib, eras[-1].jaxlib
     releases = f" (jaxlib {first[0]} to {last[1]})" if first and last else ""
     return f"one of eras {', '.join(era.letter for era in eras)}{releases}"

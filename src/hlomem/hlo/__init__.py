@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hlomem.base.submodules import find_submodules
+
 if TYPE_CHECKING:
     from hlomem.hlo.builder import ComputationBuilder, ModuleBuilder
     from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
@@ -60,7 +62,7 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return find_submodules(__name__)(name)
     value = getattr(import_module(f"hlomem.hlo.{_HOME[name]}"), name)
     globals()[name] = value
     return value

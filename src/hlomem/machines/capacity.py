@@ -17,6 +17,9 @@ from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
 from hlomem.machines.registry import CHIPS
 
+_SMALLEST = 1 << 20
+"""No device has less; who types less has left out the unit."""
+
 
 class Capacity(Struct, frozen=True, kw_only=True):
     """The memory of a device."""
@@ -54,4 +57,7 @@ def parse_capacity(text: str) -> Capacity:
         known = ", ".join(CHIPS)
         problem = f"no capacity: `{visible(text)}`; give `16GiB` or a chip: {known}"
         raise CommandError(problem + hint)
+    if size < _SMALLEST and text.strip().isdecimal():
+        shown = visible(text.strip())
+        raise CommandError(f"a capacity of `{shown}` is {size} bytes: give a unit, as in `16GiB`")
     return Capacity(size=size)

@@ -54,6 +54,8 @@ class Chip(Struct, frozen=True):
     """Whether that is the data sheet's figure; else it is what the runtime gives to programs."""
     note: str = ""
     """More to know about its memory, in words."""
+    device_kind: str = ""
+    """What JAX calls it (`Device.device_kind`); empty where that tells nothing about plans."""
 
     @property
     def size(self) -> int:

@@ -52,7 +52,7 @@ def find_machine(platform: str, chip: str = "") -> Machine:
     if not name and len(candidates) > 1:
         known = ", ".join(machine.chip_name for machine in candidates)
         article = f"a {platform.upper()}"
-        raise CommandError(f"{article} plans by its chip: give one of {known} with --chip")
+        raise CommandError(f"{article} plans by its chip: give one of {known} as the chip")
     found = MACHINES.get(f"{platform}-{name}" if name else platform)
     if found is None:
         raise CommandError(_unknown_chip(platform, chip))
@@ -65,6 +65,15 @@ def find_chip(chip: str) -> Machine:
         if machine.chip_name and machine.chip_name == chip.lower():
             return machine
     raise CommandError(_unknown_chip("", chip))
+
+
+def find_device(platform: str, kind: str) -> Machine | None:
+    """The machine of a device as JAX calls it (`tpu`, `TPU v5 lite`); None where none is known."""
+    alike = MACHINES.get(platform)
+    if alike is not None:
+        return alike
+    machines = (each for each in machines_of(platform) if each.chip is not None)
+    return next((each for each in machines if each.chip and each.chip.device_kind == kind), None)
 
 
 def machines_of(platform: str) -> tuple[Machine, ...]:
@@ -87,14 +96,14 @@ def _unknown_chip(platform: str, chip: str) -> str:
         mine = [machine for machine in MACHINES.values() if machine.chip_name == name]
         if not mine:
             return f"no rules for chip `{shown}`: only its memory is known"
-        return f"`{shown}` is a chip of --backend {mine[0].platform}, not {platform}"
+        return f"`{shown}` is a chip of backend {mine[0].platform}, not {platform}"
     names = [
         machine.chip_name
         for machine in MACHINES.values()
         if machine.chip_name and platform in ("", machine.platform)
     ]
     if not names:
-        return f"`--chip` is not for --backend {platform}, whose machines plan alike"
+        return f"no chip is to be given for backend {platform}, whose machines plan alike"
     near = get_close_matches(name, names, n=2, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     kind = f"{platform.upper()} " if platform else ""

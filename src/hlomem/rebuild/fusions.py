@@ -11,12 +11,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.disjoint_sets import DisjointSets
+from hlomem.hlo.opcodes import ELEMENTWISE
+from hlomem.view.control_flow import find_structure
+from hlomem.view.families import find_alias_classes
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hlomem.dump.records import ShapeIndex, UsedValue
     from hlomem.hlo.shape import Shape
-    from hlomem.view.joined import JoinedDump, Read
+    from hlomem.view.joined import JoinedDump, PlacedValue, Read
 
 _IN_PLACE = re.compile(r"dynamic[-_]update[-_]slice|scatter")
 _OPAQUE = 'custom_call_target="opaque"'
@@ -50,16 +55,85 @@ def _is_written_over(value: UsedValue, read: Read, joined: JoinedDump) -> bool:
     return life is not None and life.end == time and joined.share_bytes(value, read.value)
 
 
+def find_in_place(joined: JoinedDump) -> set[str]:
+    """The fusions whose result must lie where an operand does, as an update's must.
+
+    Some are named for what they do. Others tell by their place: XLA lets a result have an
+    operand's place in the heap of temporaries for free only if neither is one of several values
+    that must share it (`HeapSimulator::Run`), so that along a chain of values in one place either
+    all of them must, or none. They must if one of them is of a loop's state, or if what could have
+    had its place for free has another.
+    """
+    places = DisjointSets["PlacedValue"]()
+    fusions: dict[str, list[PlacedValue]] = {}
+    bound: set[PlacedValue] = set()
+    for name, line in joined.printed.items():
+        pairs = _pairs_in_heap(name, joined) if line.opcode == "fusion" else []
+        for value, operand in pairs:
+            places.unite(value, operand)
+        fusions[name] = [placed for pair in pairs for placed in pair]
+        if _IN_PLACE.search(line.name + line.tail):
+            bound.update(fusions[name])
+    families = find_alias_classes(joined, find_structure(joined))
+    several = {placed for each in families.members(joined.placed).values() for placed in each}
+    bound |= several | set(_not_given_away(joined, several))
+    heads = {places.find(placed) for placed in bound}
+    return {
+        name
+        for name, held in fusions.items()
+        if any(places.find(placed) in heads for placed in held)
+        or _IN_PLACE.search(joined.printed[name].name + joined.printed[name].tail)
+    }
+
+
+def _not_given_away(joined: JoinedDump, several: set[PlacedValue]) -> Iterator[PlacedValue]:
+    """Values that end where something of their shape begins that could be written over them."""
+    for name, line in joined.printed.items():
+        reads = joined.reads.get(name, ())
+        if line.opcode not in ELEMENTWISE or line.opcode == "copy" or len(reads) != 1:
+            continue
+        operand = joined.placed_by_id[reads[0].value.id]
+        results = joined.values_at.get((name, ()), ())
+        if (
+            len(results) == 1
+            and operand.value.name in line.operands
+            and results[0].value.shape == operand.value.shape
+            and results[0].allocation is operand.allocation
+            and operand.allocation.is_preallocated_temp
+            and operand.life is not None
+            and operand.life.end == joined.time_of.get(name)
+            and not results[0].shares_bytes_with(operand)
+            and results[0] not in several
+        ):
+            yield operand
+
+
+def _pairs_in_heap(fusion: str, joined: JoinedDump) -> list[tuple[PlacedValue, PlacedValue]]:
+    """What a fusion wrote in the heap of temporaries, each with what it wrote it over."""
+    if fusion not in joined.time_of:
+        return []
+    pairs = [
+        (joined.placed_by_id[value], joined.placed_by_id[read.value.id])
+        for ids in joined.held[fusion].values()
+        for value in ids
+        if joined.used_by_id[value].name == fusion
+        for read in joined.reads.get(fusion, ())
+        if _is_written_over(joined.used_by_id[value], read, joined)
+    ]
+    return [pair for pair in pairs if pair[0].allocation.is_preallocated_temp]
+
+
 def write_body(
     name: str,
-    fusion_text: str,
     shape: Shape,
     operand_shapes: Sequence[Shape],
     sharing: Sequence[Sharing],
     called: Sequence[str],
+    *,
+    is_in_place: bool,
 ) -> str:
     """The text of a body; `called` are computations it calls somewhere."""
-    body = _Body(name, operand_shapes, is_in_place=bool(_IN_PLACE.search(fusion_text)))
+    body = _Body(name, operand_shapes, is_in_place=is_in_place)
     if called:
         names = ", ".join(f"%{callee}" for callee in called)
         body.add("pred[]", f"custom-call(), {_OPAQUE}, called_computations={{{names}}}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import traits_of
 from hlomem.rebuild.embedded import name_embedded
-from hlomem.rebuild.fusions import find_sharing, write_body
+from hlomem.rebuild.fusions import find_in_place, find_sharing, write_body
 from hlomem.rebuild.listing import age, list_embedded, lists_by_id
 from hlomem.rebuild.parameters import number_parameters
 from hlomem.rebuild.roots import Roots
@@ -45,6 +45,7 @@ class ModuleWriter:
         self._by_name = {computation.name: computation for computation in in_flow}
         self._unseen: list[str] = []  # computations without values
         self._sharing: dict[str, list[Sharing]] = {}
+        self._in_place = find_in_place(joined)
         self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), joined)
         self._by_name.update({computation.name: computation for computation in embedded})
         # Whichever fusions call those, in the last one they are called late enough.
@@ -164,11 +165,11 @@ class ModuleWriter:
             self._write(computation)
         self._texts[callee] = write_body(
             callee,
-            draft.line.text,
             draft.line.shape,
             [self._shapes[operand] for operand in draft.operands],
             self._sharing[draft.name],
             [computation.name for computation in called],
+            is_in_place=draft.name in self._in_place,
         )
 
     # Instructions.

@@ -56,13 +56,31 @@ def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> di
 
 
 def _wraps_another(name: str, line: PrintedInstruction, joined: JoinedDump) -> bool:
-    """Whether e.g. `slice-start` is short for an async-start: then a slice defines its result."""
+    """Whether `slice-start` is short for an async-start: then a slice defines its result.
+
+    What writes over an operand shows its result only when it is done. Then it is the wrapped
+    instruction's place that tells: a callee stands right before its caller.
+    """
     if not line.opcode.endswith("-start") or line.opcode == "copy-start":
         return False
     results = [ids for index, ids in joined.held.get(name, {}).items() if index[:1] == (1,)]
     definers = {joined.used_by_id[value_id].name for ids in results for value_id in ids} - {name}
+    if _reads_through_parameters(name, line, joined):
+        definers.add(joined.sequence[joined.time_of[name] - 1])
     wrapped = {joined.printed[definer].opcode for definer in definers if definer in joined.printed}
     return line.opcode.removesuffix("-start") in wrapped
+
+
+def _reads_through_parameters(name: str, line: PrintedInstruction, joined: JoinedDump) -> bool:
+    """Whether the instruction before reads other names for just what this one reads."""
+    time = joined.time_of.get(name, 0)
+    before = joined.printed.get(joined.sequence[time - 1]) if time else None
+    if before is None or len(before.operands) != len(line.operands):
+        return False
+    return all(
+        inner != outer and joined.held.get(inner, {}) == joined.held.get(outer)
+        for inner, outer in zip(before.operands, line.operands, strict=True)
+    )
 
 
 def _callees_in_order(line: PrintedInstruction) -> list[str]:

@@ -102,12 +102,29 @@ def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
 
 
 def platform_of_dump(dump: Dump) -> tuple[str, str]:
-    """The platform of a dump and the reason; the one without marks where there are none."""
+    """The platform of a dump and the reason; the one without marks where there are none.
+
+    Where the dump itself has no mark, XLA's name for its file tells, or the program beside it.
+    """
     allocations = dump.assignment.allocations if dump.assignment else ()
     shapes = {value.shape for allocation in allocations for value in allocation.values}
     printed = [value.instruction for value in dump.values.values] if dump.values else []
     always, _ = _marking_platforms()
-    return _find_mark(always, (*shapes, *printed)) or _unmarked()
+    marked = _find_mark(always, (*shapes, *printed))
+    if marked is not None:
+        return marked
+    for name in (dump.name, *(part.name for part in dump.parts)):
+        if (named := _platform_of_name(PurePath(name).name)) is not None:
+            return named[0], "its file's name says so"
+    return _find_mark(always, _program_texts(dump)) or _unmarked()
+
+
+def _program_texts(dump: Dump) -> tuple[str, ...]:
+    """The text of the program beside a dump; none where it cannot be read."""
+    try:
+        return () if dump.module is None else (dump.module.source.text,)
+    except HlomemError:
+        return ()
 
 
 def _find_mark(platforms: Iterable[str], texts: Collection[str]) -> tuple[str, str] | None:

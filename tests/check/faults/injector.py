@@ -27,7 +27,7 @@ def rebuilt(dump: Dump, **parts: object) -> Dump:
     """`dump` with other records in place of its own, all in one file."""
     contents = Contents(dump.assignment, dump.values, dump.live_ranges, dump.report)
     part = dump.parts[0]._replace(contents=contents._replace(**parts))  # type: ignore[arg-type]
-    return changed(dump, parts=(part,))
+    return changed(dump, parts=(part,), open_module=None)
 
 
 class Fault(NamedTuple):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+import hlomem
+from hlomem import hlo
 from hlomem.hlo import TextStyle, format_instruction, parse
 from hlomem.hlo.text.proto_order import in_proto_order
 
@@ -64,3 +68,21 @@ def test_proto_order_keeps_unknown_fields_last() -> None:
     assert in_proto_order('{"a":1.50,"known_trip_count":{"n":"4"}}') == (
         '{"known_trip_count":{"n":"4"},"a":1.50}'
     )
+
+
+def test_a_compact_text_may_order_by_an_element_it_has_no_line_for() -> None:
+    text = """HloModule m, is_scheduled=true
+
+ENTRY %main (p: (f32[8], f32[8])) -> f32[8] {
+  %p = (f32[8]{0}, f32[8]{0}) parameter(0)
+  %a = f32[8]{0} negate(%p#0)
+  ROOT %b = f32[8]{0} negate(%p#1), control-predecessors={%get-tuple-element.7, %a}
+}
+
+"""
+    module = hlo.parse(text, lazy=False)
+    assert [each.name for each in module.entry.root.control_predecessors] == ["a"]
+    assert hlo.format_module(module) == text
+    later = text.replace("negate(%p#0)", "negate(%p#0), control-predecessors={%b}")
+    with pytest.raises(hlomem.ParseError, match="control predecessor `b` is not defined above"):
+        hlo.parse(later)

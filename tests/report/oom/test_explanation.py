@@ -93,3 +93,30 @@ def test_a_screen_has_80_columns(path: object) -> None:
     lines = ["".join(text for text, _ in line) for line in draw_oom(oom, 80)]
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 50
+
+
+GPU_TEXT = """RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.
+BufferAssignment stats:
+             parameter allocation:    1.00GiB
+     preallocated temp allocation:   11.70GiB
+  preallocated temp fragmentation:    1.17GiB (10.00%)
+                 total allocation:   12.70GiB
+              total fragmentation:    1.17GiB (9.21%)
+Peak buffers:
+\tBuffer 1:
+\t\tSize: 4.00GiB
+\t\tOperator: op_name="jit(step)/jit(main)/dot_general[dimension_numbers=(((1,), (0,)), ((), ())) \
+precision=None preferred_element_type=float32]" source_file="/home/user/model.py" source_line=123
+\t\tXLA Label: custom-call
+\t\tShape: f32[32768,32768]
+\t\t==========================
+"""
+
+
+def test_the_line_is_whole_and_the_operation_without_its_parameters() -> None:
+    oom = build_oom(read_oom(GPU_TEXT))
+    assert oom is not None
+    assert oom.groups[0].op_name == "jit(step)/jit(main)/dot_general"
+    screen = "".join(piece + "\n" for line in draw_oom(oom, 80) for piece, _ in line)
+    assert "/home/user/model.py:123  jit(step)/jit(main)/dot_general" in screen
+    assert "1.17 GiB (9.2%) are holes between temporaries (fragmentation)" in oom.findings

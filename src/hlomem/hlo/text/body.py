@@ -46,6 +46,7 @@ _NAMES = {
     for name in (*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS)
 }
 _FUSION = re.compile(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
+_ELEMENT = re.compile(r"[A-Za-z0-9_.\-]#\d")
 _MAX_DIGITS = 9
 
 
@@ -301,12 +302,20 @@ def _name_problem(attributes: str, name: str, problem: str, hint: str = "") -> R
 
 
 def _link_control(body: _Body, instruction: HloInstruction, attributes: str) -> None:
+    by_name = body.scope.by_name
     names = _names_of(CONTROL_PREDECESSORS, attributes)
     for name in names:
-        if name not in body.scope.by_name:
+        if name not in by_name and not _may_be_implied(body, name):
             problem = f"control predecessor `{name}` is not defined above"
             raise _name_problem(attributes, name, problem)
-    instruction.control_predecessors = tuple([body.scope.by_name[name] for name in names])
+    # Of one without a line nothing but the name is known: there is nothing to link to.
+    instruction.control_predecessors = tuple([by_name[name] for name in names if name in by_name])
+
+
+def _may_be_implied(body: _Body, name: str) -> bool:
+    """Whether a name can be that of a get-tuple-element for which a text has no line."""
+    text = body.scope.computation.module.source.text
+    return _ELEMENT.search(text) is not None and f"{name} = " not in text
 
 
 def _names_of(attribute: str, attributes: str) -> list[str]:

@@ -201,6 +201,17 @@ def _name_attributes(instruction: HloInstruction, style: TextStyle) -> Iterator[
         names = ", ".join(_format_name(callee.name, style) for callee in islice(callees, count))
         yield attribute, f"{{{names}}}" if is_list else names
     if CONTROL_PREDECESSORS in attributes:
-        predecessors = instruction.control_predecessors
-        names = ", ".join(_format_name(predecessor.name, style) for predecessor in predecessors)
+        names = ", ".join(_format_name(each, style) for each in _predecessors(instruction, style))
         yield CONTROL_PREDECESSORS, f"{{{names}}}"
+
+
+def _predecessors(instruction: HloInstruction, style: TextStyle) -> list[str]:
+    """The names of control predecessors; a compact text names also those it has no line for."""
+    linked = [each.name for each in instruction.control_predecessors]
+    if not style.compact_gte:
+        return linked
+    printed = [
+        name.strip().removeprefix("%")
+        for name in instruction.attributes[CONTROL_PREDECESSORS].strip("{}").split(",")
+    ]
+    return printed if len(printed) > len(linked) else linked

@@ -5,8 +5,10 @@ Made by `hlomem.advice.advising`, which tries changes with the planner; drawn by
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Literal, TypeAlias
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 
 Method: TypeAlias = Literal["re-planned", "counted"]
@@ -50,3 +52,13 @@ class AdviceReport(Record, frozen=True, kw_only=True):
     advice: tuple[Advice, ...]
     """By the bytes it saves, those that are sure before those that are not."""
     notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The screen of `hlomem advise`; found by name, as data knows nothing of screens."""
+        return str(import_module("hlomem.report.screens.advice_text").format_advice(self))
+
+    def __repr__(self) -> str:
+        size = format_bytes(self.size)
+        return (
+            f"<AdviceReport {self.name[-80:]!r}: {size} in {self.space}, {len(self.advice)} ways>"
+        )

@@ -100,7 +100,7 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
     rows = [_row(memory, each, at_peak[each.id] > 0) for each in copies]
     rows.sort(key=lambda row: (not row.is_at_peak, -row.size, row.name))
     return Copies(
-        name=memory.dump.name,
+        name=memory.dump.title,
         space=space.name,
         peak_size=timeline.peak.size if timeline else None,
         size_at_peak=sum(at_peak[number] for number in kept),

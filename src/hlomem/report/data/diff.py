@@ -9,10 +9,12 @@ which are found in the programs first (`causes`).
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.report.data.causes.cause import Cause
 from hlomem.report.data.causes.changes import Change, SharedOut, change_of
@@ -94,6 +96,14 @@ class Diff(Record, frozen=True, kw_only=True):
     matched: int
     """How many buffers have a partner."""
     unmatched: int
+
+    def __str__(self) -> str:
+        """The screen of `hlomem diff`; found by name, as data knows nothing of screens."""
+        return str(import_module("hlomem.report.screens.diff_text").format_diff(self))
+
+    def __repr__(self) -> str:
+        sizes = f"{format_bytes(self.before.size)} → {format_bytes(self.after.size)}"
+        return f"<Diff of {self.space}: {sizes}, {len(self.causes)} causes>"
 
 
 def diff(

@@ -207,7 +207,7 @@ def build_donation(memory: MemoryView, space: Space) -> Donation:
     rows = [_row(matcher, memory, *each, declared) for each in arguments]
     rows.sort(key=lambda row: (_ORDER.index(row.state), -row.size, row.number))
     return Donation(
-        name=memory.dump.name,
+        name=memory.dump.title,
         space=space.name,
         used_size=sum(row.size for row in rows if row.state == "used"),
         possible_size=sum(row.size for row in rows if row.state == "possible"),

@@ -74,7 +74,7 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
     ]
     rows.sort(key=lambda row: (row.most_alive - row.size, row.index))
     return Holes(
-        name=memory.dump.name,
+        name=memory.dump.title,
         space=space.name,
         space_size=space.size,
         size=sum(row.size - row.most_alive for row in rows),

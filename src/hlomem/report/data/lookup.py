@@ -6,13 +6,19 @@ In: a `MemoryView` and a word. Out: what it names, or an error that says what th
 from __future__ import annotations
 
 from difflib import get_close_matches
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from hlomem.base.errors import CommandError, InputError
+from hlomem.base.errors import (
+    CommandError,
+    InputError,
+    UnknownChoiceError,
+    UnknownNameError,
+)
 from hlomem.base.source import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hlomem.report.data.memory import Buffer, MemoryView, Space
 
@@ -31,18 +37,44 @@ def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
         if space.color == color:
             return space
     known = ", ".join(f"{space.name} ({space.color})" for space in memory.spaces)
-    raise CommandError(f"no memory space `{visible(wanted)}` in this dump; there are: {known}")
+    raise UnknownNameError(f"no memory space `{visible(wanted)}` in this dump; there are: {known}")
 
 
 def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
-    """The buffer of a name as XLA prints it, or of an instruction that defines one."""
+    """The buffer of a name as XLA prints it, of an instruction that defines one, or an argument.
+
+    An argument is called as reports print it, `params['embed']`, and may be an instruction's name
+    with a percent sign before it.
+    """
+    wanted = wanted.removeprefix("%")
     for buffer in memory.buffers:
         if wanted in {buffer.name, f"<{buffer.id}>"}:
             return buffer
     parts = [each for each in memory.buffers if each.name.partition("{")[0] == wanted]
+    parts = parts or _argument(memory, wanted)
     if parts:
         return max(parts, key=lambda each: each.size)
-    raise CommandError(_unknown(memory, "buffer", wanted, (each.name for each in memory.buffers)))
+    known = chain(
+        (each.name for each in memory.buffers),
+        (each.parameter for each in memory.buffers if each.parameter),
+    )
+    raise UnknownNameError(_unknown(memory, "buffer", wanted, known))
+
+
+def _argument(memory: MemoryView, wanted: str) -> list[Buffer]:
+    """The buffers that hold an argument of the program as it comes in."""
+    return [
+        buffer
+        for buffer in memory.buffers
+        if buffer.parameter == wanted and buffer.opcode in (None, "parameter")
+    ]
+
+
+def check_choice(name: str, chosen: str, choices: Sequence[str]) -> None:
+    """Refuses an argument that is none of its choices."""
+    if chosen not in choices:
+        known = ", ".join(map(repr, choices))
+        raise UnknownChoiceError(f"no {name} {chosen!r}: the choices are {known}")
 
 
 def find_step(memory: MemoryView, wanted: str) -> int:
@@ -53,7 +85,7 @@ def find_step(memory: MemoryView, wanted: str) -> int:
         return memory.joined.time_of[wanted]
     if wanted.isdecimal():
         raise CommandError(f"no instruction {wanted}: the last is {memory.steps}")
-    raise CommandError(_unknown(memory, "instruction", wanted, memory.joined.sequence))
+    raise UnknownNameError(_unknown(memory, "instruction", wanted, memory.joined.sequence))
 
 
 def _unknown(memory: MemoryView, what: str, wanted: str, known: Iterable[str]) -> str:
@@ -61,4 +93,4 @@ def _unknown(memory: MemoryView, what: str, wanted: str, known: Iterable[str]) -
     near = [name for name in names if wanted in name][:_SUGGESTED]
     near = near or get_close_matches(wanted, names, n=_SUGGESTED, cutoff=0.5)
     hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""
-    return f"no {what} `{visible(wanted)}` in {visible(memory.dump.name)}{hint}"
+    return f"no {what} `{visible(wanted)}` in {visible(memory.dump.title)}{hint}"

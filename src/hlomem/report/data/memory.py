@@ -66,11 +66,14 @@ def build_memory(
     *,
     is_planned: bool = False,
 ) -> MemoryView:
-    """What there is to say about a dump, XLA's or ours; without allocations there is nothing."""
+    """What there is to say about a dump, XLA's or ours; without allocations there is nothing.
+
+    `module` is the program, by default the one found beside the dump.
+    """
     if dump.assignment is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
-    return MemoryView(dump, module, machine, is_planned)
+    return MemoryView(dump, module or dump.module, machine, is_planned)
 
 
 class MemoryView:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
+    from hlomem.machines.machine import Machine
     from hlomem.view.joined import JoinedDump
 
 TOP_BUFFERS = 10
@@ -88,8 +89,8 @@ def build_overview(dump: Dump) -> Overview:
     here = _main_allocations(dump.assignment.allocations if dump.assignment else ())
     total = _total(dump)
     return Overview(
-        name=dump.name,
-        era=describe(dump.eras),
+        name=dump.title,
+        era=describe(dump.eras, _machine(dump).package),
         needs=sum(each.size for each in here) if dump.assignment else total,
         space=_space_names(dump).get(here[0].color) if here else None,
         total=total,
@@ -124,6 +125,13 @@ def _total(dump: Dump) -> int | None:
     if isinstance(dump.report, SpaceReport):
         return sum(space.total_bytes for space in dump.report.spaces)
     return dump.report.total_bytes
+
+
+def _machine(dump: Dump) -> Machine:
+    """Any machine of the platform a dump is of."""
+    machine = platform_machine(platform_of_dump(dump)[0])
+    assert machine is not None
+    return machine
 
 
 def _spaces(dump: Dump) -> tuple[Share, ...]:

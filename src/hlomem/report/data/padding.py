@@ -89,7 +89,7 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
     rows = [_row(members, at_peak) for members in groups.values()]
     rows.sort(key=lambda row: (-row.padding_at_peak, -row.padding, row.shape))
     return Padding(
-        name=memory.dump.name,
+        name=memory.dump.title,
         space=space.name,
         space_size=space.size,
         peak_size=timeline.peak.size if timeline else None,

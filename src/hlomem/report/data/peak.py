@@ -134,7 +134,7 @@ def build_snapshot(
     rows = group(alive, by)
     rest = rows[top:] if top is not None else []
     return Snapshot(
-        name=memory.dump.name,
+        name=memory.dump.title,
         space=space.name,
         step=step,
         steps=memory.steps,

@@ -57,8 +57,8 @@ class Summary(Record, frozen=True, kw_only=True):
 def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = None) -> Summary:
     """One screen's worth of a memory space."""
     return Summary(
-        name=memory.dump.name,
-        era=describe(memory.dump.eras),
+        name=memory.dump.title,
+        era=describe(memory.dump.eras, memory.machine.package),
         backend=memory.machine_name,
         device_count=memory.device_count,
         spaces=memory.spaces,

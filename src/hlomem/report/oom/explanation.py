@@ -6,6 +6,7 @@ names added up by role, sentences that follow from the numbers, and where to lea
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -149,10 +150,15 @@ def _describe(buffer: NamedBuffer) -> BufferGroup:
         role=role_of(buffer),
         shape=buffer.shape,
         padding=padding,
-        op_name=origin.op_name,
+        op_name=_without_parameters(origin.op_name),
         source=origin.line,
         label=buffer.label,
     )
+
+
+def _without_parameters(op_name: str | None) -> str | None:
+    """`jit(f)/dot_general[dimension_numbers=… precision=None]` without what stands in brackets."""
+    return None if op_name is None else re.sub(r"\[[^/\n]*\]?$", "", op_name)
 
 
 def role_of(buffer: NamedBuffer) -> str:
@@ -189,6 +195,7 @@ def _findings(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) ->
     yield from _about_padding(failure, log, groups)
     yield from _about_arguments(failure, log)
     yield from _about_copies(groups)
+    yield from _about_fragmentation(log)
     yield from _about_pool(failure, log)
     yield from _about_rematerialization(log)
 
@@ -259,6 +266,16 @@ def _about_copies(groups: tuple[BufferGroup, ...]) -> Iterator[str]:
         count = sum(each.count for each in copies)
         size = format_bytes(sum(each.size for each in copies))
         yield f"copies take {size} ({count} of those named): a layout or a donation may save them"
+
+
+def _about_fragmentation(log: OomLog) -> Iterator[str]:
+    for breakdown in log.breakdowns:
+        lost = breakdown.fragmentation or 0
+        total = breakdown.total or sum(part.size for part in breakdown.parts)
+        if lost > _WORTH_SAYING * total:
+            share = percent(lost, total)
+            yield f"{format_bytes(lost)} ({share}) are holes between temporaries (fragmentation)"
+            return
 
 
 def _about_pool(failure: Failure, log: OomLog) -> Iterator[str]:

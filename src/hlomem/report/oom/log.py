@@ -65,6 +65,8 @@ class Breakdown(Record, frozen=True, kw_only=True):
     name: str
     total: int | None
     parts: tuple[Part, ...] = ()
+    fragmentation: int | None = None
+    """Bytes of it that are holes between temporaries, where it says so."""
 
 
 class NamedBuffer(Record, frozen=True, kw_only=True):
@@ -261,6 +263,7 @@ _HEADS = (
 _PART = re.compile(rf"\s+([A-Za-z][\w /()-]{{0,80}}?):?\s+({_SIZE}|unknown size)(.*)$")
 _UNPADDED = re.compile(rf"Unpadded \(({_SIZE})\)")
 _TOTALS = frozenset({"total allocation", "total fragmentation", "preallocated temp fragmentation"})
+_HOLES = ("preallocated temp fragmentation", "total fragmentation")
 
 
 def _breakdowns(lines: list[_Line]) -> Iterator[Breakdown]:
@@ -280,6 +283,7 @@ def _breakdown(name: str, total: str, parts: list[Part]) -> Breakdown:
         name=name,
         total=stated[0] if stated else None,
         parts=tuple(part for part in parts if part.name not in _TOTALS),
+        fragmentation=next((part.size for part in parts if part.name in _HOLES), None),
     )
 
 

@@ -175,7 +175,7 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
             files=tuple(part.name for part in memory.dump.parts),
             is_planned=memory.is_planned,
             has_module=memory.module is not None,
-            era=describe(memory.dump.eras),
+            era=describe(memory.dump.eras, memory.machine.package),
             verdict=_judge(memory) if is_checked else None,
             notes=tuple(note.text for note in memory.dump.notes),
         ),

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, percent, shorten_front, wrap
+from hlomem.report.screens.text import (
+    PIPED_WIDTH,
+    Line,
+    bar,
+    percent,
+    plain,
+    shorten_front,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from hlomem.report.data.advice import Advice, AdviceReport
@@ -15,6 +23,11 @@ TOP = 6
 _BAR = 10
 _MARGIN = 14
 _CODE = 6
+
+
+def format_advice(report: AdviceReport) -> str:
+    """The screen as a text."""
+    return plain(draw_advice(report, PIPED_WIDTH))
 
 
 def draw_advice(advised: AdviceReport, width: int) -> list[Line]:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.screens.text import (
+    PIPED_WIDTH,
     Line,
     bar,
     percent,
+    plain,
     plural,
     shorten_front,
     space_label,
@@ -25,6 +27,11 @@ TOP_ROWS = 10
 _BAR = 10
 _SMALLEST = 0.001
 """Share of the largest cause below which one is not shown alone."""
+
+
+def format_diff(diff: Diff) -> str:
+    """The screen as a text."""
+    return plain(draw_diff(diff, PIPED_WIDTH))
 
 
 def draw_diff(diff: Diff, width: int) -> list[Line]:

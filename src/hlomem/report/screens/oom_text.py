@@ -16,6 +16,8 @@ TOP_GROUPS = 8
 _SMALLEST = 0.001
 """Share of the named bytes below which a group is not shown alone."""
 _BAR = 16
+_NARROWEST = 8
+"""Columns below which a name is not worth showing."""
 _MOMENTS = {
     "compile": "when compiling",
     "run": "when running",
@@ -56,7 +58,8 @@ def _amounts(oom: Oom, failure: Failure) -> str:
     if failure.needed is None:
         return f"the message does not say how much{space}"
     verb = "asked for" if failure.moment == "run" else "needs"
-    said = f"{verb} {format_bytes(failure.needed)}{space}"
+    each = " on each device" if failure.moment == "compile" and failure.space == "hbm" else ""
+    said = f"{verb} {format_bytes(failure.needed)}{space}{each}"
     if failure.available is not None:
         there = "free" if failure.moment == "run" else "there"
         said += f", {format_bytes(failure.available)} {there}"
@@ -105,11 +108,19 @@ def _group(group: BufferGroup, whole: int, width: int) -> list[Line]:
     times = f"{group.count} × " if group.count > 1 else ""
     shape = shorten(times + visible(group.shape or ""), width - len(head) - len(group.role) - 2)
     lines: list[Line] = [[(head, ""), (shape, "cyan"), (f"  {group.role}", "")]]
-    origin = "  ".join(filter(None, (group.source, group.op_name))) or group.label or ""
+    origin = _origin(group, width - len(head))
     if origin:
-        room = width - len(head)
-        lines.append([(" " * len(head) + shorten_front(visible(origin), room), "dim")])
+        lines.append([(" " * len(head) + origin, "dim")])
     return lines
+
+
+def _origin(group: BufferGroup, room: int) -> str:
+    """Where a group comes from: its line whole, and of the operation as much as there is room."""
+    line = shorten_front(visible(group.source or ""), room)
+    what = visible(group.op_name or ("" if line else group.label or ""))
+    left = room - len(line) - 2 if line else room
+    operation = shorten_front(what, left) if left > _NARROWEST else ""
+    return "  ".join(filter(None, (line, operation)))
 
 
 def _step(step: Step, width: int) -> list[Line]:

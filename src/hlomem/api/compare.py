@@ -1,0 +1,88 @@
+"""`hlomem.diff` and `hlomem.advise`: what changed, and what would help, of whatever users have.
+
+In: what `hlomem.explain` takes. Out: the reports of `hlomem diff` and `hlomem advise`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.advice.advising import advise as advise_program
+from hlomem.api.load import is_text
+from hlomem.api.subject import open_memory, open_subject
+from hlomem.report.data.diff import GROUPINGS, build_diff
+from hlomem.report.data.lookup import check_choice
+
+if TYPE_CHECKING:
+    from hlomem.api.subject import Subject
+    from hlomem.hlo.ir import HloModule
+    from hlomem.report.data.advice import AdviceReport
+    from hlomem.report.data.diff import Diff, Grouping
+
+
+def diff(
+    before: Subject,
+    after: Subject,
+    *,
+    module: str | None = None,
+    before_module: HloModule | None = None,
+    after_module: HloModule | None = None,
+    by: Grouping = "line",
+    space: str | None = None,
+) -> Diff:
+    """What changed from one compile of a program to another.
+
+    `module` chooses a program where both are folders. `before_module` and `after_module` are the
+    programs of dumps whose text does not lie beside them; they name source lines.
+    """
+    check_choice("by", by, GROUPINGS)
+    memories = (
+        open_memory(before, module=module, program=before_module),
+        open_memory(after, module=module, program=after_module),
+    )
+    found = build_diff(*memories, by=by, space=space)
+    return replace(
+        found,
+        before=replace(found.before, name=_name(before, found.before.name)),
+        after=replace(found.after, name=_name(after, found.after.name)),
+    )
+
+
+def _name(subject: Subject, title: str) -> str:
+    """What a side is called: the path that was given, or the program."""
+    is_path = isinstance(subject, Path) or (isinstance(subject, str) and not is_text(subject))
+    return str(subject) if is_path else title
+
+
+def advise(
+    subject: Subject,
+    *,
+    module: str | HloModule | None = None,
+    backend: str = "",
+    chip: str = "",
+    era: str = "",
+    space: str | None = None,
+) -> AdviceReport:
+    """What would save memory in a program, or in the program of a dump.
+
+    `module` chooses a program of a folder by name, or is the program of a dump whose text does not
+    lie beside it. `backend` and `chip` are inferred where they are not given.
+    """
+    name = module if isinstance(module, str) else None
+    opened = open_subject(subject, module=name)
+    given = opened.dump or opened.program
+    assert given is not None
+    program = opened.program if module is None or isinstance(module, str) else module
+    if opened.machine is not None and not (backend or chip):
+        backend, chip = opened.machine.platform, opened.machine.chip_name
+    return advise_program(
+        given,
+        module=None if opened.dump is None else program,
+        backend=backend,
+        chip=chip,
+        era=era,
+        space=space,
+    )

@@ -1,0 +1,269 @@
+"""The dumps in a folder: which there are, how large they are, which one is meant.
+
+In: a folder as XLA leaves it, with one dump for every program that was compiled, and perhaps a
+name. Out: the files of one dump. Files of one dump are found by name, XLA's own
+(`X-buffer-assignment.txt`, `X-live-range.txt`, ...) and the short ones (`buffer-assignment.txt`,
+`live-range.txt`, ...), each also with `.gz`. Programs are told apart by their names and, where
+these repeat, by the arguments they were compiled for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.base.errors import InputError, UnknownNameError
+from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.dump.parts import FILE_NAMES
+from hlomem.dump.program_name import program_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hlomem.base.source import Source
+
+DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
+"""What writes the files read here."""
+_FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
+_SNIFF_BYTES = 64
+_MAX_LISTED = 20
+_MAX_SHAPES = 3
+_ALLOCATION = re.compile(
+    r"^allocation \d+: (?:0x[0-9a-f]+, )?size (\d{1,20})(?:, color (\d{1,9}))?"
+    r"(?:.*?, parameter (\d{1,9}), shape \|([^|\n]*)\| at ShapeIndex)?",
+    re.MULTILINE,
+)
+
+
+class Module(NamedTuple):
+    """One program's dump in a folder: its name and its files."""
+
+    name: str
+    files: tuple[Path, ...]
+
+    @property
+    def title(self) -> str:
+        """What its author called the program."""
+        return program_name(self.name)
+
+
+class ModuleSize(NamedTuple):
+    """A dump of a folder, and as much of it as tells it from the others."""
+
+    module: Module
+    size: int | None
+    """Bytes in the first memory space that holds any; None where the file cannot be read."""
+    arguments: tuple[str, ...] = ()
+    """Shapes of the program's arguments, by number."""
+
+
+class Choice(NamedTuple):
+    """One dump of a folder, and why this one."""
+
+    module: Module
+    reason: str = ""
+    """`the largest of 3 programs`; empty where there was nothing to choose."""
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """A dump's file and the others of the same dump beside it, in XLA's order."""
+    plain = path.name.removesuffix(".gz")
+    for suffix, short in _FILE_NAMES:
+        if plain.endswith(suffix):
+            stem = plain.removesuffix(suffix)
+            return _existing(path, [stem + each.suffix for each in _FILE_NAMES])
+        if plain == short:
+            return _existing(path, [each.short for each in _FILE_NAMES])
+    return (path,)
+
+
+def program_beside(path: Path) -> Path | None:
+    """The HLO text of a dump's file: `X.txt` for `X-buffer-assignment.txt`, or `module.hlo`."""
+    names = ["module.hlo"]
+    plain = path.name.removesuffix(".gz")
+    for suffix, _ in _FILE_NAMES:
+        if plain.endswith(suffix):
+            names.insert(0, plain.removesuffix(suffix) + ".txt")
+    candidates = [path.with_name(name + ending) for name in names for ending in ("", ".gz")]
+    return next((each for each in candidates if answers_yes(each.is_file)), None)
+
+
+def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
+    """The files of these names beside `path`, plain or gzipped; `path` itself always."""
+    found = []
+    for name in names:
+        candidates = [path.with_name(name), path.with_name(name + ".gz")]
+        if path in candidates:
+            found.append(path)
+        else:
+            found += [each for each in candidates if answers_yes(each.is_file)][:1]
+    return tuple(found)
+
+
+def answers_yes(question: Callable[[], bool]) -> bool:
+    """The answer of the file system; no for a path it refuses (too long, not allowed)."""
+    try:
+        return question()
+    except OSError:
+        return False
+
+
+def list_modules(folder: Path) -> list[Module]:
+    """The dumps in a folder, in the order of their names."""
+    modules, seen = [], set[Path]()
+    for path in _files_in(folder):
+        if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):
+            continue
+        files = files_of(path)
+        seen.update(each.with_name(each.name.removesuffix(".gz")) for each in files)
+        modules.append(Module(_module_name(path), files))
+    return modules
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_file())
+    except OSError as error:
+        raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
+
+
+def _module_name(path: Path) -> str:
+    plain = path.name.removesuffix(".gz")
+    for suffix, short in _FILE_NAMES:
+        if plain.endswith(suffix):
+            return plain.removesuffix(suffix)
+        if plain == short:
+            return path.resolve().parent.name
+    return plain.removesuffix(".txt")
+
+
+def _is_dump(path: Path) -> bool:
+    """Whether a file has one of XLA's names, or begins as a dump of one file does."""
+    plain = path.name.removesuffix(".gz")
+    if any(plain.endswith(suffix) or plain == short for suffix, short in _FILE_NAMES):
+        return True
+    if not plain.endswith(".txt"):
+        return False
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(_SNIFF_BYTES).lstrip(b"\xef\xbb\xbf").startswith(b"BufferAssignment:")
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+# Which one
+
+
+def measure_all(modules: Sequence[Module], read: Callable[[Path], Source]) -> list[ModuleSize]:
+    """Dumps with their sizes, the largest first; those that cannot be read last."""
+    sized = [_measure(module, read) for module in modules]
+    return sorted(sized, key=lambda each: -1 if each.size is None else each.size, reverse=True)
+
+
+def _measure(module: Module, read: Callable[[Path], Source]) -> ModuleSize:
+    """The size of a dump, by the heads of its allocations: nothing else is read of it."""
+    try:
+        found = _ALLOCATION.findall(read(module.files[0]).text)
+    except InputError:
+        return ModuleSize(module, None)
+    sizes: dict[int, int] = {}
+    for size, color, _, _ in found:
+        sizes[int(color or 0)] = sizes.get(int(color or 0), 0) + int(size)
+    held = [size for _, size in sorted(sizes.items()) if size]
+    shapes = {int(number): shape for _, _, number, shape in found if number}
+    return ModuleSize(
+        module, held[0] if held else 0, tuple(shape for _, shape in sorted(shapes.items()))
+    )
+
+
+def choose_module(folder: Path, wanted: str | None, read: Callable[[Path], Source]) -> Choice:
+    """The largest dump of a folder, or the largest of those whose program is called `wanted`.
+
+    A name is the program's, or what the files begin with; a part of it will do where it is a part
+    of one program's name only.
+    """
+    modules = list_modules(folder)
+    if not modules:
+        raise InputError(_nothing_in(folder))
+    found = modules if wanted is None else _named(folder, modules, wanted, read)
+    if len(found) == 1:
+        return Choice(found[0])
+    largest = measure_all(found, read)[0].module
+    if wanted is None:
+        return Choice(largest, f"the largest of {len(found)} programs")
+    return Choice(largest, f"the largest of {len(found)} programs of this name")
+
+
+def _named(
+    folder: Path, modules: list[Module], wanted: str, read: Callable[[Path], Source]
+) -> list[Module]:
+    """The dumps of a name: all of one program."""
+    for is_meant in (
+        lambda each: each.name == wanted,
+        lambda each: each.title in {wanted, wanted.removeprefix("jit_")},
+        lambda each: wanted in each.name,
+    ):
+        found = [each for each in modules if is_meant(each)]
+        if len(found) == 1 or (found and len({each.title for each in found}) == 1):
+            return found
+    problem = f"{len(found)} programs match" if found else "no program matches"
+    where = visible(str(folder))
+    what = f"{where}: {problem} `{visible(wanted)}`; the module is one of these:"
+    raise UnknownNameError("\n".join([what, *draw_list(measure_all(found or modules, read))]))
+
+
+def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]:
+    """Dumps, one a line: size, name and, where names repeat, what tells them apart."""
+    told = tell_apart(sized)
+    lines = []
+    for (module, size, _), difference in list(zip(sized, told, strict=True))[:most]:
+        amount = "unreadable" if size is None else format_bytes(size)
+        words = "  ".join(filter(None, (module.title, difference)))
+        lines.append(f"{amount:>12}  {visible(words)}")
+    if rest := sized[most:]:
+        left = format_bytes(sum(each.size or 0 for each in rest))
+        lines.append(f"{left:>12}  in {len(rest)} smaller")
+    return lines
+
+
+def tell_apart(sized: Sequence[ModuleSize]) -> list[str]:
+    """For each dump what its name does not tell: its file's beginning, and shapes that differ."""
+    alike: dict[str, list[ModuleSize]] = {}
+    for each in sized:
+        alike.setdefault(each.module.title, []).append(each)
+    return [_difference(each, alike[each.module.title]) for each in sized]
+
+
+def _difference(one: ModuleSize, alike: list[ModuleSize]) -> str:
+    if len(alike) == 1:
+        return ""
+    number = one.module.name.partition(".")[0]
+    shapes = [
+        shape.partition("{")[0]
+        for position, shape in enumerate(one.arguments)
+        if len({other.arguments[position : position + 1] for other in alike}) > 1
+    ]
+    more = f", {len(shapes) - _MAX_SHAPES} more" if len(shapes) > _MAX_SHAPES else ""
+    return f"{number}  {', '.join(shapes[:_MAX_SHAPES])}{more}".rstrip()
+
+
+def _nothing_in(folder: Path) -> str:
+    """Why a folder is refused, by what lies there instead of a dump."""
+    names = [path.name for path in _files_in(folder)]
+    where = visible(str(folder))
+    problem = "no XLA memory dump in this folder"
+    texts = [name for name in names if name.removesuffix(".gz").endswith("after_optimizations.txt")]
+    if texts:
+        return (
+            f"{where}: {problem}, but HLO text: give the file and it is planned\n"
+            f"  {visible(str(folder / texts[0]))}"
+        )
+    if any(name.endswith(".pb") for name in names):
+        problem += ", only protos (.pb), which are not read"
+    elif not names:
+        problem += ", which is empty"
+    return f"{where}: {problem}\n  {DUMP_FLAGS} writes dumps, as text, when a program is compiled"

@@ -1,0 +1,120 @@
+"""What users hand to `explain`, `diff` and `advise`, made one of two things: a dump or a module.
+
+In: a path, a text, a dump, a plan, a module, or anything with `as_text()`, such as what
+`jax.jit(f).lower(x).compile()` returns. Out: a `Subject`. JAX is not imported: a compiled program
+is known by what it can do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from hlomem import hlo
+from hlomem.api.load import load_any
+from hlomem.api.plan import Plan, plan
+from hlomem.base.errors import CommandError
+from hlomem.dump.dump import Dump
+from hlomem.hlo.ir import HloModule
+from hlomem.machines.registry import find_device
+from hlomem.report.data.memory import build_memory
+
+if TYPE_CHECKING:
+    from hlomem.machines.machine import Machine
+    from hlomem.report.data.memory import MemoryView
+
+
+@runtime_checkable
+class Compiled(Protocol):
+    """A compiled program that prints its HLO, as JAX's `Compiled` does."""
+
+    def as_text(self) -> str | None:
+        """The optimized, scheduled HLO."""
+
+
+Subject: TypeAlias = "str | Path | Dump | Plan | HloModule | Compiled"
+"""What has memory to look at."""
+
+
+class OpenedSubject(NamedTuple):
+    """A dump with its program, or a program that is to be planned."""
+
+    dump: Dump | None
+    program: HloModule | None
+    machine: Machine | None = None
+    is_planned: bool = False
+
+
+def open_subject(subject: Subject, *, module: str | None = None) -> OpenedSubject:
+    """A dump where there is one, else the program; `module` chooses from a folder."""
+    if isinstance(subject, str | Path):
+        subject = load_any(subject, module=module)
+    elif module is not None:
+        raise CommandError("a module is chosen from a folder; no folder was given")
+    if isinstance(subject, Dump):
+        return OpenedSubject(subject, subject.module)
+    if isinstance(subject, Plan):
+        options = subject.stages.options
+        return OpenedSubject(subject.dump, subject.stages.module, options.machine, is_planned=True)
+    if isinstance(subject, HloModule):
+        return OpenedSubject(None, subject)
+    text = _text_of(subject)
+    machine = _machine_of(subject)
+    return OpenedSubject(None, hlo.parse(text, f"<{type(subject).__name__}>"), machine)
+
+
+def open_memory(
+    subject: Subject,
+    *,
+    module: str | None = None,
+    program: str | HloModule | None = None,
+    machine: Machine | None = None,
+) -> MemoryView:
+    """The memory of a subject; a program is planned first, as `hlomem.plan` does."""
+    opened = open_subject(subject, module=module)
+    if opened.dump is None:
+        assert opened.program is not None
+        wanted = machine or opened.machine
+        platform, chip = (wanted.platform, wanted.chip_name) if wanted else ("", "")
+        made = plan(opened.program, backend=platform, chip=chip, name=opened.program.name)
+        opened = open_subject(made)
+        assert opened.dump is not None
+    given = hlo.parse(program) if isinstance(program, str) else program
+    return build_memory(
+        opened.dump,
+        given or opened.program,
+        machine or opened.machine,
+        is_planned=opened.is_planned,
+    )
+
+
+def _machine_of(compiled: Compiled) -> Machine | None:
+    """The machine of a compiled program's devices, which its shardings name; None if none does."""
+    pending = [getattr(compiled, name, None) for name in ("input_shardings", "output_shardings")]
+    while pending:
+        each = pending.pop(0)
+        if isinstance(each, dict):
+            pending += each.values()
+        elif isinstance(each, tuple | list):
+            pending += each
+        else:
+            for device in getattr(each, "device_set", ()):
+                return find_device(device.platform, device.device_kind)
+    return None
+
+
+def _text_of(subject: object) -> str:
+    if not isinstance(subject, Compiled):
+        raise CommandError(
+            f"a `{type(subject).__name__}` has no memory to look at: give a path, a text, a dump,"
+            " a plan, an HLO module or a compiled program, jax.jit(f).lower(…).compile()"
+        )
+    text = subject.as_text()
+    if not text:
+        raise CommandError(f"`{type(subject).__name__}.as_text()` gives no HLO")
+    if not text.lstrip().startswith("HloModule"):
+        raise CommandError(
+            f"`{type(subject).__name__}.as_text()` is not HLO: compile it first,"
+            " jax.jit(f).lower(…).compile()"
+        )
+    return text

@@ -1,0 +1,49 @@
+"""Rows of a report as plain Python and as a pandas table.
+
+In: records, such as the rows of `MemoryExplanation.by("line")`. Out: dictionaries, whose values
+are numbers, strings and lists, or a `pandas.DataFrame`. pandas is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from hlomem.base.errors import CommandError
+from hlomem.dump.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+R = TypeVar("R", bound=Record)
+
+
+def to_dicts(rows: Iterable[Record]) -> list[dict[str, Any]]:
+    """One dictionary a row, by the names of its fields."""
+    return [msgspec.to_builtins(row) for row in rows]
+
+
+def to_pandas(rows: Iterable[Record]) -> Any:
+    """A `pandas.DataFrame` with one row each."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        problem = "pandas is not installed (pip install pandas)"
+        raise CommandError(f"{problem}; to_dicts() gives the same rows without it") from error
+    return pandas.DataFrame(to_dicts(rows))
+
+
+class Table(tuple[R, ...]):
+    """Rows, which are a tuple and know how to become a table."""
+
+    __slots__ = ()
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary a row, by the names of its fields."""
+        return to_dicts(self)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with one row each."""
+        return to_pandas(self)
