@@ -177,7 +177,6 @@ def test_a_dump_of_any_name_may_begin_with_a_byte_order_mark(tmp_path: Path) -> 
     [
         ("", "no XLA memory dump in this folder, which is empty\n  XLA_FLAGS="),
         ("note.txt", "no XLA memory dump in this folder\n  XLA_FLAGS="),
-        ("m.hlo.pb", r"folder, only protos \(\.pb\), which are not read\n  XLA_FLAGS="),
         ("m.cpu_after_optimizations.txt", "but HLO text: give the file and it is planned"),
     ],
 )

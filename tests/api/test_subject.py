@@ -48,7 +48,7 @@ def test_a_compiled_program_has_the_total_of_its_dump(variant: str, kind: str) -
 def test_a_loaded_dump_keeps_its_lines() -> None:
     by_path = hlomem.explain(GPT).by("line")
     assert hlomem.explain(hlomem.load(GPT, module="train_step")).by("line") == by_path
-    assert by_path[0].key == "/home/user/project/train_gpt.py:32"
+    assert "/home/user/project/train_gpt.py:32" in {row.key for row in by_path}
     rows = hlomem.diff(hlomem.load(GPT), hlomem.load(DONATED)).rows
     assert "/home/user/project/train_gpt.py:32" in {row.key for row in rows}
     assert rows == hlomem.diff(GPT, str(DONATED)).rows

@@ -188,7 +188,7 @@ def test_a_slip_in_the_name_of_a_command_is_pointed_out(run: Run) -> None:
 
 def test_help_begins_with_what_users_do() -> None:
     assert list(COMMANDS)[:3] == ["summary", "peak", "explain"]
-    assert list(COMMANDS)[-4:] == ["plan", "replan", "verify", "fmt"]
+    assert list(COMMANDS)[-5:] == ["plan", "replan", "verify", "pack", "fmt"]
 
 
 def test_a_log_is_sent_to_the_command_that_reads_it(run: Run, goldens: Path) -> None:
@@ -196,15 +196,6 @@ def test_a_log_is_sent_to_the_command_that_reads_it(run: Run, goldens: Path) -> 
         result = run(command, goldens / "oom/libtpu-0.0.24/temporaries.txt")
         assert result.code == 3
         assert "`hlomem oom`" in result.err
-
-
-def test_a_proto_says_which_flag_writes_text(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "module_0001.jit_f.hlo.pb"
-    file.write_bytes(b"\x0a\x04main\x12\x00\x00\r\n\n")
-    result = run("summary", file)
-    assert result.code == 3
-    assert "this is a proto (.pb), and hlomem reads text" in result.err
-    assert "--xla_dump_hlo_as_text" in result.err
 
 
 def test_the_first_line_says_which_program_of_several_it_is(run: Run, goldens: Path) -> None:

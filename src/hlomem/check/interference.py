@@ -120,7 +120,7 @@ class Interference:
         return is_late and not self.structure.are_exclusive(time, moment)
 
     def _done_at(self, name: str) -> int:
-        """When what an instruction starts is done at the latest; -1 for one that starts nothing.
+        """The latest time at which what an instruction starts is done; -1 for one that starts nothing.
 
         Only the instruction that waits for it, or updates it, reads the tuple that a start returns.
         """
@@ -129,14 +129,16 @@ class Interference:
             return -1
         printed, time_of = self.joined.printed, self.joined.time_of
         whole = self.joined.values_at.get((name, ()), ())
-        readers = [use.instruction for each in whole if each.used for use in each.used.uses or ()]
+        readers = [
+            use.instruction for value in whole if value.used for use in value.used.uses or ()
+        ]
         is_updated = any(
-            each in printed and printed[each].opcode.endswith("-update") for each in readers
+            reader in printed and printed[reader].opcode.endswith("-update") for reader in readers
         )
         never = len(self.joined.sequence)
         if not readers or is_updated:
             return never
-        return max(time_of.get(each, never) for each in readers)
+        return max(time_of.get(reader, never) for reader in readers)
 
     def _returned_at(self, name: str) -> int:
         """The moment at which a loop or conditional returns this root's value; -1 for others.

@@ -59,8 +59,8 @@ def command(path: str, module: str | None, as_json: bool) -> int:
 
 def _lists_programs(path: Path) -> bool:
     """Write the programs of a proto, a profile or a cache, if it has several."""
-    holds_text = list_modules(path) if path.is_dir() else not holds_programs(path)
-    programs = [] if holds_text else list_programs_of(path)
+    has_text_dump = list_modules(path) if path.is_dir() else not holds_programs(path)
+    programs = [] if has_text_dump else list_programs_of(path)
     if len(programs) < 2:
         return False
     lines: list[Line] = [[(f"{len(programs)} programs; show one with --module NAME", "bold")]]

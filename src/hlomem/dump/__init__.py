@@ -1,4 +1,4 @@
-"""What XLA writes about a program's memory: its format, as records."""
+"""XLA's dumps of a program's memory: their format, as records."""
 
 from hlomem.base.submodules import find_submodules
 

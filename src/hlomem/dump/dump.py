@@ -68,11 +68,11 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
     open_module: Callable[[], HloModule] | None = None
     """Reads the program it plans; None where that is not at hand."""
     remarks: tuple[Note, ...] = ()
-    """What is known about it and stands in no file."""
+    """Facts about it that stand in no file."""
 
     @property
     def title(self) -> str:
-        """What its author called the program, where its name tells: `train_step`."""
+        """The name its author gave the program, where XLA's name tells: `train_step`."""
         return program_name(self.name)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a program is called: `train_step`, where XLA's file says module_0000.jit_train_step.….
+"""The name of a program: `train_step`, where XLA's file says module_0000.jit_train_step.….
 
 In: the name of a dump, a path or what its files begin with. Out: the name its author gave it.
 XLA composes file names in xla/service/dump.cc (`FilenameFor`): the number of the module, the name

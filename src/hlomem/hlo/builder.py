@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _OPCODE = re.compile(r"[a-z][\w\-]*", re.ASCII)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w.\-]*+", re.ASCII)
+_INSIDE = r'''[^{}()\[\]"'\n]++|"(?:[^"\\\n]++|\\[^\n])*+"'''
+_PLAIN_VALUE = re.compile(
+    rf"(?:[\w.%+\-]++|\{{(?:{_INSIDE}|\{{(?:{_INSIDE})*+\}})*+\}}|\"[^\"\\\n]*+\")", re.ASCII
+)
+"""A word, a string, or braces in braces with strings: nothing that could end too early."""
 _GENERIC = frozenset(
     {
         CONTROL_PREDECESSORS,
@@ -266,7 +272,7 @@ def _check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
 
 def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
     """Raise unless attributes read as themselves once they are printed."""
-    if not attributes:
+    if all(_is_plain(name, text) for name, text in attributes.items()):
         return
     text = "".join([f", {name}={value}" for name, value in attributes.items()])
     try:
@@ -275,6 +281,11 @@ def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
         raise EditError(f"{where}: {problem.problem} in `{text}`") from None
     if read != dict(attributes) or "\n" in text:
         raise EditError(f"{where}: its attributes would not be read again as `{text}`")
+
+
+def _is_plain(name: str, text: str) -> bool:
+    """Whether an attribute is of those that need no closer look, as most are."""
+    return bool(_PLAIN_NAME.fullmatch(name) and _PLAIN_VALUE.fullmatch(text))
 
 
 def link_attributes(

@@ -430,7 +430,7 @@ class HloModule:
 
     @property
     def source_name(self) -> str:
-        """What errors call it: a file, `<string>`, or its own name."""
+        """The name errors give it: a file, `<string>`, or its own name."""
         if self.reader is not None:
             return self.reader.source.name
         return self.file_name or f"<{self.name}>"

@@ -55,7 +55,7 @@ class Chip(Struct, frozen=True):
     note: str = ""
     """More to know about its memory, in words."""
     device_kind: str = ""
-    """What JAX calls it (`Device.device_kind`); empty where that tells nothing about plans."""
+    """JAX's name for it (`Device.device_kind`); empty where that tells nothing about plans."""
 
     @property
     def size(self) -> int:

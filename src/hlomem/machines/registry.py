@@ -72,8 +72,10 @@ def find_device(platform: str, kind: str) -> Machine | None:
     alike = MACHINES.get(platform)
     if alike is not None:
         return alike
-    machines = (each for each in machines_of(platform) if each.chip is not None)
-    return next((each for each in machines if each.chip and each.chip.device_kind == kind), None)
+    for machine in machines_of(platform):
+        if machine.chip is not None and machine.chip.device_kind == kind:
+            return machine
+    return None
 
 
 def machines_of(platform: str) -> tuple[Machine, ...]:

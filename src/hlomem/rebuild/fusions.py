@@ -75,7 +75,8 @@ def find_in_place(joined: JoinedDump) -> set[str]:
         if _IN_PLACE.search(line.name + line.tail):
             bound.update(fusions[name])
     families = find_alias_classes(joined, find_structure(joined))
-    several = {placed for each in families.members(joined.placed).values() for placed in each}
+    families_of = families.members(joined.placed).values()
+    several = {placed for family in families_of for placed in family}
     bound |= several | set(_not_given_away(joined, several))
     heads = {places.find(placed) for placed in bound}
     return {
@@ -109,7 +110,7 @@ def _not_given_away(joined: JoinedDump, several: set[PlacedValue]) -> Iterator[P
 
 
 def _pairs_in_heap(fusion: str, joined: JoinedDump) -> list[tuple[PlacedValue, PlacedValue]]:
-    """What a fusion wrote in the heap of temporaries, each with what it wrote it over."""
+    """The results a fusion wrote in the heap of temporaries, each with what it was written over."""
     if fusion not in joined.time_of:
         return []
     pairs = [

@@ -201,13 +201,13 @@ def _name_attributes(instruction: HloInstruction, style: TextStyle) -> Iterator[
         names = ", ".join(_format_name(callee.name, style) for callee in islice(callees, count))
         yield attribute, f"{{{names}}}" if is_list else names
     if CONTROL_PREDECESSORS in attributes:
-        names = ", ".join(_format_name(each, style) for each in _predecessors(instruction, style))
+        names = ", ".join(_format_name(name, style) for name in _predecessors(instruction, style))
         yield CONTROL_PREDECESSORS, f"{{{names}}}"
 
 
 def _predecessors(instruction: HloInstruction, style: TextStyle) -> list[str]:
     """The names of control predecessors; a compact text names also those it has no line for."""
-    linked = [each.name for each in instruction.control_predecessors]
+    linked = [earlier.name for earlier in instruction.control_predecessors]
     if not style.compact_gte:
         return linked
     printed = [
