@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20
 _SNIFFED = 4096
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\udc80-\udcff]")
+_MAX_ODD = 0.05
+"""The share of characters that no text has, up to which a file is a damaged text."""
 _MOST_GROWTH = 100
 """How much larger than packed a text may be; dumps are 5 to 25 times as large."""
 MOST_BYTES = 4 << 30
@@ -127,7 +130,7 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
 
 def load_any(path_or_text: str | Path, *, module: str | None = None) -> Dump | HloModule:
     """What `load` gives, or the HLO module if the file or text is one."""
-    if isinstance(path_or_text, str) and is_text(path_or_text):
+    if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
         return _read_any(Source("<string>", path_or_text))
     if str(path_or_text) == "-":
         return _read_any(read_source("-"))
@@ -142,7 +145,7 @@ def load_any(path_or_text: str | Path, *, module: str | None = None) -> Dump | H
     return _with_program(loaded, path) if isinstance(loaded, Dump) else loaded
 
 
-def is_text(path_or_text: str) -> bool:
+def is_given_as_text(path_or_text: str) -> bool:
     """Whether a string is the text of a dump or a module rather than a path to one."""
     return "\n" in path_or_text or not path_or_text
 
@@ -151,7 +154,7 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
     """A module, or the dump that `files` make up, one of which is `source`."""
     if is_module_text(source.text):
         return hlo.parse(source.text, source.name)
-    if _looks_binary(source.text):
+    if _is_binary(source):
         raise InputError(_is_no_text(source.name))
     if "BufferAssignment:" not in source.text and _OOM.search(source.text):
         problem = "a log with an out-of-memory message, and no dump"
@@ -161,9 +164,11 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
     return join_parts(source.name, [parse_part(each) for each in sources or [source]])
 
 
-def _looks_binary(text: str) -> bool:
-    """Whether a file is no text at all: its beginning has NULs, or hardly a letter."""
-    return "\0" in text[:_SNIFFED]
+def _is_binary(source: Source) -> bool:
+    """Whether a file is no text at all, rather than a text with a few bytes damaged."""
+    start = source.text[:_SNIFFED]
+    odd = len(_NO_TEXT.findall(start))
+    return source.name.endswith(".pb") or odd > _MAX_ODD * len(start)
 
 
 def _is_no_text(name: str) -> str:
