@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem.advice.advising import advise as advise_program
-from hlomem.api.load import is_text
+from hlomem.api.load import is_given_as_text
 from hlomem.api.subject import open_memory, open_subject
 from hlomem.report.data.diff import GROUPINGS, build_diff
 from hlomem.report.data.lookup import check_choice
@@ -53,7 +53,9 @@ def diff(
 
 def _name(subject: Subject, title: str) -> str:
     """What a side is called: the path that was given, or the program."""
-    is_path = isinstance(subject, Path) or (isinstance(subject, str) and not is_text(subject))
+    is_path = isinstance(subject, Path) or (
+        isinstance(subject, str) and not is_given_as_text(subject)
+    )
     return str(subject) if is_path else title
 
 

@@ -57,7 +57,7 @@ def command(
 
 def _side_name(path: str, memory: MemoryView) -> str:
     """What one side is called: what was typed and, of a folder of many, which program it is."""
-    return f"{path} ({memory.dump.title}, {memory.dump.chosen})" if memory.dump.chosen else path
+    return f"{path} ({memory.dump.title})" if memory.dump.chosen else path
 
 
 def parse_limit(text: str, size: int) -> int:
