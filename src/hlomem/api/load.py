@@ -39,15 +39,7 @@ if TYPE_CHECKING:
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20
-<<<<<<< HEAD
 _MAX_GROWTH = 100
-=======
-_SNIFFED = 4096
-_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\udc80-\udcff]")
-_MAX_ODD = 0.05
-"""The share of characters that no text has, up to which a file is a damaged text."""
-_MOST_GROWTH = 100
->>>>>>> front
 """How much larger than packed a text may be; dumps are 5 to 25 times as large."""
 MAX_BYTES = 4 << 30
 _max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
@@ -159,7 +151,6 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     )
 
 
-<<<<<<< HEAD
 def load_any(
     path_or_text: str | Path, *, module: str | None = None, as_program: bool = False
 ) -> Dump | HloModule:
@@ -167,12 +158,7 @@ def load_any(
 
     `as_program` leaves the plan aside that stands beside a program in one file.
     """
-    if isinstance(path_or_text, str) and is_text(path_or_text):
-=======
-def load_any(path_or_text: str | Path, *, module: str | None = None) -> Dump | HloModule:
-    """What `load` gives, or the HLO module if the file or text is one."""
     if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
->>>>>>> front
         return _read_any(Source("<string>", path_or_text))
     path = Path(path_or_text)
     is_stdin = str(path_or_text) == "-"
@@ -220,11 +206,6 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
     """A module, or the dump that `files` make up, one of which is `source`."""
     if is_module_text(source.text):
         return hlo.parse(source.text, source.name)
-<<<<<<< HEAD
-=======
-    if _is_binary(source):
-        raise InputError(_is_no_text(source.name))
->>>>>>> front
     if "BufferAssignment:" not in source.text and _OOM.search(source.text):
         problem = "a log with an out-of-memory message, and no dump"
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
@@ -233,25 +214,6 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
     return join_parts(source.name, [parse_part(each) for each in sources or [source]])
 
 
-<<<<<<< HEAD
-=======
-def _is_binary(source: Source) -> bool:
-    """Whether a file is no text at all, rather than a text with a few bytes damaged."""
-    start = source.text[:_SNIFFED]
-    odd = len(_NO_TEXT.findall(start))
-    return source.name.endswith(".pb") or odd > _MAX_ODD * len(start)
-
-
-def _is_no_text(name: str) -> str:
-    """Why a file that is no text is refused."""
-    what = "this is a proto (.pb)" if name.endswith(".pb") else "this is no text"
-    return (
-        f"{visible(name)}: {what}, and hlomem reads text\n"
-        "  --xla_dump_hlo_as_text, beside --xla_dump_to=DIR in XLA_FLAGS, writes it"
-    )
-
-
->>>>>>> front
 def is_module_text(text: str) -> bool:
     """Whether a text is an HLO module's rather than a dump's."""
     return _MODULE_START.match(text) is not None

@@ -120,7 +120,7 @@ class Interference:
         return is_late and not self.structure.are_exclusive(time, moment)
 
     def _done_at(self, name: str) -> int:
-        """The latest time at which what an instruction starts is done; -1 for one that starts nothing.
+        """The latest time at which what a start begins is done; -1 for anything else.
 
         Only the instruction that waits for it, or updates it, reads the tuple that a start returns.
         """
