@@ -95,10 +95,10 @@ def test_a_click_on_the_skyline_moves_the_cursor_everywhere(show: Show) -> None:
     shown.page.click("#skyline", position={"x": 120, "y": 100})
     step = shown.ask("hlomem.state.step")
     assert isinstance(step, int)
-    assert f"step {step}" in shown.text("moment")
+    assert f"instruction {step}" in shown.text("moment")
     assert shown.text("moment") != before
     shown.page.click("text=Source lines")
-    assert f"at step {step}" in shown.text("table-note")
+    assert f"at instruction {step}" in shown.text("table-note")
     shown.page.keyboard.press("ArrowRight")
     assert shown.ask("hlomem.state.step") == step + 1
     shown.page.keyboard.press("p")
@@ -141,7 +141,7 @@ def test_a_buffer_on_the_map_says_what_it_is(show: Show) -> None:
     shown = show(SEED)
     shown.page.hover("#map", position={"x": 1000, "y": 40})
     tip = shown.text("tip")
-    assert "born at step" in tip
+    assert "born at instruction" in tip
     shown.page.click("#map", position={"x": 1000, "y": 40})
     assert shown.text("selected").split()[0] in tip
     assert shown.ask("hlomem.state.selected") != -1

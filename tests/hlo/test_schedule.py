@@ -41,7 +41,7 @@ def test_an_unscheduled_module_has_no_schedule_of_its_own() -> None:
 
 def test_a_schedule_names_every_instruction_once() -> None:
     module = parse(TEXT.format(header=""))
-    with pytest.raises(ValueError, match="the order of `c`"):
+    with pytest.raises(ValueError, match="`c`: the order must list every instruction once"):
         schedule_from_names(module, {"c": ["p", "p", "a"]})
 
 

@@ -45,7 +45,7 @@ def _trial(before: str, after: str, kind: str, words: str) -> Change:
 CHANGES = (
     _pair("donation_dropped", "donation", "no longer donated: params;"),
     _pair("remat_removed", "recomputation", "no longer recomputed (jax.checkpoint, "),
-    _pair("dtype_widened", "dtype", "f32 became f64, in 14 buffers"),
+    _pair("dtype_widened", "dtype", "f32 became f64, in 2 buffers"),
     _pair("activations_narrowed", "dtype", "f32 became bf16"),
     _pair("batch_doubled", "batch", "batch 256 became 512 (arguments: x)"),
     _pair("sequence_doubled", "sequence", "sequence 64 became 128 (arguments: tokens)"),
