@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.api.folder import DUMP_FLAGS, choose_module, program_beside
+from hlomem.api.folder import DUMP_FLAGS, choose_module, list_modules, program_beside
 from hlomem.api.load import encode, load, load_any, load_program, read_source
 from hlomem.api.plan import ORDERS, plan
 from hlomem.base.atomic_files import write_files, write_text
@@ -119,7 +119,7 @@ def command(
 
 def _load(path: str, module: str | None) -> HloModule:
     """The module of a file, or of a program of a folder, whose dump is not looked at."""
-    if path != "-" and Path(path).is_dir():
+    if path != "-" and Path(path).is_dir() and list_modules(Path(path)):
         choice = choose_module(Path(path), module, read_source)
         text = program_beside(choice.module.files[0])
         if text is None:
@@ -129,7 +129,7 @@ def _load(path: str, module: str | None) -> HloModule:
             title = visible(choice.module.title)
             click.echo(f"note: {title}, {choice.reason}; --module chooses another", err=True)
         return load_program(text)
-    loaded = load_any(path, module=module)
+    loaded = load_any(path, module=module, as_program=True)
     if not isinstance(loaded, HloModule):
         raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     return loaded

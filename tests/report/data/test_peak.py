@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import hlomem
 from hlomem import hlo
@@ -116,7 +117,7 @@ def test_the_screen_fits(path: Path, by: Key) -> None:
 
 
 def test_without_the_modules_text_it_says_why_lines_are_missing() -> None:
-    memory = _memory(OOM)
+    memory = build_memory(replace(hlomem.load(OOM), open_module=None))
     space = find_space(memory)
     reason = "no lines without the module's text"
     assert reason in " ".join(build_snapshot(memory, space, by="line").caveats)

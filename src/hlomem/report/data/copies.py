@@ -263,7 +263,9 @@ def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
 
 def _is_stack(buffer: Buffer) -> bool:
     """Whether a loop slices it or stacks it, layer by layer."""
-    return buffer.role in {roles.STACKED, roles.CARRIED, roles.CACHE} and buffer.shape.count(",") > 1
+    return (
+        buffer.role in {roles.STACKED, roles.CARRIED, roles.CACHE} and buffer.shape.count(",") > 1
+    )
 
 
 def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Buffer | None:
