@@ -17,7 +17,6 @@ from hlomem.report.screens.diff_text import draw_diff
 
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Diff, Grouping
-    from hlomem.report.data.memory import MemoryView
 
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 
@@ -53,11 +52,6 @@ def command(
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
     write("diff", found, draw_diff, as_json)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)
-
-
-def _side_name(path: str, memory: MemoryView) -> str:
-    """What one side is called: what was typed and, of a folder of many, which program it is."""
-    return f"{path} ({memory.dump.title})" if memory.dump.chosen else path
 
 
 def parse_limit(text: str, size: int) -> int:

@@ -156,23 +156,6 @@ def _flow_of(trace: Trace) -> Trace:
 # Asynchronous operations.
 
 
-def find_fused_again(claims: Claims) -> Iterator[Trace]:
-    """The bodies of fusions in loops that were made after them: around collectives."""
-    late = [trace for trace in claims.traces.values() if trace not in claims.free]
-    for bodies in sorted(map(_new_bodies, late), key=_last_number):
-        yield from bodies
-
-
-def _new_bodies(trace: Trace) -> list[Trace]:
-    new = [callee for callee in trace.callees if callee.is_fused and not callee.is_clone]
-    new.sort(key=lambda body: body.number)
-    return list(dict.fromkeys(nested for body in new for nested in _with_nested(body)))
-
-
-def _last_number(bodies: list[Trace]) -> int:
-    return max((body.number for body in bodies), default=-1)
-
-
 def is_copy_fusion(trace: Trace) -> bool:
     """True if it is the body of a fusion around a copy."""
     return trace.name.startswith(_COPY_FUSION)

@@ -21,13 +21,10 @@ from hlomem.report.data.causes.changes import Change, SharedOut, change_of
 from hlomem.report.data.causes.explain import find_causes
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.matching import match_buffers
-from hlomem.report.data.memory import build_memory
 from hlomem.report.data.peak import key_of
 from hlomem.report.data.side_names import distinct_names
 
 if TYPE_CHECKING:
-    from hlomem.dump.dump import Dump
-    from hlomem.hlo.ir import HloModule
     from hlomem.report.data.memory import MemoryView
     from hlomem.report.data.peak import Key
 
@@ -41,7 +38,6 @@ __all__ = [
     "Row",
     "Side",
     "build_diff",
-    "diff",
     "name_sides",
 ]
 
@@ -104,20 +100,6 @@ class Diff(Record, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         sizes = f"{format_bytes(self.before.size)} → {format_bytes(self.after.size)}"
         return f"<Diff of {self.space}: {sizes}, {len(self.causes)} causes>"
-
-
-def diff(
-    before: Dump,
-    after: Dump,
-    *,
-    before_module: HloModule | None = None,
-    after_module: HloModule | None = None,
-    by: Grouping = "line",
-    space: str | None = None,
-) -> Diff:
-    """What changed from one compile of a program to another; modules give source lines."""
-    memories = build_memory(before, before_module), build_memory(after, after_module)
-    return build_diff(*memories, by=by, space=space)
 
 
 def build_diff(

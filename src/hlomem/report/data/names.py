@@ -6,22 +6,16 @@ scopes, a source file with all its folders. Out: `train_step`, `down/reduce_sum`
 
 from __future__ import annotations
 
-import re
-
+from hlomem.dump.program_name import program_name
 from hlomem.report.data.lines import bare_op_name
 
-_DUMP = re.compile(
-    r"module_\d+\.(?:jit_)?(?P<function>.+?)(?:\.cl_\d+)?(?:\.\w*)?\.?"
-    r"(?:sm_[\d.]+_gpu_|[a-z]+_)?after_optimizations"
-)
 _SHOWN_SCOPES = 2
 
 
-def program_name(dump_name: str) -> str:
+def short_program(dump_name: str) -> str:
     """The function a dump is of, or the last part of its path where it does not say."""
-    last = dump_name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or dump_name
-    found = _DUMP.match(last)
-    return found["function"] if found else last
+    name = program_name(dump_name)
+    return name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or name
 
 
 def short_operation(op_name: str) -> str:

@@ -19,7 +19,7 @@ from hlomem.report.data.branches import ARGUMENTS, UNNAMED
 from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.holes import build_holes
-from hlomem.report.data.names import program_name
+from hlomem.report.data.names import short_program
 from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import NOWHERE
@@ -159,7 +159,7 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
     is_checked = len(memory.joined.placed) <= _MAX_CHECKED
     texts = _Texts()
     return Page(
-        name=program_name(memory.dump.name),
+        name=short_program(memory.dump.name),
         backend=memory.machine_name,
         sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.data.names import program_name
+from hlomem.report.data.names import short_program
 from hlomem.report.screens.text import Line, percent, plural, shorten, space_label, wrap
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MARGIN = " " * 14
 
 def draw_holes(holes: Holes, width: int) -> list[Line]:
     """The lines of the screen."""
-    lines: list[Line] = [[(shorten(program_name(visible(holes.name)), width), "bold")]]
+    lines: list[Line] = [[(shorten(short_program(visible(holes.name)), width), "bold")]]
     if not holes.allocations:
         return [*lines, [(f"no temporaries in {space_label(visible(holes.space))}", "")]]
     share = percent(holes.size, holes.space_size)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.data.names import program_name
+from hlomem.report.data.names import short_program
 from hlomem.report.screens.text import (
     Line,
     bar,
@@ -49,7 +49,7 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
 
 
 def _title(overview: Overview, width: int) -> Line:
-    return [(shorten(program_name(visible(overview.name)), width), "bold")]
+    return [(shorten(short_program(visible(overview.name)), width), "bold")]
 
 
 def _spaces(spaces: tuple[Share, ...]) -> list[Line]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.data.names import program_name
+from hlomem.report.data.names import short_program
 from hlomem.report.screens.text import (
     Line,
     bar,
@@ -40,7 +40,7 @@ FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
     """The lines of the screen."""
     lines: list[Line] = [
-        [(shorten(program_name(visible(alive.name)), width), "bold")],
+        [(shorten(short_program(visible(alive.name)), width), "bold")],
         draw_needs(alive.space_size, alive.space),
         draw_moment(alive, width),
     ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.data.names import program_name
+from hlomem.report.data.names import short_program
 from hlomem.report.screens.peak_text import (
     draw_moment,
     draw_near_peaks,
@@ -33,7 +33,7 @@ _FIGURES = 33
 def draw_summary(summary: Summary, width: int) -> list[Line]:
     """The lines of the screen."""
     space = summary.space
-    name, about = program_name(visible(summary.name)), f"  {summary.backend}"
+    name, about = short_program(visible(summary.name)), f"  {summary.backend}"
     lines: list[Line] = [
         [(shorten(name, width - len(about)), "bold"), (about, "dim")],
         [],
