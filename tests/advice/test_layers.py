@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.advice.layers import common_function, find_layers, is_backward, is_forward
+from hlomem.advice.layers import common_function, find_layers
 from hlomem.api.load import find_program, load
 from hlomem.report.data.lines import Frame
 from hlomem.report.data.memory import MemoryView, build_memory
+from hlomem.report.data.phases import is_backward, is_forward
 from tests.advice.trial_goldens import file_of
 
 

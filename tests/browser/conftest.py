@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -71,9 +71,9 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
     """Writes the report of one or two dumps and opens it."""
     opened: list[Shown] = []
 
-    def open_report(*paths: Path, **context: object) -> Shown:
+    def open_report(*paths: Path, options: Sequence[str] = (), **context: object) -> Shown:
         target = tmp_path / f"report{len(opened)}.html"
-        assert main(["html", *map(str, paths), "-o", str(target)]) == 0
+        assert main(["html", *map(str, paths), "-o", str(target), *options]) == 0
         opened.append(Shown(browser, target, **context))
         return opened[-1]
 

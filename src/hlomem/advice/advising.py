@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from hlomem import hlo
 from hlomem.advice.registry import RULES
-from hlomem.advice.subject import Subject, subject_of_dump, subject_of_program
+from hlomem.advice.subject import (
+    Subject,
+    subject_of_dump,
+    subject_of_memory,
+    subject_of_program,
+)
 from hlomem.base.errors import HlomemError
 from hlomem.dump.dump import Dump
 from hlomem.machines.registry import find_chip, find_machine
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
     from hlomem.advice.registry import Rule
     from hlomem.hlo.ir import HloModule
+    from hlomem.report.data.memory import MemoryView
 
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
@@ -54,6 +60,11 @@ def advise(
     elif chip:
         machine = find_chip(chip)
     return advise_with(RULES, subject_of_dump(subject, module or subject.module, machine, space))
+
+
+def advise_on(memory: MemoryView) -> AdviceReport:
+    """What would save memory in the program of a memory that is looked at already."""
+    return advise_with(RULES, subject_of_memory(memory))
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data import roles
+from hlomem.report.data.phases import is_forward
 from hlomem.report.data.timeline import bytes_over_time
 from hlomem.report.data.uses import Usage
 from hlomem.view.shapes import parse_shape_or_none
@@ -37,18 +38,6 @@ _MOST_BYTES = 0.8
 """The share of what is kept that the function of a layer accounts for."""
 _NO_RESULTS = frozenset({"slice", "squeeze", "convert_element_type", "dynamic_slice"})
 """Operations on weights: what a layer is given, not what it computes."""
-
-
-def is_forward(operation: str | None) -> bool:
-    """The operation is one of the forward pass, and not recomputed."""
-    if not operation or "rematted_computation" in operation:
-        return False
-    return "jvp(" in operation and "transpose(jvp(" not in operation
-
-
-def is_backward(operation: str | None) -> bool:
-    """The operation is one of the backward pass."""
-    return bool(operation) and "transpose(jvp(" in (operation or "")
 
 
 class Layers(NamedTuple):

@@ -111,11 +111,15 @@ def subject_of_dump(
     dump: Dump, module: HloModule | None, machine: Machine | None, space: str | None
 ) -> Subject:
     """The program of a dump; where its module is not at hand it is rebuilt when a rule needs it."""
-    memory = build_memory(dump, module, machine)
-    machine = memory.machine
+    return subject_of_memory(build_memory(dump, module, machine), space)
+
+
+def subject_of_memory(memory: MemoryView, space: str | None = None) -> Subject:
+    """The program of a memory that is looked at already."""
+    dump, module, machine = memory.dump, memory.module, memory.machine
     era = NEWEST_LETTER if dump.era.letter == "?" else dump.era.letter
-    preset = None if machine.preset_color is None else dump
-    planner = _planner(machine, era, preset, dump.name)
+    is_given = machine.preset_color is not None and not memory.is_planned
+    planner = _planner(machine, era, dump if is_given else None, dump.name)
     chosen = find_space(memory, space)
     if module is not None and module.is_scheduled:
         return Subject(module, memory, chosen, planner)

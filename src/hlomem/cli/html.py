@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from hlomem.advice.advising import advise_on
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
@@ -13,8 +15,12 @@ from hlomem.cli.subject import SUBJECT, open_memory, say_new_folder, with_option
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.page.html import format_page
-from hlomem.report.page.page import build_page
+from hlomem.report.page.page import build_page, is_quick
 from hlomem.report.page.waterfall import build_waterfall
+
+if TYPE_CHECKING:
+    from hlomem.report.data.advice import AdviceReport
+    from hlomem.report.data.memory import MemoryView
 
 _NAME = Path("report.html")
 
@@ -44,10 +50,10 @@ def command(
     """
     if other is not None and subject["hlo"] is not None:
         raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
-    size = parse_capacity(capacity).size if capacity else None
+    given = parse_capacity(capacity) if capacity else None
     with collector_off():
         memories = [open_memory(each, **subject) for each in (path, other) if each is not None]
-        pages = [build_page(memory, size) for memory in memories]
+        pages = [build_page(memory, given, _advised(memory)) for memory in memories]
         difference = None
         if other is not None:
             difference = build_waterfall(name_sides(build_diff(*memories), path, other))
@@ -59,3 +65,8 @@ def command(
     if opens and click.launch(str(output.resolve())) != 0:
         raise CommandError(f"no browser to open {output} with")
     return EXIT_OK
+
+
+def _advised(memory: MemoryView) -> AdviceReport | None:
+    """What would save memory; not tried where the program is very large."""
+    return advise_on(memory) if is_quick(memory) else None

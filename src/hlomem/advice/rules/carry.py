@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.advice.layers import is_backward
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.advice import Advice
 from hlomem.report.data.donation import top_level_name
+from hlomem.report.data.phases import is_backward
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:

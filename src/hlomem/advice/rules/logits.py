@@ -13,11 +13,11 @@ from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.advice.layers import is_backward, is_forward
 from hlomem.advice.replay import shrunk
 from hlomem.base.sizes import format_bytes
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data.advice import Advice
+from hlomem.report.data.phases import is_backward, is_forward
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:

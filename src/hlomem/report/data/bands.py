@@ -8,9 +8,10 @@ and branches that the dump implies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.dump.records import Record
+from hlomem.report.data.names import short_operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,8 @@ class Band(Record, frozen=True, kw_only=True):
     """The steps of a called computation."""
 
     name: str
+    operation: str
+    """What calls it as the program names it, short; empty where the dump does not tell."""
     kind: str
     """What calls it: `while`, `conditional`, `call`, …"""
     start: int
@@ -35,18 +38,35 @@ class Band(Record, frozen=True, kw_only=True):
 def build_bands(memory: MemoryView) -> tuple[Band, ...]:
     """The bands, in the order of their first steps, outer ones before inner ones."""
     spans = list(_of_module(memory, memory.module) if memory.module else _of_dump(memory))
-    spans.sort(key=lambda span: (span[2], -span[3], span[0]))
+    spans.sort(key=lambda span: (span.start, -span.end, span.name))
     bands: list[Band] = []
     around: list[int] = []  # the last steps of the bands that are open
-    for name, kind, start, end in spans:
-        while around and around[-1] < start:
+    for span in spans:
+        while around and around[-1] < span.start:
             around.pop()
-        bands.append(Band(name=name, kind=kind, start=start, end=end, depth=len(around)))
-        around.append(end)
+        bands.append(_band(memory, span, len(around)))
+        around.append(span.end)
     return tuple(bands)
 
 
-_Span = tuple[str, str, int, int]
+class _Span(NamedTuple):
+    name: str
+    caller: str
+    kind: str
+    start: int
+    end: int
+
+
+def _band(memory: MemoryView, span: _Span, depth: int) -> Band:
+    operation = memory.moment(memory.joined.time_of[span.caller]).op_name
+    return Band(
+        name=span.name,
+        operation=short_operation(operation) if operation else "",
+        kind=span.kind,
+        start=span.start,
+        end=span.end,
+        depth=depth,
+    )
 
 
 def _of_module(memory: MemoryView, module: HloModule) -> Iterator[_Span]:
@@ -63,15 +83,17 @@ def _of_module(memory: MemoryView, module: HloModule) -> Iterator[_Span]:
         caller = caller_of.get(computation)
         times = [time_of[each.name] for each in computation.instructions if each.name in time_of]
         if times and caller is not None:
-            yield computation.name, caller.opcode, min(times), max(times)
+            yield _Span(computation.name, caller.name, caller.opcode, min(times), max(times))
 
 
 def _of_dump(memory: MemoryView) -> Iterator[_Span]:
     time_of = memory.joined.time_of
     for loop in memory.structure.loops:
         start = min(time_of[loop.condition_parameter], time_of[loop.body_parameter])
-        yield loop.instruction, "while", start, time_of[loop.instruction] - 1
+        end = time_of[loop.instruction] - 1
+        yield _Span(loop.instruction, loop.instruction, "while", start, end)
     for conditional in memory.structure.conditionals:
         for number, branch in enumerate(conditional.branches):
             name = f"{conditional.instruction}, branch {number}"
-            yield name, "conditional", branch.start, branch.end - 1
+            caller = conditional.instruction
+            yield _Span(name, caller, "conditional", branch.start, branch.end - 1)

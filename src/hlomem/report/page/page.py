@@ -23,6 +23,7 @@ from hlomem.report.data.names import short_program
 from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import NOWHERE
+from hlomem.report.data.phases import Phase, build_phases
 from hlomem.report.data.places import kind_of
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.skyline import Layer, build_skyline
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from hlomem.check.findings import Verdict
     from hlomem.dump.records import Allocation
+    from hlomem.machines.capacity import Capacity
+    from hlomem.report.data.advice import Advice, AdviceReport
     from hlomem.report.data.copies import Copy
     from hlomem.report.data.donation import Argument
     from hlomem.report.data.hints import Hint
@@ -134,6 +137,14 @@ class Labels(Record, frozen=True, kw_only=True):
     unnamed: str = UNNAMED
 
 
+class PageAdvice(Record, frozen=True, kw_only=True):
+    """What would save memory, each change tried."""
+
+    space: str
+    rows: tuple[Advice, ...]
+    notes: tuple[str, ...]
+
+
 class Page(Record, frozen=True, kw_only=True):
     """One report."""
 
@@ -141,33 +152,48 @@ class Page(Record, frozen=True, kw_only=True):
     backend: str
     sequence: tuple[str, ...]
     bands: tuple[Band, ...]
+    phases: tuple[Phase, ...]
     roles: tuple[Role, ...]
     labels: Labels
     chips: dict[str, int]
     """The memory of one device, by the chip's name."""
     nominal_chips: tuple[str, ...]
     """Those of which only the data sheet's figure is known."""
+    chip: str
+    """The one it was compiled for, or is asked about; empty where neither is said."""
     capacity: int | None
+    """A device's memory that was given as a number."""
+    advice: PageAdvice | None
+    """None where no changes were tried."""
     spaces: tuple[PageSpace, ...]
     texts: list[str]
     buffers: Columns
     trust: Trust
 
 
-def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
+def is_quick(memory: MemoryView) -> bool:
+    """The plan is small enough to be checked, and changes of it to be tried, in passing."""
+    return len(memory.joined.placed) <= _MAX_CHECKED
+
+
+def build_page(
+    memory: MemoryView, capacity: Capacity | None = None, advised: AdviceReport | None = None
+) -> Page:
     """The data of a report; the plan is checked for it, where it is not very large."""
-    is_checked = len(memory.joined.placed) <= _MAX_CHECKED
     texts = _Texts()
     return Page(
         name=short_program(memory.dump.name),
         backend=memory.machine_name,
         sequence=tuple(memory.joined.sequence),
         bands=build_bands(memory),
+        phases=build_phases(memory),
         roles=roles.ROLES,
         labels=Labels(),
         chips={name: chip.size for name, chip in CHIPS.items()},
         nominal_chips=tuple(name for name, chip in CHIPS.items() if chip.is_nominal),
-        capacity=capacity,
+        chip=_chip(memory, capacity),
+        capacity=capacity.size if capacity and not capacity.name else None,
+        advice=_advice(advised) if advised else None,
         spaces=tuple(_space(memory, space) for space in memory.spaces),
         buffers=_columns(memory, texts),
         texts=texts.all,
@@ -176,10 +202,22 @@ def build_page(memory: MemoryView, capacity: int | None = None) -> Page:
             is_planned=memory.is_planned,
             has_module=memory.module is not None,
             era=describe(memory.dump.eras, memory.machine.package),
-            verdict=_judge(memory) if is_checked else None,
+            verdict=_judge(memory) if is_quick(memory) else None,
             notes=tuple(note.text for note in memory.dump.notes),
         ),
     )
+
+
+def _chip(memory: MemoryView, capacity: Capacity | None) -> str:
+    """The chip whose memory the program is held against."""
+    if capacity is not None:
+        return capacity.name
+    chip = memory.given_machine.chip_name if memory.given_machine else ""
+    return chip if chip in CHIPS else ""
+
+
+def _advice(advised: AdviceReport) -> PageAdvice:
+    return PageAdvice(space=advised.space, rows=advised.advice, notes=advised.notes)
 
 
 def _judge(memory: MemoryView) -> Verdict:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hlomem.report.data.diff import Diff
 
 _MAX_BARS = 12
+_BREAK = 4
+"""The axis is broken where that leaves out more than one part in so many."""
 
 
 class Bar(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
@@ -40,6 +42,10 @@ class Waterfall(Record, frozen=True, kw_only=True):
 
     answer: str
     """It in one sentence."""
+    names: tuple[str, str]
+    """What the compiles are called."""
+    floor: int
+    """The bytes at which the bars begin: 0, or little less than the least of them."""
     causes: tuple[Reason, ...]
     """All of it, in the order of the diff; they add up to the difference."""
     steps: tuple[Bar, ...]
@@ -48,7 +54,24 @@ class Waterfall(Record, frozen=True, kw_only=True):
 def build_waterfall(diff: Diff) -> Waterfall:
     """The bars of a diff, the largest change first."""
     causes = tuple([Reason(text=cause.text, delta=cause.delta) for cause in diff.causes])
-    return Waterfall(answer=_answer(diff), causes=causes, steps=tuple(_bars(diff)))
+    bars = tuple(_bars(diff))
+    return Waterfall(
+        answer=_answer(diff),
+        names=(diff.before.name, diff.after.name),
+        causes=causes,
+        floor=_floor(bars),
+        steps=bars,
+    )
+
+
+def _floor(bars: tuple[Bar, ...]) -> int:
+    """Where the bars begin, so that changes take up most of their lanes."""
+    levels = [level for bar in bars for level in (bar.start, bar.end) if level or not bar.is_total]
+    if not levels:
+        return 0
+    least, most = min(levels), max(levels)
+    floor = least - (most - least) // 4
+    return floor if floor > most // _BREAK else 0
 
 
 def _bars(diff: Diff) -> Iterator[Bar]:

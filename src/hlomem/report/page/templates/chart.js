@@ -9,6 +9,30 @@ import { state } from "./state.js";
 
 export const TIMELESS = "the dump has no live ranges: nothing is known over time";
 
+const MIN_TICK = 70; // pixels from one tick of the steps to the next
+
+/**
+ * Instructions at round numbers, written from `y` on downwards.
+ * @param {Sheet} sheet
+ * @param {number} y
+ */
+export function stepAxis({ pen, width }, y) {
+  const perPixel = (state.to - state.from) / Math.max(1, plotWidth(width));
+  const magnitude = 10 ** Math.floor(Math.log10(Math.max(1, perPixel * MIN_TICK)));
+  const step =
+    [1, 2, 5, 10].map((times) => times * magnitude).find((size) => size >= perPixel * MIN_TICK) ??
+    magnitude;
+  pen.fillStyle = colours.soft;
+  pen.textAlign = "center";
+  for (let at = Math.ceil(state.from / step) * step; at < state.to; at += step) {
+    const x = xOf(at + 0.5, width);
+    if (x > width - room.right - 10) break;
+    pen.fillText(String(at), x, y);
+  }
+  pen.textAlign = "left";
+  pen.fillText("instruction", width - room.right + 8, y);
+}
+
 /** Room for the axis at the left, and for the lane of parameters and outputs at the right. */
 export const room = { left: 74, right: 118, lane: 108 };
 
@@ -165,6 +189,24 @@ export function pixel(pen, text) {
   const hex = pen.fillStyle;
   const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+}
+
+/** How much of its colour a buffer keeps that does not stand out. */
+export const FADED = 0.16;
+
+/**
+ * A colour on its way to the paper's.
+ * @param {number} colour as image data has it
+ * @param {number} paper
+ */
+export function faded(colour, paper) {
+  let made = 255 << 24;
+  for (const shift of [0, 8, 16]) {
+    const own = (colour >>> shift) & 255;
+    const ground = (paper >>> shift) & 255;
+    made |= Math.round(ground + (own - ground) * FADED) << shift;
+  }
+  return made >>> 0;
 }
 
 /** Rectangles straight into pixels: a canvas is too slow for a hundred thousand of them. */

@@ -12,6 +12,15 @@ import { content, report, sameSpaceIn, state } from "./state.js";
  */
 
 export const NAMES = ["A", "B"];
+
+/**
+ * What a compile is called beside the other: by what differs between their paths.
+ * @param {number} number
+ */
+export function sideName(number) {
+  const name = content.difference?.names[number] ?? content.reports[number].name;
+  return `${NAMES[number]}: ${name}`;
+}
 const CURVES = ["#4e79a7", "#e15759"];
 const MORE = "#e15759";
 const LESS = "#59a14f";
@@ -63,13 +72,15 @@ function drawCurve({ pen, width, height }, curve, most, number) {
 
 export function drawWaterfall() {
   const bars = content.difference?.steps ?? [];
+  const floor = content.difference?.floor ?? 0;
   const most = Math.max(1, ...bars.map((bar) => Math.max(bar.from, bar.to)));
+  $("floor").textContent = floor ? `The bars begin at ${formatBytes(floor)}, not at 0.` : "";
   $("causes").replaceChildren(
     ...(content.difference?.causes ?? []).map((cause) =>
       element("li", `${formatSigned(cause.delta)}  ${cause.text}`),
     ),
   );
-  $("waterfall").replaceChildren(...bars.flatMap((bar) => drawBar(bar, most)));
+  $("waterfall").replaceChildren(...bars.flatMap((bar) => drawBar(bar, floor, most)));
 }
 
 /** @param {number} change in bytes */
@@ -78,14 +89,16 @@ const formatSigned = (change) => `${change > 0 ? "+" : ""}${formatBytes(change)}
 /**
  * A row of the waterfall: its label, its bytes, its bar.
  * @param {Bar} bar
+ * @param {number} floor
  * @param {number} most
  */
-function drawBar(bar, most) {
+function drawBar(bar, floor, most) {
   const change = bar.to - bar.from;
-  const low = bar.is_total ? 0 : Math.min(bar.from, bar.to);
+  const low = bar.is_total ? floor : Math.min(bar.from, bar.to);
   const high = bar.is_total ? bar.to : Math.max(bar.from, bar.to);
   const colour = bar.is_total ? "var(--soft)" : change > 0 ? MORE : LESS;
-  const place = `left:${(100 * low) / most}%;width:${(100 * (high - low)) / most}%`;
+  const whole = Math.max(1, most - floor);
+  const place = `left:${(100 * (low - floor)) / whole}%;width:${(100 * (high - low)) / whole}%`;
   const lane = element("span", null, { class: "lane" });
   lane.append(element("i", null, { style: `${place};background:${colour}` }));
   return [

@@ -4,6 +4,7 @@
 import { NAMES } from "./comparison.js";
 import { $, element, field, readTheme } from "./dom.js";
 import { formatBytes } from "./formats.js";
+import { allOfKind, choices } from "./layout.js";
 import { readLink, saveLink } from "./link.js";
 import { COLOURINGS } from "./map.js";
 import { NONE } from "./model.js";
@@ -52,8 +53,7 @@ function tabs(id, names, current, choose) {
   const shown = names.length < 2 ? [] : names;
   fill(id, [current, ...shown], () =>
     shown.map((name, number) => {
-      const isCurrent = String(number === current);
-      const attributes = { type: "button", role: "tab", "aria-selected": isCurrent };
+      const attributes = { type: "button", "aria-pressed": String(number === current) };
       const button = element("button", name, attributes);
       button.addEventListener("click", () => {
         choose(number);
@@ -80,20 +80,32 @@ export function drawControls() {
 }
 
 function allocationOptions() {
-  const all = space()?.allocations ?? [];
+  const groups = space() ? choices(space()) : [];
   return [
     element("option", "all that are shared over time", { value: "" }),
-    ...all.map(({ index, kind, size }) =>
-      element("option", `${index}: ${kind}, ${formatBytes(size)}`, { value: String(index) }),
-    ),
+    ...groups.map(({ kind, size, count, largest }) => {
+      const group = element("optgroup", null, { label: `${kind}, ${formatBytes(size)}` });
+      const rest = count > largest.length;
+      const all = `all ${count}: ${formatBytes(size)}`;
+      group.append(
+        ...(rest ? [element("option", all, { value: allOfKind(kind) })] : []),
+        ...largest.map((its) =>
+          element("option", `${its.index}: ${its.label}, ${formatBytes(its.size)}`, {
+            value: String(its.index),
+          }),
+        ),
+      );
+      return group;
+    }),
   ];
 }
 
 /** The chips are the same in both compiles. */
 export function fillChips() {
-  const chips = Object.entries(content.reports[0].chips);
+  const { chips: sizes, capacity } = content.reports[0];
+  const chips = Object.entries(sizes);
   $("chip").append(
-    element("option", "—", { value: "" }),
+    element("option", capacity ? `given, ${formatBytes(capacity)}` : "—", { value: "" }),
     ...chips.map(([name, size]) =>
       element("option", `${name}, ${formatBytes(size)}${nominal(name)}`, { value: name }),
     ),
@@ -108,7 +120,6 @@ export function search(query, goOn = false) {
   state.query = query;
   state.matches = query ? report().search(query) : [];
   const { length } = state.matches;
-  $("found").textContent = !query ? "" : length ? `${length} found` : "nothing found";
   if (goOn && length) {
     select(state.matches[(state.matches.indexOf(state.selected) + 1) % length]);
   }
@@ -153,6 +164,8 @@ export function listenToControls() {
     if (/** @type {KeyboardEvent} */ (event).key === "Enter") search(field("search").value, true);
   });
   $("reset").addEventListener("click", showAll);
+  $("zoom-in").addEventListener("click", () => zoom(0.5));
+  $("zoom-out").addEventListener("click", () => zoom(2));
   $("copy").addEventListener("click", copyCurrent);
   $("theme").addEventListener("click", switchTheme);
   $("help").addEventListener("click", showKeys);
@@ -225,6 +238,7 @@ function goToNextPeak() {
 
 function clearSelection() {
   state.selected = NONE;
+  state.role = "";
   field("search").value = "";
   search("");
 }
@@ -245,14 +259,30 @@ const KEYS = {
   Escape: clearSelection,
 };
 
+/**
+ * Moves from a row of a table to the next or the previous one.
+ * @param {string} key
+ * @param {HTMLElement} row
+ */
+function moveInTable(key, row) {
+  const next = key === "ArrowDown" ? row.nextElementSibling : row.previousElementSibling;
+  if (!["ArrowUp", "ArrowDown"].includes(key) || !next?.matches("tr.linked")) return false;
+  row.tabIndex = -1;
+  /** @type {HTMLElement} */ (next).tabIndex = 0;
+  /** @type {HTMLElement} */ (next).focus();
+  return true;
+}
+
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
+  if (/** @type {HTMLDialogElement} */ ($("keys")).open) return; // it closes by Escape itself
   if (["INPUT", "SELECT"].includes(target.tagName)) return;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Enter" && target.matches("th, tr")) {
-    target.click();
-    return;
+  if (target.matches("tr")) {
+    if (moveInTable(event.key, target)) event.preventDefault();
+    if (event.key === "Enter") target.click();
+    if (["Enter", "ArrowUp", "ArrowDown"].includes(event.key)) return;
   }
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (!Object.hasOwn(KEYS, key)) return;

@@ -8,6 +8,20 @@ export interface PageData {
   difference: Waterfall | null;
 }
 
+/** One thing to change. */
+export interface Advice {
+  rule: string;
+  title: string;
+  argument: string;
+  least: number;
+  most: number;
+  method: "counted" | "re-planned";
+  confidence: "high" | "low" | "medium";
+  cost: string;
+  how: string;
+  link: string;
+}
+
 /** An argument of the program and what becomes of its memory. */
 export interface Argument {
   name: string;
@@ -24,6 +38,7 @@ export interface Argument {
 /** The steps of a called computation. */
 export interface Band {
   name: string;
+  operation: string;
   kind: string;
   start: number;
   end: number;
@@ -147,15 +162,25 @@ export interface Page {
   backend: string;
   sequence: string[];
   bands: Band[];
+  phases: Phase[];
   roles: Role[];
   labels: Labels;
   chips: Record<string, number>;
   nominal_chips: string[];
+  chip: string;
   capacity: number | null;
+  advice: PageAdvice | null;
   spaces: PageSpace[];
   texts: string[];
   buffers: Columns;
   trust: Trust;
+}
+
+/** What would save memory, each change tried. */
+export interface PageAdvice {
+  space: string;
+  rows: Advice[];
+  notes: string[];
 }
 
 /** An allocation of a space. */
@@ -186,6 +211,13 @@ export interface PageSpace {
   donation: Argument[];
   copies: Copy[];
   holes: Hole[];
+}
+
+/** Consecutive steps of one pass over the model. */
+export interface Phase {
+  name: string;
+  start: number;
+  end: number;
 }
 
 /** A cause of the difference. */
@@ -252,6 +284,8 @@ export interface Verdict {
 /** The way from one compile to the other. */
 export interface Waterfall {
   answer: string;
+  names: [string, string];
+  floor: number;
   causes: Reason[];
   steps: Bar[];
 }

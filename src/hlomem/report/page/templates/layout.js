@@ -19,9 +19,43 @@ import { NONE } from "./model.js";
 export function stacked(space, chosen) {
   const all = space.allocations;
   const shown = chosen
-    ? all.filter((allocation) => String(allocation.index) === chosen)
+    ? all.filter((allocation) => isChosen(allocation, chosen))
     : all.filter((allocation) => allocation.is_shared_over_time);
   return shown.length ? shown : all.slice(0, 1);
+}
+
+const KIND = "kind:";
+
+/**
+ * What is chosen where all small allocations of a kind are.
+ * @param {string} kind
+ */
+export const allOfKind = (kind) => `${KIND}${kind}`;
+
+/**
+ * @param {PageAllocation} allocation
+ * @param {string} chosen an index, or `kind:` and a kind
+ */
+function isChosen({ index, kind }, chosen) {
+  return chosen.startsWith(KIND) ? kind === chosen.slice(KIND.length) : String(index) === chosen;
+}
+
+const MAX_PER_KIND = 12;
+
+/**
+ * The allocations by kind, as a menu lists them: the largest by themselves, all others as one.
+ * @param {Space} space
+ */
+export function choices(space) {
+  /** @type {Map<string, PageAllocation[]>} */
+  const kinds = new Map();
+  for (const allocation of space.allocations) {
+    kinds.set(allocation.kind, [...(kinds.get(allocation.kind) ?? []), allocation]);
+  }
+  return [...kinds].map(([kind, all]) => {
+    all.sort((a, b) => b.size - a.size || a.index - b.index);
+    return { kind, size: sum(all), count: all.length, largest: all.slice(0, MAX_PER_KIND) };
+  });
 }
 
 /** @param {PageAllocation[]} allocations */
@@ -36,6 +70,19 @@ function sum(allocations) {
  */
 export function mapHeight(space, chosen) {
   return space ? sum(stacked(space, chosen)) : 0;
+}
+
+/**
+ * The bytes from the bottom of the drawing to its top: of the map, or of the lane beside it where
+ * that is taller and the map was not chosen. Both have one scale.
+ * @param {Space | undefined} space
+ * @param {string} chosen
+ */
+export function drawnHeight(space, chosen) {
+  if (!space) return 0;
+  const height = mapHeight(space, chosen);
+  const whole = space.allocations.reduce((total, { size }) => total + size, 0);
+  return chosen ? height : Math.max(height, whole - height);
 }
 
 /**
@@ -59,22 +106,24 @@ export function bases(space, chosen) {
  * @param {Report} of
  * @param {Space} space
  * @param {string} chosen
+ * @param {View} view the bytes that are in view
  * @param {number} height of the lane
  * @returns {LaneEntry[]}
  */
-export function lane(of, space, chosen, height) {
+export function lane(of, space, chosen, { low, high }, height) {
   const shown = new Set(stacked(space, chosen).map((allocation) => allocation.index));
   const others = space.allocations.filter(({ index, size }) => !shown.has(index) && size);
   const placeOf = new Map(of.roles.map((role, place) => [role.name, place]));
   const place = (/** @type {PageAllocation} */ allocation) => placeOf.get(allocation.role) ?? NONE;
   others.sort((a, b) => place(a) - place(b) || b.size - a.size);
-  const total = sum(others);
-  let y = height;
-  return others.map((allocation) => {
-    const tall = (allocation.size / total) * height;
+  const scale = height / (high - low);
+  let y = height + low * scale;
+  const placed = others.map((allocation) => {
+    const tall = allocation.size * scale;
     y -= tall;
     return { ...allocation, y, tall };
   });
+  return placed.filter(({ y: top, tall }) => top < height && top + tall > 0);
 }
 
 /**

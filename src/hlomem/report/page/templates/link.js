@@ -1,6 +1,7 @@
 // @ts-check
 // The link that keeps what the page shows: written into its address, and read from it.
 
+import { allOfKind } from "./layout.js";
 import { COLOURINGS } from "./map.js";
 import { NONE } from "./model.js";
 import {
@@ -34,8 +35,9 @@ export function saveLink() {
     by: state.hierarchy === "source" ? "" : state.hierarchy,
     buffer: state.selected === NONE ? "" : report().buffers.id[state.selected],
     table: state.table === "Buffers" ? "" : state.table,
-    chip: state.chip,
+    chip: state.chip === report().chip ? "" : state.chip || "none",
     find: state.query,
+    role: state.role,
   };
   const said = Object.entries(wanted).filter(([, value]) => value !== "");
   const link = new URLSearchParams(said.map(([key, value]) => [key, String(value)]));
@@ -48,7 +50,9 @@ export function readLink() {
   state.report = number(link, "report", content.reports.length - 1, 0);
   state.space = number(link, "space", report().spaces.length - 1, firstSpace(report()));
   state.step = number(link, "step", report().steps, space()?.peak?.step ?? 0);
-  const allocations = (space()?.allocations ?? []).map(({ index }) => String(index));
+  const all = space()?.allocations ?? [];
+  const kinds = new Set(all.map(({ kind }) => allOfKind(kind)));
+  const allocations = [...all.map(({ index }) => String(index)), ...kinds];
   state.allocation = oneOf(link, "allocation", allocations, "");
   resetView();
   const steps = range(link, "view");
@@ -59,7 +63,10 @@ export function readLink() {
   state.colouring = oneOf(link, "colour", colourings, "role");
   state.hierarchy = oneOf(link, "by", ["source", "scope"], "source");
   state.table = oneOf(link, "table", TABLE_NAMES, "Buffers");
-  state.chip = oneOf(link, "chip", Object.keys(report().chips), "");
+  const chips = [...Object.keys(report().chips), "none"];
+  state.chip = oneOf(link, "chip", chips, report().chip).replace("none", "");
+  const roles = report().roles.map(({ name }) => name);
+  state.role = oneOf(link, "role", roles, "");
   state.query = link.get("find") ?? "";
   const id = link.get("buffer");
   state.selected = id === null ? NONE : report().buffers.id.indexOf(Number(id));

@@ -5,6 +5,8 @@ import {
   axis,
   canvas,
   cursorAt,
+  FADED,
+  faded,
   label,
   message,
   pixel,
@@ -18,7 +20,7 @@ import { $, colours, fontSize } from "./dom.js";
 import { inkOn } from "./formats.js";
 import { bases, bufferAt, lane, largestIn, mapHeight } from "./layout.js";
 import { NONE } from "./model.js";
-import { chosenIn, report, state } from "./state.js";
+import { chosenIn, report, spotlight, state } from "./state.js";
 
 /**
  * @import { Sheet } from "./chart.js"
@@ -40,13 +42,15 @@ export const COLOURINGS = {
   padding: "grey: none, yellow: some, red: nearly all",
 };
 
+/** @param {number} line the number of its text, or NONE */
+export function lineColour(line) {
+  return line === NONE ? PLAIN : `hsl(${(line * 137.5) % 360} 55% 62%)`;
+}
+
 /** @type {Record<keyof typeof COLOURINGS, (of: Report, i: number) => string>} */
 const COLOUR_OF = {
   role: (of, i) => of.roleOf(i).colour,
-  line: (of, i) => {
-    const line = of.buffers.source[i];
-    return line === NONE ? PLAIN : `hsl(${(line * 137.5) % 360} 55% 62%)`;
-  },
+  line: (of, i) => lineColour(of.buffers.source[i]),
   size: (of, i) => {
     const share = Math.log2(1 + of.buffers.size[i]) / Math.log2(1 + of.largest);
     return `hsl(${Math.round(220 - 210 * share)} 62% 62%)`;
@@ -70,14 +74,20 @@ const lastPainted = new WeakMap();
  * @param {CanvasRenderingContext2D} pen
  */
 function painted(of, spaceNumber, pen) {
-  const key = `${state.colouring} ${spaceNumber}`;
+  const isLit = of === report() ? spotlight() : null;
+  const light = isLit ? `${state.query}\u0000${state.role}` : "";
+  const key = [state.colouring, spaceNumber, light, colours.paper].join("\u0000");
   const last = lastPainted.get(of);
   if (last?.key === key) return last.painted;
   const colourOf = COLOUR_OF[state.colouring];
   const order = of.bySpace[spaceNumber].filter((i) => of.buffers.start[i] !== NONE);
   const texts = order.map((i) => colourOf(of, i));
   const pixelOf = new Map(Array.from(new Set(texts), (text) => [text, pixel(pen, text)]));
-  const pixels = Uint32Array.from(texts, (text) => pixelOf.get(text) ?? 0);
+  const paper = pixel(pen, colours.paper);
+  const pixels = Uint32Array.from(texts, (text, number) => {
+    const own = pixelOf.get(text) ?? 0;
+    return !isLit || isLit(order[number]) ? own : faded(own, paper);
+  });
   lastPainted.set(of, { key, painted: { order, texts, pixels } });
   return { order, texts, pixels };
 }
@@ -113,7 +123,7 @@ export function drawMap(id, of, spaceNumber, view) {
   raster.drawAt(pen, room.left, plot, height);
   outline(sheet, of, shown);
   pen.restore();
-  drawLane(sheet, of, spaceNumber);
+  drawLane(sheet, of, spaceNumber, view);
   cursorAt(sheet, room.left + ((view.step + 0.5 - view.from) * plot) / (view.to - view.from));
 }
 
@@ -191,6 +201,23 @@ function markedIn(of) {
 }
 
 /**
+ * Whether a label may be written: not over another.
+ * @returns {(x: number, y: number, wide: number) => boolean}
+ */
+function labelRoom() {
+  /** @type {Box[]} */
+  const taken = [];
+  const tall = fontSize();
+  return (left, y, wide) => {
+    const isFree = !taken.some(
+      (its) => Math.abs(its.y - y) < tall && its.left < left + wide && left < its.left + its.wide,
+    );
+    if (isFree) taken.push({ i: NONE, left, y, wide, tall, colour: "" });
+    return isFree;
+  };
+}
+
+/**
  * @param {Sheet} sheet
  * @param {Report} of
  * @param {Shown} shown
@@ -200,10 +227,16 @@ function outline({ pen, height }, of, { large, marked }) {
   pen.lineWidth = 0.6;
   for (const { left, y, wide, tall } of large) pen.strokeRect(left, y, wide, tall);
   const least = fontSize();
-  for (const { i, left, y, wide, tall, colour } of large) {
-    if (tall < least) continue;
+  const isLit = of === report() ? spotlight() : null;
+  const hasRoom = labelRoom();
+  const labelled = large.filter(({ tall, wide }) => tall >= least && wide >= 32);
+  labelled.sort((a, b) => b.wide * b.tall - a.wide * a.tall);
+  for (const { i, left, y, wide, tall, colour } of labelled) {
     const middle = (Math.max(0, y) + Math.min(height, y + tall)) / 2;
-    label(pen, of.nameOf(i), left + 4, middle, wide - 8, inkOn(colour));
+    const ink = !isLit || isLit(i) ? inkOn(colour) : colours.soft;
+    const text = of.titleOf(i);
+    const wanted = Math.min(wide - 8, pen.measureText(text).width);
+    if (hasRoom(left + 4, middle, wanted)) label(pen, text, left + 4, middle, wide - 8, ink);
   }
   pen.lineWidth = 2;
   pen.strokeStyle = colours.mark;
@@ -214,17 +247,33 @@ function outline({ pen, height }, of, { large, marked }) {
  * @param {Sheet} sheet
  * @param {Report} of
  * @param {number} spaceNumber
+ * @param {View} view
  */
-function drawLane({ pen, width, height }, of, spaceNumber) {
+function drawLane({ pen, width, height }, of, spaceNumber, view) {
   const left = width - room.lane;
   const least = fontSize();
-  for (const entry of lane(of, of.spaces[spaceNumber], chosenIn(of), height)) {
-    const { role, label: text, y, tall } = entry;
+  const isLit = of === report() ? spotlight() : null;
+  for (const entry of lane(of, of.spaces[spaceNumber], chosenIn(of), view, height)) {
+    const { role, label: text, owner, y, tall } = entry;
     const colour = of.colourOfRole(role);
     pen.fillStyle = colour;
+    pen.globalAlpha = !isLit || (owner !== NONE && isLit(owner)) ? 1 : FADED;
     pen.fillRect(left, y, room.lane, Math.max(0.5, tall - (tall > 3 ? 0.7 : 0)));
-    if (tall > least) label(pen, text, left + 4, y + tall / 2, room.lane - 8, inkOn(colour));
+    pen.globalAlpha = 1;
+    const middle = (Math.max(0, y) + Math.min(height, y + tall)) / 2;
+    if (tall > least) label(pen, text, left + 4, middle, room.lane - 8, inkOn(colour));
   }
+}
+
+/**
+ * What lies in the lane, as it is drawn.
+ * @param {string} id of the canvas
+ * @param {Report} of
+ * @param {number} spaceNumber
+ * @param {View} view
+ */
+export function laneOf(id, of, spaceNumber, view) {
+  return lane(of, of.spaces[spaceNumber], chosenIn(of), view, $(id).clientHeight);
 }
 
 /**
@@ -238,15 +287,15 @@ function drawLane({ pen, width, height }, of, spaceNumber) {
 export function bufferUnder(event, id, of, spaceNumber, view) {
   const { clientWidth: width, clientHeight: height } = $(id);
   const { offsetX: x, offsetY: y } = event;
-  const chosen = chosenIn(of);
   if (!of.spaces[spaceNumber] || x < room.left) return NONE;
   if (x > width - room.right) {
-    const entries = lane(of, of.spaces[spaceNumber], chosen, height);
-    const entry = entries.find((its) => its.y <= y && y < its.y + its.tall);
+    const entry = laneOf(id, of, spaceNumber, view).find(
+      (its) => its.y <= y && y < its.y + its.tall,
+    );
     return entry ? largestIn(of, spaceNumber, entry.index) : NONE;
   }
   const share = (x - room.left) / plotWidth(width);
   const step = Math.floor(view.from + share * (view.to - view.from));
   const byte = view.low + ((height - y) / height) * (view.high - view.low);
-  return bufferAt(of, spaceNumber, chosen, step, byte);
+  return bufferAt(of, spaceNumber, chosenIn(of), step, byte);
 }

@@ -16,6 +16,7 @@
 /** For "no text", "no buffer" and "no step", in the data and on the page. */
 export const NONE = -1;
 const MAX_LISTED = 500;
+const SHOWN_SCOPES = 2;
 const NO_SCOPE = "(no scope)";
 
 /** One compile. */
@@ -26,10 +27,13 @@ export class Report {
     this.backend = page.backend;
     this.sequence = page.sequence;
     this.bands = page.bands;
+    this.phases = page.phases;
     this.roles = page.roles;
     this.chips = page.chips;
     this.nominalChips = new Set(page.nominal_chips);
+    this.chip = page.chip;
     this.capacity = page.capacity;
+    this.advice = page.advice;
     this.labels = page.labels;
     this.texts = page.texts;
     this.trust = page.trust;
@@ -37,6 +41,7 @@ export class Report {
     this.roleByName = new Map(page.roles.map((role) => [role.name, role]));
     this.buffers = typed(page.buffers);
     this.count = page.buffers.id.length;
+    this.rolesOfBuffers = new Set(page.buffers.role.map((role) => page.roles[role].name));
     this.largest = this.buffers.size.reduce((most, size) => Math.max(most, size), 1);
     /** @type {Space[]} */
     this.spaces = page.spaces.map((space) => ({
@@ -75,6 +80,17 @@ export class Report {
     return this.text(this.buffers.name[i]);
   }
 
+  /**
+   * What a buffer is to the program's author: an argument's path, or the operation that made it.
+   * @param {number} i
+   */
+  titleOf(i) {
+    const { op_name: operation, parameter } = this.buffers;
+    if (parameter[i] !== NONE) return this.text(parameter[i]);
+    const scopes = bareOpName(this.text(operation[i])).split("/");
+    return scopes.slice(-SHOWN_SCOPES).join("/") || this.nameOf(i);
+  }
+
   /** @param {number} i */
   roleOf(i) {
     return this.roles[this.buffers.role[i]];
@@ -104,13 +120,18 @@ export class Report {
    * @param {number} spaceNumber
    */
   largestOf(spaceNumber) {
-    const { size } = this.buffers;
-    this.largestBySpace[spaceNumber] ??= [
-      ...Int32Array.from(this.bySpace[spaceNumber])
-        .sort((x, y) => size[y] - size[x] || x - y)
-        .slice(0, MAX_LISTED),
-    ];
+    this.largestBySpace[spaceNumber] ??= this.largestAmong(this.bySpace[spaceNumber]);
     return [...this.largestBySpace[spaceNumber]];
+  }
+
+  /**
+   * As many of some buffers as a table has room for, largest first.
+   * @param {number[]} buffers
+   */
+  largestAmong(buffers) {
+    const { size } = this.buffers;
+    const sorted = Int32Array.from(buffers).sort((x, y) => size[y] - size[x] || x - y);
+    return [...sorted.slice(0, MAX_LISTED)];
   }
 
   /**

@@ -1,13 +1,14 @@
 // @ts-check
 // The page: its data read, all of it drawn, and drawn again when what it shows changes.
 
+import { drawAdvice } from "./advice.js";
 import { measureRoom } from "./chart.js";
-import { drawDifference, drawWaterfall, NAMES } from "./comparison.js";
+import { drawDifference, drawWaterfall, sideName } from "./comparison.js";
 import { drawControls, fillChips, listenToControls, listenToWindow, search } from "./controls.js";
 import { $, colours, field, inflate, readTheme } from "./dom.js";
 import { drawIcicle } from "./icicle.js";
 import { readLink, saveLink } from "./link.js";
-import { drawMap } from "./map.js";
+import { drawMap, laneOf } from "./map.js";
 import { Report } from "./model.js";
 import { listenToPointer } from "./pointer.js";
 import { drawBands, drawSkyline } from "./skyline.js";
@@ -28,7 +29,7 @@ import {
 } from "./state.js";
 import { drawTable } from "./tables.js";
 import { drawTrust } from "./trust.js";
-import { drawCapacity, drawWords } from "./words.js";
+import { drawCapacity, drawLineLegend, drawWords } from "./words.js";
 
 /** @import { PageData } from "./data.d.ts" */
 
@@ -58,7 +59,8 @@ function draw() {
     $("fits").textContent = "This plan has no allocations.";
     return;
   }
-  ifChanged("capacity", [...where, state.chip], drawCapacity);
+  ifChanged("capacity", [...where, state.chip, state.role], drawCapacity);
+  ifChanged("advice", [state.report], drawAdvice);
   drawDifference();
   drawSkyline();
   drawBands();
@@ -67,7 +69,9 @@ function draw() {
   const moment = [...where, state.step, state.selected];
   const paper = [innerWidth, devicePixelRatio, colours.paper];
   ifChanged("icicle", [...moment, ...paper, state.hierarchy, ...state.zoomPath], drawIcicle);
-  ifChanged("table", [...moment, state.table, ...Object.values(state.sort ?? {})], drawTable);
+  ifChanged("lines", [...moment, state.colouring], drawLineLegend);
+  const chosen = [state.table, state.query, state.role, ...Object.values(state.sort ?? {})];
+  ifChanged("table", [...moment, ...chosen], drawTable);
 }
 
 /** The map of the compile that is not chosen; A is always at the left. */
@@ -77,7 +81,7 @@ function drawOtherMap() {
     { id: "other-map-caption", number: 1 - state.report },
   ];
   for (const { id, number } of captions) {
-    $(id).textContent = `${NAMES[number]}: ${content.reports[number].name}`;
+    $(id).textContent = sideName(number);
     const figure = /** @type {HTMLElement} */ ($(id).parentElement);
     figure.style.order = String(number);
   }
@@ -116,6 +120,7 @@ async function main() {
       setView,
       report,
       space,
+      lane: () => laneOf("map", report(), state.space, view()),
     },
   });
   performance.mark("ready");

@@ -7,7 +7,7 @@ import { formatBytes, percent, shorten } from "./formats.js";
 import { partAt } from "./icicle.js";
 import { bufferUnder } from "./map.js";
 import { NONE } from "./model.js";
-import { bandAt } from "./skyline.js";
+import { bandAt, bandTitle } from "./skyline.js";
 import {
   chooseReport,
   clamp,
@@ -72,6 +72,7 @@ function zoomable(id, click, hasBytes) {
  * @param {boolean} hasBytes
  */
 function zoomBy(event, area, hasBytes) {
+  if (!event.ctrlKey && !event.metaKey) return; // the page scrolls, as it does everywhere
   event.preventDefault();
   const factor = Math.exp((event.deltaY || event.deltaX) * ZOOM_SPEED);
   if (hasBytes && event.shiftKey) {
@@ -185,7 +186,8 @@ function tellIcicle(event) {
 function tellBand(event) {
   const band = bandAt(event);
   if (!band) return null;
-  return [`${band.kind} ${shorten(band.name)}`, `steps ${band.start} to ${band.end}`];
+  const steps = `instructions ${band.start} to ${band.end}`;
+  return [bandTitle(band), `${band.kind} ${shorten(band.name)}`, steps];
 }
 
 export function listenToPointer() {

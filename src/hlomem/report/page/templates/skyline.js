@@ -5,6 +5,7 @@ import {
   axis,
   canvas,
   cursorAt,
+  faded,
   highest,
   label,
   line,
@@ -15,17 +16,26 @@ import {
   ratio,
   room,
   stepAt,
+  stepAxis,
   TIMELESS,
   xOf,
 } from "./chart.js";
 import { $, colours, fontSize } from "./dom.js";
-import { formatBytes } from "./formats.js";
+import { formatBytes, inkOn } from "./formats.js";
 import { report, space, state } from "./state.js";
 
-/** @import { Sheet } from "./chart.js" */
+/**
+ * @import { Sheet } from "./chart.js"
+ * @import { Band } from "./data.d.ts"
+ */
 
 const MAX_BAND_ROWS = 8;
 const HEADROOM = 1.2;
+const MIN_BETWEEN = 14; // pixels from the flag of one near-peak to the next
+/** @type {Record<string, string>} */
+const PHASES = { forward: "#86bc5c", backward: "#d37295", recomputed: "#edc948" };
+/** @type {Record<string, string>} */
+const KINDS = { while: "loop", conditional: "branch" };
 
 export function drawSkyline() {
   const sheet = canvas("skyline");
@@ -41,8 +51,12 @@ export function drawSkyline() {
   drawLayers(sheet, yOf);
   level(sheet, yOf(size), ["reserved", formatBytes(size)], -1, colours.ink, []);
   level(sheet, yOf(lower), ["most alive", formatBytes(lower)], 1, colours.soft, [4, 4]);
-  for (const summit of near) {
-    flag(pen, width, xOf(summit.step + 0.5, width), yOf(summit.size), "", colours.soft);
+  let last = -MIN_BETWEEN;
+  for (const summit of [...near].sort((a, b) => a.step - b.step)) {
+    const x = xOf(summit.step + 0.5, width);
+    if (x - last < MIN_BETWEEN) continue;
+    flag(pen, width, x, yOf(summit.size), "", colours.soft);
+    last = x;
   }
   flag(pen, width, xOf(peak.step + 0.5, width), yOf(peak.size), "peak", colours.mark);
   cursorAt(sheet, xOf(state.step + 0.5, width));
@@ -57,7 +71,11 @@ function drawLayers({ pen, width, height }, yOf) {
   const total = heights[heights.length - 1];
   const scale = ratio();
   const raster = new Raster(plotWidth(width) * scale, height * scale);
-  const fills = layers.map((layer) => pixel(pen, report().colourOfRole(layer.role)));
+  const paper = pixel(pen, colours.paper);
+  const fills = layers.map(({ role }) => {
+    const own = pixel(pen, report().colourOfRole(role));
+    return state.role && state.role !== role ? faded(own, paper) : own;
+  });
   eachColumn(width, (column, first, last) => {
     const step = highest(total, first, last);
     const left = column * scale;
@@ -135,22 +153,56 @@ function flag(pen, width, x, y, text, colour) {
 
 const bandHeight = () => Math.round(fontSize() * 1.25);
 
+/** The rows above the bands: the numbers of instructions, and the phases where there are any. */
+const rowsAbove = () => (report().phases.length ? 2 : 1);
+
+/**
+ * What calls a computation, as the program names it.
+ * @param {Band} band
+ */
+export function bandTitle({ kind, operation, name }) {
+  return `${KINDS[kind] ?? kind} ${operation || name}`;
+}
+
+/** @param {Sheet} sheet */
+function drawPhases({ pen, width }) {
+  const tall = bandHeight();
+  /** @type {Map<string, { left: number, wide: number }>} */
+  const widest = new Map();
+  for (const { name, start, end } of report().phases) {
+    const left = Math.max(room.left, xOf(start, width));
+    const right = Math.min(width - room.right, xOf(end + 1, width));
+    if (right <= left) continue;
+    pen.fillStyle = PHASES[name];
+    pen.fillRect(left, tall + 3, Math.max(1, right - left), tall - 2);
+    if (right - left > (widest.get(name)?.wide ?? 0)) {
+      widest.set(name, { left, wide: right - left });
+    }
+  }
+  for (const [name, { left, wide }] of widest) {
+    label(pen, name, left + 4, tall * 1.5 + 2, wide - 8, inkOn(PHASES[name]));
+  }
+}
+
 export function drawBands() {
   const { bands } = report();
   const depth = bands.reduce((most, band) => Math.max(most, band.depth + 1), 0);
   const rows = Math.min(depth, MAX_BAND_ROWS);
+  const above = rowsAbove();
   const tall = bandHeight();
-  $("bands").style.height = `${rows * tall + (rows ? 4 : 0)}px`;
-  const { pen, width } = canvas("bands");
+  $("bands").style.height = `${(rows + above) * tall + 4}px`;
+  const sheet = canvas("bands");
+  const { pen, width } = sheet;
+  stepAxis(sheet, tall / 2 + 1);
+  drawPhases(sheet);
   for (const band of bands) {
     const left = Math.max(room.left, xOf(band.start, width));
     const right = Math.min(width - room.right, xOf(band.end + 1, width));
     if (right <= room.left || left >= width - room.right || band.depth >= rows) continue;
-    const y = band.depth * tall + 3;
+    const y = (band.depth + above) * tall + 3;
     pen.fillStyle = colours.rule;
     pen.fillRect(left, y, Math.max(1, right - left - 1), tall - 2);
-    const text = `${band.kind} ${band.name}`;
-    label(pen, text, left + 4, y + tall / 2 - 1, right - left - 8, colours.ink);
+    label(pen, bandTitle(band), left + 4, y + tall / 2 - 1, right - left - 8, colours.ink);
   }
 }
 
@@ -160,7 +212,7 @@ export function drawBands() {
  */
 export function bandAt(event) {
   const step = stepAt(event.offsetX, $("bands").clientWidth);
-  const depth = Math.floor((event.offsetY - 3) / bandHeight());
+  const depth = Math.floor((event.offsetY - 3) / bandHeight()) - rowsAbove();
   return report().bands.find(
     (band) => band.depth === depth && band.start <= step && step < band.end + 1,
   );

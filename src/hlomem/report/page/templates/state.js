@@ -1,7 +1,7 @@
 // @ts-check
 // What the page shows at the moment, and how it changes.
 
-import { mapHeight } from "./layout.js";
+import { drawnHeight } from "./layout.js";
 import { NONE } from "./model.js";
 
 /**
@@ -37,6 +37,8 @@ export const state = {
   allocation: "",
   chip: "",
   query: "",
+  /** The role that was chosen in the legend; "" for all. */
+  role: "",
   /** @type {number[]} */
   matches: [],
   /** @type {string[]} */
@@ -55,6 +57,18 @@ export const otherReport = () => content.reports[1 - state.report];
 export function sameSpaceIn(/** @type {Report} */ of) {
   const color = space()?.color;
   return of.spaces.findIndex((its) => its.color === color);
+}
+
+/**
+ * Whether a buffer stands out: it was found, and has the role that was chosen.
+ * @returns {((i: number) => boolean) | null} null where nothing was searched or chosen
+ */
+export function spotlight() {
+  const { query, role, matches } = state;
+  if (!query && !role) return null;
+  const found = query ? new Set(matches) : null;
+  const of = report();
+  return (i) => (!found || found.has(i)) && (!role || of.roleOf(i).name === role);
 }
 
 /** The allocation chosen for the map of a compile; "" for all that are shared over time. */
@@ -99,7 +113,7 @@ export function resetBytes() {
 
 /** Both compiles are drawn to one scale. */
 export function wholeHeight() {
-  const tall = content.reports.map((of) => mapHeight(of.spaces[sameSpaceIn(of)], chosenIn(of)));
+  const tall = content.reports.map((of) => drawnHeight(of.spaces[sameSpaceIn(of)], chosenIn(of)));
   return Math.max(1, ...tall);
 }
 

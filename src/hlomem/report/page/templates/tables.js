@@ -1,20 +1,19 @@
 // @ts-check
-// The tables and advice cards.
+// The tables.
 
 import { $, copyText, element } from "./dom.js";
 import { formatBytes, percent, shorten } from "./formats.js";
 import { grouped, NONE } from "./model.js";
-import { redraw, report, select, space, state } from "./state.js";
+import { redraw, report, select, space, spotlight, state } from "./state.js";
 
 /**
- * @import { Hint } from "./data.d.ts"
  * @import { Key } from "./model.js"
  * @typedef {string | number | { shown: string, key: number }} Cell
  *   a text, a number of bytes, or what is shown and what it is sorted by
  * @typedef {{ text: string, isNumber: boolean }} Head
  * @typedef {{ buffer?: number, name?: string, cells: Cell[] }} Row
  *   a row leads to a buffer, or to the one of a name
- * @typedef {{ heads: Head[], rows: Row[], cards?: Hint[], empty?: string, note?: string }} Table
+ * @typedef {{ heads: Head[], rows: Row[], empty?: string, note?: string }} Table
  */
 
 const MAX_ROWS = 500;
@@ -30,43 +29,50 @@ const count = (/** @type {number} */ value) => ({ shown: String(value), key: val
 function bufferTable() {
   const of = report();
   const alive = new Map(of.alive(state.space, state.step));
-  const all = of.bySpace[state.space].length;
+  const isLit = spotlight();
+  const here = of.bySpace[state.space];
+  const shown = isLit ? here.filter(isLit) : here;
+  const listed = isLit ? of.largestAmong(shown) : of.largestOf(state.space);
+  const all = shown.length;
   return {
     heads: [
       text("buffer"),
+      text("line"),
       number("size"),
+      text("role"),
+      text("at cursor"),
       number("padding"),
       text("shape"),
-      text("role"),
-      number("steps"),
+      number("instructions"),
+      text("in HLO"),
       text("operation"),
-      text("line"),
-      text("at cursor"),
     ],
-    rows: of
-      .largestOf(state.space)
-      .map((i) => ({ buffer: i, cells: [...bufferCells(i), alive.has(i) ? "alive" : ""] })),
+    rows: listed.map((i) => ({ buffer: i, cells: bufferCells(i, alive.has(i)) })),
     note: all > MAX_ROWS ? `the ${MAX_ROWS} largest of ${all}` : "",
+    empty: "no buffer of this space is as you ask",
   };
 }
 
 /**
  * @param {number} i
+ * @param {boolean} isAlive at the cursor
  * @returns {Cell[]}
  */
-function bufferCells(i) {
+function bufferCells(i, isAlive) {
   const of = report();
   const { size, padding, shape, start, end, op_name: operation, source } = of.buffers;
   const steps = start[i] === NONE ? "" : `${start[i]}–${end[i]}`;
   return [
-    of.nameOf(i),
+    of.titleOf(i),
+    of.text(source[i]),
     size[i],
+    of.roleOf(i).name,
+    isAlive ? "alive" : "",
     padding[i],
     of.text(shape[i]),
-    of.roleOf(i).name,
     { shown: steps, key: start[i] },
+    of.nameOf(i),
     of.text(operation[i]),
-    of.text(source[i]),
   ];
 }
 
@@ -77,7 +83,8 @@ function bufferCells(i) {
  */
 function groupTable(by, head) {
   const of = report();
-  const alive = of.alive(state.space, state.step);
+  const isLit = spotlight();
+  const alive = of.alive(state.space, state.step).filter(([i]) => !isLit || isLit(i));
   const total = alive.reduce((sum, [, size]) => sum + size, 0);
   const rows = grouped(of, alive, by).slice(0, MAX_ROWS);
   return {
@@ -95,9 +102,10 @@ function groupTable(by, head) {
         group.size,
         { shown: percent(group.size, total), key: group.size },
         count(group.count),
-        of.nameOf(group.largest),
+        of.titleOf(group.largest),
       ],
     })),
+    empty: "nothing of this is in use at the cursor",
     note: `at instruction ${state.step}: ${formatBytes(total)}`,
   };
 }
@@ -107,6 +115,7 @@ function paddingTable() {
   return {
     heads: [
       text("shape"),
+      text("line"),
       number("size"),
       number("padding"),
       text("dimensions"),
@@ -114,12 +123,12 @@ function paddingTable() {
       number("at peak"),
       number("lost at peak"),
       text("example"),
-      text("line"),
     ],
     rows: space().padding.map((row, place) => ({
       name: row.example,
       cells: [
         row.shape,
+        row.source ?? "",
         row.size,
         row.padding,
         space().growths[place],
@@ -127,7 +136,6 @@ function paddingTable() {
         count(row.count_at_peak),
         row.padding_at_peak,
         row.example,
-        row.source ?? "",
       ],
     })),
     empty: "no buffer of this space is padded",
@@ -175,39 +183,28 @@ function copyTable() {
   return {
     heads: [
       text("copy"),
+      text("line"),
       number("size"),
       text("shape"),
       text("of"),
       text("cause"),
       text("why"),
       text("at peak"),
-      text("line"),
     ],
     rows: space().copies.map((row) => ({
       name: row.name,
       cells: [
         row.name,
+        row.source ?? "",
         row.size,
         row.shape,
         row.of ?? "",
         row.cause,
         row.why,
         row.is_at_peak ? "yes" : "",
-        row.source ?? "",
       ],
     })),
     empty: "no copies in this space",
-  };
-}
-
-/** @returns {Table} */
-function adviceTable() {
-  return {
-    heads: [],
-    rows: [],
-    cards: space().hints,
-    empty: "nothing to gain was found",
-    note: "at most; hlomem advise makes the changes, plans anew and says what they save",
   };
 }
 
@@ -220,7 +217,6 @@ const TABLES = {
   Holes: holeTable,
   Donations: donationTable,
   Copies: copyTable,
-  Advice: adviceTable,
 };
 export const TABLE_NAMES = Object.keys(TABLES);
 
@@ -255,29 +251,9 @@ function currentTable() {
 export function drawTable() {
   const made = currentTable();
   $("table-note").textContent = made.note ?? "";
-  const isEmpty = !(made.cards ?? made.rows).length;
   $("table").replaceChildren(
-    isEmpty
-      ? element("p", made.empty ?? "nothing", { class: "hint" })
-      : made.cards
-        ? drawCards(made.cards)
-        : drawRows(made),
+    made.rows.length ? drawRows(made) : element("p", made.empty ?? "nothing", { class: "hint" }),
   );
-}
-
-/** @param {Hint[]} hints */
-function drawCards(hints) {
-  const cards = element("div", null, { class: "cards" });
-  for (const hint of hints) {
-    const card = element("div", null, { class: "card" });
-    card.append(
-      element("strong", formatBytes(hint.size)),
-      element("div", hint.what),
-      element("code", hint.command ? `hlomem ${hint.command}` : ""),
-    );
-    cards.append(card);
-  }
-  return cards;
 }
 
 /** @param {Table} made */
@@ -285,7 +261,10 @@ function drawRows({ heads, rows }) {
   const table = element("table");
   const head = element("tr");
   head.append(...heads.map(drawHead));
-  table.append(head, ...rows.map((row) => drawRow(row, heads)));
+  const lines = rows.map((row) => drawRow(row, heads));
+  const first = lines.find((line) => line.matches(".linked"));
+  if (first) first.tabIndex = 0; // from there on by the arrows
+  table.append(head, ...lines);
   return table;
 }
 
@@ -295,15 +274,18 @@ function drawRows({ heads, rows }) {
  */
 function drawHead(head, column) {
   const sort = sorting()?.column === column ? sorting() : null;
-  const cell = element("th", `${head.text}${sort ? (sort.down ? " ↓" : " ↑") : ""}`, {
-    tabindex: "0",
+  const cell = element("th", null, {
+    scope: "col",
     "aria-sort": !sort ? "none" : sort.down ? "descending" : "ascending",
     ...(head.isNumber ? { class: "number" } : {}),
   });
-  cell.addEventListener("click", () => {
+  const arrow = sort ? (sort.down ? " ↓" : " ↑") : "";
+  const button = element("button", `${head.text}${arrow}`, { type: "button" });
+  button.addEventListener("click", () => {
     state.sort = { table: state.table, column, down: sort ? !sort.down : head.isNumber };
     redraw();
   });
+  cell.append(button);
   return cell;
 }
 
@@ -323,7 +305,7 @@ function drawRow(row, heads) {
   if (target !== NONE) {
     line.classList.add("linked");
     line.classList.toggle("chosen", target === state.selected);
-    line.tabIndex = 0;
+    line.tabIndex = -1;
     line.addEventListener("click", () => select(target));
   }
   return line;
@@ -331,13 +313,11 @@ function drawRow(row, heads) {
 
 /** Copies the table as lines of cells between tabs. */
 export async function copyCurrent() {
-  const { heads, rows, cards } = currentTable();
-  const lines = cards
-    ? cards.map((hint) => [formatBytes(hint.size), hint.what])
-    : [
-        heads.map((head) => head.text),
-        ...rows.map((row) => row.cells.map((cell, column) => cellText(cell, heads[column]))),
-      ];
+  const { heads, rows } = currentTable();
+  const lines = [
+    heads.map((head) => head.text),
+    ...rows.map((row) => row.cells.map((cell, column) => cellText(cell, heads[column]))),
+  ];
   const isDone = await copyText(lines.map((cells) => cells.join("\t")).join("\n"));
   $("table-note").textContent = isDone ? "copied" : "the browser does not allow it";
 }

@@ -1,0 +1,75 @@
+// @ts-check
+// What would save memory: changes that were tried, with the code to type; else what is known of it.
+
+import { $, copyText, element } from "./dom.js";
+import { formatBytes, percent, spaceLabel } from "./formats.js";
+import { report, space } from "./state.js";
+
+/** @import { Advice, Hint, PageAdvice } from "./data.d.ts" */
+
+const NOTHING = "Nothing was found that would save more than 1 %.";
+const UNTRIED =
+  "Upper bounds: of a program this large no change was tried for the page; hlomem advise does.";
+
+export function drawAdvice() {
+  const { advice } = report();
+  const hints = space().hints;
+  $("advice-note").textContent = advice ? summary(advice) : hints.length ? UNTRIED : NOTHING;
+  $("advice").replaceChildren(
+    ...(advice ? advice.rows.map((row) => drawCard(row, advice)) : hints.map(drawHint)),
+  );
+}
+
+/** @param {PageAdvice} advice */
+function summary({ rows, notes, space: name }) {
+  if (!rows.length) return [NOTHING, ...notes].join(" ");
+  const [first] = rows;
+  const saved = `${first.title}: ${range(first)} of ${spaceLabel(name)}.`;
+  return [saved, ...notes.map((note) => `Note: ${note}.`)].join(" ");
+}
+
+/** @param {Advice} advice */
+function range({ least, most }) {
+  const all = formatBytes(most);
+  return least === most ? `saves ${all}` : `saves ${formatBytes(least)} to ${all}`;
+}
+
+/**
+ * @param {Advice} advice
+ * @param {PageAdvice} all
+ */
+function drawCard(advice, { space: name }) {
+  const card = element("article", null, { class: "card" });
+  const whole = report().spaces.find((its) => its.name === name)?.size ?? 0;
+  const middle = (advice.least + advice.most) / 2;
+  const bar = element("div", null, { class: "saving", role: "img", "aria-label": range(advice) });
+  bar.append(element("i", null, { style: `width:${percent(middle, whole).replace(" ", "")}` }));
+  const method = advice.method === "re-planned" ? "two plans compared" : "counted, not planned";
+  card.append(
+    element("h3", advice.title),
+    bar,
+    element("p", `${range(advice)}; ${method}, ${advice.confidence} confidence`),
+    element("p", `costs: ${advice.cost}`, { class: "hint" }),
+    drawCode(advice.how),
+  );
+  return card;
+}
+
+/** @param {string} code */
+function drawCode(code) {
+  const shown = element("div", null, { class: "code" });
+  const button = element("button", "copy", { type: "button" });
+  button.addEventListener("click", async () => {
+    button.textContent = (await copyText(code)) ? "copied" : "the browser does not allow it";
+  });
+  shown.append(element("pre", code, { tabindex: "0" }), button);
+  return shown;
+}
+
+/** @param {Hint} hint */
+function drawHint(hint) {
+  const card = element("article", null, { class: "card" });
+  card.append(element("h3", `at most ${formatBytes(hint.size)}`), element("p", hint.what));
+  if (hint.command) card.append(element("code", `hlomem ${hint.command}`));
+  return card;
+}
