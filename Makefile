@@ -19,14 +19,15 @@ BASE   ?= HEAD
 N    ?= 10000
 SEED ?= 1
 
-EXAMPLE := examples/train_step
-
 # The pass for JAX is tested, and measured, beside a JAX: `make jax`, `make jax-orders`.
 JAX_PYTHON ?= $(BENCH_PYTHON)
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready
 
-.PHONY: demo test lint format types js browser pytest jax jax-orders bench parity support replay \
+DOCS_VENV  := .venv-docs
+DOCS_READY := $(DOCS_VENV)/.ready
+
+.PHONY: demo docs dist test lint format types js browser pytest jax jax-orders bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -48,14 +49,15 @@ jax: $(JAX_READY)
 jax-orders: $(JAX_READY)
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_orders
 
-# The main job: from a module's text to the files XLA writes, and what they say.
+# For users: a training step that does not fit, why, what would help, and the fix beside it.
 demo: $(READY)
-	$(BIN)/hlomem plan $(EXAMPLE)/*_optimizations.txt --timings -o .demo --force
-	$(BIN)/hlomem show .demo
-	@for part in buffer-assignment live-range memory-usage-report; do \
-	    cmp .demo/*-$$part.txt $(EXAMPLE)/*-$$part.txt && echo "$$part: the bytes XLA wrote"; done
-	@$(BIN)/hlomem html $(EXAMPLE)/*_optimizations.txt -o .demo/report.html --force 2>/dev/null
-	@echo "the report: file://$(CURDIR)/.demo/report.html"
+	$(BIN)/hlomem oom examples/oom/error.txt
+	@echo; $(BIN)/hlomem summary examples/oom/before --capacity v5e
+	@echo; $(BIN)/hlomem advise examples/oom/before
+	@echo; $(BIN)/hlomem diff examples/oom/before examples/oom/after
+	@$(BIN)/hlomem html examples/oom/before examples/oom/after --capacity v5e \
+	    -o .demo/report.html --force 2>/dev/null
+	@echo; echo "the page of both: file://$(CURDIR)/.demo/report.html"
 
 test: lint types js pytest
 
@@ -114,6 +116,19 @@ bench: $(BENCH_READY)
 	@for each in bench/bench_*.py; do echo "== $$each"; \
 	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
 
+# The site of the documents, links checked; its code blocks are run by the tests.
+$(DOCS_READY): requirements-docs.txt
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e .
+	@touch $@
+
+docs: $(DOCS_READY)
+	$(DOCS_VENV)/bin/python -m tools.build_site
+
+# Source and wheel, checked: installed into empty environments, run from elsewhere, typed clients.
+dist: $(DOCS_READY)
+	$(DOCS_VENV)/bin/python -m tools.check_dist
+
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
+	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) $(DOCS_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
 	    node_modules

@@ -37,9 +37,11 @@ class Shot(NamedTuple):
     link: str = ""
     theme: str = "light"
     width: int = 1200
+    options: tuple[str, ...] = ()
 
 
 SHOTS = (
+    Shot("oom", ("examples/oom/before",), 1000, options=("--capacity", "v5e")),
     Shot("report", ("examples/train_step",), 840),
     Shot("skyline", ("examples/train_step",), 900, "section:has(#skyline)", "#step=46"),
     Shot("map", ("examples/train_step",), 900, "section:has(#map)", "#find=fusion.1"),
@@ -52,7 +54,8 @@ SHOTS = (
 def take(browser: Browser, shot: Shot, folder: Path) -> None:
     """Writes a report, opens it and takes its picture."""
     report = folder / f"{shot.name}.html"
-    line = [sys.executable, "-m", "hlomem", "html", *shot.inputs, "-o", str(report)]
+    line = [sys.executable, "-m", "hlomem", "html", *shot.inputs, *shot.options]
+    line += ["-o", str(report)]
     subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
     page = browser.new_page(
         viewport={"width": shot.width, "height": shot.height},

@@ -1,0 +1,73 @@
+"""Builds the site of the documents, strictly: a link that leads nowhere is an error.
+
+    python -m tools.build_site [FOLDER]
+
+In: the documents, the README among them, `mkdocs.yml`, and the docstrings of what `hlomem` exports.
+Out: a folder of pages, `site` by default. Files of the repository that documents link to (examples)
+go with it; a link to a folder becomes its name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+_LINK = re.compile(r"\[([^\]\n]*(?:\n[^\]\n]*)?)\]\((?!https?:|#|mailto:)([^)\s]+)\)")
+_FILES = "files"
+_DOCUMENTS = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
+"""What lies outside of `docs`, and its name on the site."""
+
+
+def main() -> int:
+    """Copies the documents with links as the site needs them, and builds."""
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "site").resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        pages = Path(folder) / "docs"
+        shutil.copytree(ROOT / "docs", pages)
+        for name, page in _DOCUMENTS.items():
+            (pages / page).write_text(_moved((ROOT / name).read_text(), ROOT / name, pages))
+        for path in (ROOT / "docs").rglob("*.md"):
+            copy = pages / path.relative_to(ROOT / "docs")
+            copy.write_text(_moved(path.read_text(), path, pages))
+        shutil.copy(ROOT / "mkdocs.yml", folder)
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+        command += ["--config-file", f"{folder}/mkdocs.yml", "--site-dir", str(target)]
+        quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+        code = subprocess.run(command, check=False, env=quiet).returncode
+    if not code:
+        print(f"the site: {target / 'index.html'}")
+    return code
+
+
+def _moved(text: str, document: Path, pages: Path) -> str:
+    """A document with its links as they are on the site."""
+    return _LINK.sub(lambda link: _target(link[1], link[2], document, pages), text)
+
+
+def _target(words: str, link: str, document: Path, pages: Path) -> str:
+    path, _, part = link.partition("#")
+    wanted = (document.parent / path).resolve()
+    if not wanted.exists():
+        raise SystemExit(f"{document.relative_to(ROOT)}: no such file: {link}")
+    inside = wanted.relative_to(ROOT).as_posix()
+    suffix = f"#{part}" if part else ""
+    if inside in _DOCUMENTS:
+        return f"[{words}]({_DOCUMENTS[inside]}{suffix})"
+    if inside.startswith("docs/"):
+        return f"[{words}]({inside.removeprefix('docs/')}{suffix})"
+    if wanted.is_dir():
+        return words
+    copy = pages / _FILES / inside
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(wanted, copy)
+    return f"[{words}]({_FILES}/{inside})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

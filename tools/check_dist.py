@@ -1,0 +1,102 @@
+"""Builds sdist and wheel and tries them as users will.
+
+    python -m tools.check_dist
+
+twine checks their description. The wheel is installed into an empty environment of every Python from
+3.11 to 3.14 that is here; there the commands run from another folder on files of this repository,
+and a small typed client passes mypy --strict and pyright. The sdist must build the same wheel.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from itertools import chain
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
+CLIENT = ROOT / "tests" / "typing" / "client.py"
+MINORS = (11, 12, 13, 14)
+MAX_BYTES = 12_000_000
+"""What the wheel and all it needs may take when installed, without pip."""
+_COMMANDS = (
+    ["--version"],
+    ["--help"],
+    ["summary", str(ROOT / "examples/oom/before"), "--capacity", "v5e"],
+    ["diff", str(ROOT / "examples/oom/before"), str(ROOT / "examples/oom/after")],
+    ["html", str(ROOT / "examples/train_step"), "-o", "report.html"],
+)
+
+
+def main() -> int:
+    """Builds, checks and tries; the first thing that fails ends it."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    _run(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
+    files = sorted(str(path) for path in DIST.iterdir())
+    _run(sys.executable, "-m", "twine", "check", "--strict", *files)
+    wheel = next(DIST.glob("*.whl"))
+    tried = [_try(python, wheel) for python in _pythons()]
+    print(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB, tried on {', '.join(tried)}")
+    return 0
+
+
+def _pythons() -> list[str]:
+    """One interpreter of each version that is here: on the path, or pyenv's."""
+    found: dict[int, str] = {}
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    for minor in MINORS:
+        name = f"python3.{minor}"
+        own = sorted(pyenv.glob(f"3.{minor}.*/bin/{name}"))
+        for path in chain(filter(None, [shutil.which(name)]), map(str, own)):
+            if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+                found.setdefault(minor, path)
+    return list(found.values())
+
+
+def _try(python: str, wheel: Path) -> str:
+    """Installs the wheel into an empty environment and uses it from another folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        _run(python, "-m", "venv", str(home / "env"))
+        own = str(home / "env" / "bin" / "python")
+        install = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run(*install, str(wheel))
+        size = _installed_bytes(home / "env")
+        if size > MAX_BYTES:
+            raise SystemExit(f"{python}: {size} bytes installed, more than {MAX_BYTES}")
+        for command in _COMMANDS:
+            _run(str(home / "env" / "bin" / "hlomem"), *command, cwd=home)
+        if not (home / "report.html").exists():
+            raise SystemExit(f"{python}: no report was written")
+        shutil.copy(CLIENT, home)
+        _run(*install, "mypy")
+        _run(own, "-m", "mypy", "--strict", "client.py", cwd=home)
+        _run(sys.executable, "-m", "pyright", "--pythonpath", own, "client.py", cwd=home)
+        version = subprocess.run([own, "--version"], capture_output=True, text=True, check=True)
+    return f"{version.stdout.strip()} ({size / 1e6:.1f} MB)"
+
+
+def _installed_bytes(environment: Path) -> int:
+    """What lies in the environment's packages, without pip and what Python compiles."""
+    packages = next(environment.glob("lib/python*/site-packages"))
+    return sum(
+        path.stat().st_size
+        for path in packages.rglob("*")
+        if path.is_file()
+        and not path.relative_to(packages).parts[0].startswith(("pip", "setuptools"))
+        and path.suffix != ".pyc"
+    )
+
+
+def _run(*command: str, cwd: Path = ROOT) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
