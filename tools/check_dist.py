@@ -2,9 +2,9 @@
 
     python -m tools.check_dist
 
-twine checks their description. The wheel is installed into an empty environment of every Python from
-3.11 to 3.14 that is here; there the commands run from another folder on files of this repository,
-and a small typed client passes mypy --strict and pyright. The sdist must build the same wheel.
+twine checks their description; the wheel is built from the sdist. It is installed into an empty
+environment of every Python from 3.11 to 3.14 that is here; there the commands run from another
+folder on files of this repository, and a small typed client passes mypy --strict and pyright.
 """
 
 from __future__ import annotations
