@@ -91,6 +91,11 @@ MAY_IMPORT = {
     "jax.target_kinds": {"base", "machines"},
     "jax.compiles": set[str](),
     "jax.programs": {"base", "jax.target_kinds"},
+    "jax.factories": {"base", "jax.programs", "jax.target_kinds"},
+    "jax.flops": set[str](),
+    "jax.jobs": set[str](),
+    "jax.child": {"base", "jax"},
+    "jax.plan_only": {"base", "dump", "api.explain", "jax"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -104,9 +104,9 @@ def test_nothing_is_left_of_a_compile(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def _cache(tmp_path: Path) -> Any:
+def cache(tmp_path: Path) -> Any:
     """A persistent cache that takes everything."""
-    cache = pytest.importorskip("jax.experimental.compilation_cache.compilation_cache")
+    state = pytest.importorskip("jax.experimental.compilation_cache.compilation_cache")
     wanted = {
         "jax_compilation_cache_dir": str(tmp_path / "cache"),
         "jax_persistent_cache_min_compile_time_secs": 0,
@@ -115,31 +115,31 @@ def _cache(tmp_path: Path) -> Any:
     before = {name: getattr(jax.config, name) for name in wanted}
     for name, value in wanted.items():
         jax.config.update(name, value)
-    cache.reset_cache()
+    state.reset_cache()
     yield tmp_path / "cache"
     for name, value in before.items():
         jax.config.update(name, value)
-    cache.reset_cache()
+    state.reset_cache()
 
 
 def _entries(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*-cache"))
 
 
-def test_the_persistent_cache_is_as_it_was(_cache: Path) -> None:
+def test_the_persistent_cache_is_as_it_was(cache: Path) -> None:
     lowered = jax.jit(lambda x: jnp.sort(x) @ x).lower(_shape(48, 48))
     hlomem.jax.memory(lowered)
-    assert not _cache.exists() or not _entries(_cache)
+    assert not cache.exists() or not _entries(cache)
     assert jax.config.jax_enable_compilation_cache
     lowered.compile()
-    entries = _entries(_cache)
+    entries = _entries(cache)
     assert len(entries) == 1
     memory = hlomem.jax.memory(lowered)  # no hit, which would leave no dump, and no other entry
     assert memory["result"].buffer.size == 48 * 48 * 4
-    assert _entries(_cache) == entries
+    assert _entries(cache) == entries
 
 
-def test_threads_that_measure_at_once_leave_the_cache_on(_cache: Path) -> None:
+def test_threads_that_measure_at_once_leave_the_cache_on(cache: Path) -> None:
     found: list[int] = []
 
     def measure(size: int) -> None:
@@ -153,14 +153,14 @@ def test_threads_that_measure_at_once_leave_the_cache_on(_cache: Path) -> None:
     assert sorted(found) == [2 * 4 * size**2 for size in (32, 64, 96)]
     assert jax.config.jax_enable_compilation_cache
     jax.jit(lambda x: x + 1).lower(_shape(8)).compile()
-    assert len(_entries(_cache)) == 1
+    assert len(_entries(cache)) == 1
 
 
 def test_wrong_uses_are_said() -> None:
     lowered = jax.jit(step).lower(*_arguments())
     with pytest.raises(CommandError, match="a Lowered has its own arguments and `jit`"):
         hlomem.jax.memory(lowered, 1, jit={"donate_argnums": 0})
-    with pytest.raises(CommandError, match="jitted already.*donate_argnums"):
+    with pytest.raises(CommandError, match=r"jitted already.*donate_argnums"):
         hlomem.jax.memory(jax.jit(step), *_arguments(), jit={"donate_argnums": 0})
     with pytest.raises(CommandError, match="a `int` is no function"):
         hlomem.jax.memory(3)

@@ -26,20 +26,40 @@ def lower(
     jit: Mapping[str, Any] | None = None,
 ) -> Any:
     """A function lowered for a target; None is where JAX would run it."""
-    jax = import_module("jax")
-    is_jitted = hasattr(function, "lower")
-    if is_jitted and jit:
+    if hasattr(function, "lower") and jit:
         problem = "the function is jitted already: its options are those of its own jax.jit"
         raise CommandError(f"{problem}, not {', '.join(jit)}")
     if not callable(function):
         problem = f"a `{type(function).__name__}` is no function: give a function, jitted or not"
         raise CommandError(f"{problem}, a Lowered or a Compiled")
+    options: Mapping[str, Any] = {}
     if target is not None:
-        arguments, keywords = place(tuple(arguments), dict(keywords), target)
-        if not _has_arrays(arguments, keywords):
-            return _without_arguments(function, arguments, keywords, target, jit)
-    jitted = function if is_jitted else jax.jit(function, **(jit or {}))
-    return jitted.lower(*arguments, **keywords)
+        arguments, keywords, options = place_for(tuple(arguments), dict(keywords), target)
+    lowered = jitted_with(function, {**options, **(jit or {})}).lower(*arguments, **keywords)
+    return getattr(lowered, "lowered", lowered)  # nnx.jit and eqx.filter_jit wrap theirs
+
+
+def jitted_with(function: Any, options: Mapping[str, Any]) -> Any:
+    """A function as one that can be lowered; one that can already stays as it is."""
+    if hasattr(function, "lower") and not options:
+        return function
+    return import_module("jax").jit(function, **options)
+
+
+def place_for(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
+    """Arguments on a target's devices, and the options of jax.jit that this takes.
+
+    A program without arrays among its arguments is put there by its results.
+    """
+    placed, named = place(arguments, keywords, target)
+    jax = import_module("jax")
+    leaves = jax.tree.leaves((placed, named))
+    if any(getattr(leaf, "sharding", None) is not None for leaf in leaves):
+        return placed, named, {}
+    first = jax.sharding.SingleDeviceSharding(target.devices[0])
+    return placed, named, {"out_shardings": first}
 
 
 def place(
@@ -70,22 +90,6 @@ def place(
 def _shape_of(jax: Any, leaf: Any, sharding: Any) -> Any:
     is_weak = bool(getattr(leaf, "weak_type", False))
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=is_weak)
-
-
-def _has_arrays(arguments: Any, keywords: Any) -> bool:
-    """Whether anything among the arguments says which devices the program is for."""
-    leaves = import_module("jax").tree.leaves((arguments, keywords))
-    return any(getattr(leaf, "sharding", None) is not None for leaf in leaves)
-
-
-def _without_arguments(
-    function: Any, arguments: Any, keywords: Any, target: Target, jit: Mapping[str, Any] | None
-) -> Any:
-    """A program that only its results can put on a device."""
-    jax = import_module("jax")
-    first = jax.sharding.SingleDeviceSharding(target.devices[0])
-    options = {"out_shardings": first, **(jit or {})}
-    return jax.jit(function, **options).lower(*arguments, **keywords)
 
 
 def result_names(stage: Any) -> tuple[str, ...]:
