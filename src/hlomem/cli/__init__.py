@@ -41,6 +41,7 @@ _GROUPS = {
         "html": "Write the memory report as one page that opens offline.",
         "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
         "diff": "Show what changed in memory between two compiles of one program.",
+        "compile": "Compile a function for a machine that is not here, and show its memory.",
         "show": "Show a memory dump, or an HLO module, in one screen.",
     },
     "Use less": {
