@@ -45,6 +45,7 @@ _GROUPS = {
         "show": "Show a memory dump, or an HLO module, in one screen.",
     },
     "Use less": {
+        "fit": "Find the largest batch that fits, by XLA's own plans.",
         "improve": "Show what a better order of instructions would save, and write it.",
         "advise": "Show what would make a program need less memory, by how much, and at what cost.",
         **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},
