@@ -76,7 +76,8 @@ MAY_IMPORT = {
     | DUMPS
     | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
-    "api.explain": DUMPS | {"api.subject", "api.tables", "report"},
+    "api.explain": DUMPS
+    | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
     "api.improve": PLANNER
     | DUMPS
@@ -85,6 +86,18 @@ MAY_IMPORT = {
     "schedule": PLANNER,
     "jax": PROGRAM
     | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
+    "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.subject", "jax", "machines"},
+    "jax.executables": DUMPS | {"api.protos"},
+    "jax.target_kinds": {"base", "machines"},
+    "jax.compiles": set[str](),
+    "jax.programs": {"base", "jax.target_kinds"},
+    "jax.factories": {"base", "jax.programs", "jax.target_kinds"},
+    "jax.flops": set[str](),
+    "jax.jobs": set[str](),
+    "jax.child": {"base", "jax"},
+    "jax.fit_search": set[str](),
+    "jax.fitting": {"base", "jax", "machines.capacity", "report"},
+    "jax.plan_only": {"base", "dump", "api.explain", "jax"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -1,0 +1,102 @@
+"""A function and its arguments → a Lowered for a target, and the names of what it returns.
+
+In: a function, jitted or not, with arguments that are arrays, `ShapeDtypeStruct`s or trees of them.
+Out: a `jax.stages.Lowered`. For a target, whatever has no place on its devices is put on the first
+of them; nothing is allocated there.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hlomem.base.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hlomem.jax.target_kinds import Target
+
+
+def lower(
+    function: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    target: Target | None,
+    jit: Mapping[str, Any] | None = None,
+) -> Any:
+    """A function lowered for a target; None is where JAX would run it."""
+    if hasattr(function, "lower") and jit:
+        problem = "the function is jitted already: its options are those of its own jax.jit"
+        raise CommandError(f"{problem}, not {', '.join(jit)}")
+    if not callable(function):
+        problem = f"a `{type(function).__name__}` is no function: give a function, jitted or not"
+        raise CommandError(f"{problem}, a Lowered or a Compiled")
+    options: Mapping[str, Any] = {}
+    if target is not None:
+        arguments, keywords, options = place_for(tuple(arguments), dict(keywords), target)
+    lowered = jitted_with(function, {**options, **(jit or {})}).lower(*arguments, **keywords)
+    return getattr(lowered, "lowered", lowered)  # nnx.jit and eqx.filter_jit wrap theirs
+
+
+def jitted_with(function: Any, options: Mapping[str, Any]) -> Any:
+    """A function as one that can be lowered; one that can already stays as it is."""
+    if hasattr(function, "lower") and not options:
+        return function
+    return import_module("jax").jit(function, **options)
+
+
+def place_for(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
+    """Arguments on a target's devices, and the options of jax.jit that this takes.
+
+    A program without arrays among its arguments is put there by its results.
+    """
+    placed, named = place(arguments, keywords, target)
+    jax = import_module("jax")
+    leaves = jax.tree.leaves((placed, named))
+    if any(getattr(leaf, "sharding", None) is not None for leaf in leaves):
+        return placed, named, {}
+    first = jax.sharding.SingleDeviceSharding(target.devices[0])
+    return placed, named, {"out_shardings": first}
+
+
+def place(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same arguments as shapes on the devices of a target."""
+    jax = import_module("jax")
+    ours = set(target.devices)
+    first = jax.sharding.SingleDeviceSharding(target.devices[0])
+
+    def put(leaf: Any) -> Any:
+        if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+            return leaf  # a number, or what is static
+        sharding = getattr(leaf, "sharding", None)
+        devices: set[Any] = getattr(sharding, "device_set", set())
+        if devices and devices <= ours:
+            return _shape_of(jax, leaf, sharding)
+        if len(devices) > 1:
+            problem = f"an argument of shape {tuple(leaf.shape)} is sharded over other devices than"
+            advice = f"make its mesh of hlomem.jax.devices({target.name!r})"
+            raise CommandError(f"{problem} those of {target.name}: {advice}")
+        return _shape_of(jax, leaf, first)
+
+    placed: tuple[tuple[Any, ...], dict[str, Any]] = jax.tree.map(put, (arguments, keywords))
+    return placed
+
+
+def _shape_of(jax: Any, leaf: Any, sharding: Any) -> Any:
+    is_weak = bool(getattr(leaf, "weak_type", False))
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=is_weak)
+
+
+def result_names(stage: Any) -> tuple[str, ...]:
+    """What a Lowered or a Compiled returns, each leaf by its path: `[0]['w']`; "" for the only."""
+    found = getattr(stage, "out_info", None)
+    if found is None:
+        return ()
+    tree_util = import_module("jax.tree_util")
+    leaves, _ = tree_util.tree_flatten_with_path(found)
+    return tuple(str(tree_util.keystr(path)) for path, _ in leaves)
