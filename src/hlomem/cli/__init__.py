@@ -50,6 +50,9 @@ _GROUPS = {
         "advise": "Show what would make a program need less memory, by how much, and at what cost.",
         **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},
     },
+    "Set up": {
+        "doctor": "Show what is installed here, what can be compiled for, and where dumps are.",
+    },
     "Work on XLA": {
         "plan": "Plan a module's memory as XLA does, and write the same dumps.",
         "replan": "Plan a dump's program anew, without its HLO module.",

@@ -1,0 +1,116 @@
+"""What is installed here, what can be compiled for, and where dumps are: for `hlomem doctor`.
+
+In: the environment. Out: `Health`. Nothing is imported to find out; versions are read from what pip
+wrote, and a folder of dumps is listed, not read.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hlomem import __version__
+from hlomem.dump.records import Record
+from hlomem.jax.target_kinds import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CORE = ("click", "msgspec", "protobuf", "rich")
+OPTIONAL = {
+    "jax": "compiles functions, for machines that are not here",
+    "jaxlib": "XLA itself",
+    "libtpu": "compiles for TPUs without one",
+    "jax-cuda13-plugin": "compiles for GPUs without one",
+    "duckdb": "asks stores of many programs",
+    "dask": "scans many programs",
+    "ortools": "a second opinion on packings",
+    "zstandard": "reads compressed caches",
+}
+"""What is not needed for dumps and modules, and what it is for."""
+_DUMP_TO = re.compile(r"--xla_dump_to=(\S+)")
+_CACHE = "JAX_COMPILATION_CACHE_DIR"
+_MAX_LISTED = 10_000
+
+
+class Package(Record, frozen=True, kw_only=True):
+    """A package, and the version that is installed."""
+
+    name: str
+    version: str
+    """Empty where it is not installed."""
+    use: str
+    """What it is for; empty where hlomem cannot do without it."""
+
+
+class TargetHealth(Record, frozen=True, kw_only=True):
+    """A kind of machine to compile for."""
+
+    name: str
+    install: str
+    """The command that installs what is missing; empty where nothing is."""
+
+
+class Place(Record, frozen=True, kw_only=True):
+    """A folder the environment names."""
+
+    variable: str
+    path: str
+    count: int | None
+    """Programs or entries in it, up to ten thousand; None where the folder is not there yet."""
+
+
+class Health(Record, frozen=True, kw_only=True):
+    """What there is for hlomem to work with."""
+
+    version: str
+    python: str
+    system: str
+    core: tuple[Package, ...]
+    optional: tuple[Package, ...]
+    targets: tuple[TargetHealth, ...]
+    places: tuple[Place, ...]
+
+
+def examine(environment: Mapping[str, str] = os.environ) -> Health:
+    """Looks at this interpreter and its environment."""
+    return Health(
+        version=__version__,
+        python=f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}",
+        system=f"{platform.system()} {platform.machine()}",
+        core=tuple(Package(name=name, version=_version(name), use="") for name in CORE),
+        optional=tuple(
+            Package(name=name, version=_version(name), use=use) for name, use in OPTIONAL.items()
+        ),
+        targets=tuple(TargetHealth(name=row.name, install=row.install) for row in targets()),
+        places=tuple(_places(environment)),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _places(environment: Mapping[str, str]) -> list[Place]:
+    found = []
+    if flag := _DUMP_TO.search(environment.get("XLA_FLAGS", "")):
+        found.append(_place("XLA_FLAGS", flag[1], "*-buffer-assignment.txt"))
+    if cache := environment.get(_CACHE):
+        found.append(_place(_CACHE, cache, "*"))
+    return found
+
+
+def _place(variable: str, path: str, pattern: str) -> Place:
+    folder = Path(path)
+    count = None
+    if folder.is_dir():
+        count = sum(1 for _, _ in zip(folder.glob(pattern), range(_MAX_LISTED), strict=False))
+    return Place(variable=variable, path=path, count=count)
