@@ -111,8 +111,8 @@ $(BENCH_READY): pyproject.toml
 	@touch $@
 
 bench: $(BENCH_READY)
-	@for each in bench/bench_*.py; do echo "== $$each"; \
-	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
+	@for script in bench/bench_*.py; do echo "== $$script"; \
+	    $(BENCH_VENV)/bin/python $$script --corpus $(CORPUS) || exit 1; done
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \

@@ -60,12 +60,12 @@ def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
     """What some rules advise, by its bytes and how sure they are."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
-        each
+        piece
         for name, rule in rules.items()
-        for each in _ask(subject, name, rule)
-        if each.least > least
+        for piece in _ask(subject, name, rule)
+        if piece.least > least
     ]
-    advice.sort(key=lambda each: (-each.middle * _WEIGHT[each.confidence], each.title))
+    advice.sort(key=lambda piece: (-piece.middle * _WEIGHT[piece.confidence], piece.title))
     return AdviceReport(
         name=subject.memory.dump.title,
         space=subject.space.name,

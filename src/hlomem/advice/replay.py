@@ -31,8 +31,8 @@ class Replay:
     def __init__(self, memory: MemoryView, color: int) -> None:
         self._memory = memory
         allocations = memory.temporary_allocations(color)
-        self._allocations = [each.index for each in allocations]
-        self._reserved = sum(each.size for each in allocations)
+        self._allocations = [allocation.index for allocation in allocations]
+        self._reserved = sum(allocation.size for allocation in allocations)
 
     @cached_property
     def buffers(self) -> list[Buffer]:

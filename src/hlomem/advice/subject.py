@@ -74,7 +74,9 @@ class Subject:
     def reserved(self, module: HloModule) -> int:
         """What our plan of a variation reserves in the space."""
         allocations = self._plan_module(module).stages.assignment.allocations
-        return sum(each.size for each in allocations if each.color == self.space.color)
+        return sum(
+            allocation.size for allocation in allocations if allocation.color == self.space.color
+        )
 
     @cached_property
     def planned_size(self) -> int:

@@ -101,7 +101,7 @@ class MemoryExplanation(_Screen):
     @cached_property
     def buffers(self) -> Table[Buffer]:
         """Every value in its place."""
-        return Table(each for each in self.memory.buffers if each.color == self.space.color)
+        return Table(buffer for buffer in self.memory.buffers if buffer.color == self.space.color)
 
     @property
     def timeline(self) -> Timeline | None:

@@ -211,7 +211,7 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
         raise InputError(f"{visible(source.name)}: this is {problem}; {hint}")
     sources = [source if str(path) == source.name else read_source(path) for path in files]
-    return join_parts(source.name, [parse_part(each) for each in sources or [source]])
+    return join_parts(source.name, [parse_part(part) for part in sources or [source]])
 
 
 def is_module_text(text: str) -> bool:

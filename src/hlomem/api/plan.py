@@ -293,9 +293,9 @@ def _releases(machine: Machine, era: str, like: Dump | None) -> list[Release]:
 
 def _has_allocations_of(dump: Dump, planned: Dump) -> bool:
     texts = [
-        format_part("assignment", Contents(assignment=each.assignment), dump.era)
-        for each in (dump, planned)
-        if each.assignment is not None
+        format_part("assignment", Contents(assignment=side.assignment), dump.era)
+        for side in (dump, planned)
+        if side.assignment is not None
     ]
     return texts[0] == texts[-1]
 
@@ -325,9 +325,9 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
     if machine.preset_color is None:
         raise CommandError(f"nothing is placed beforehand on `{machine.name}`: give no preset")
     allocations = [
-        each
-        for each in dump.assignment.allocations
-        if each.color == machine.preset_color and each.is_preallocated_temp
+        allocation
+        for allocation in dump.assignment.allocations
+        if allocation.color == machine.preset_color and allocation.is_preallocated_temp
     ]
     if not allocations:
         problem = f"no temporary allocation in memory space {machine.preset_color}"
@@ -335,21 +335,23 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
         raise InputError(
             f"{where}: {problem}, which every dump of `{machine.name}` has: give its own"
         )
-    shape_of = {each.name: each.shape for each in module.iter_outer_instructions()}
-    for value in (value for each in allocations for value in each.values):
+    shape_of = {
+        instruction.name: instruction.shape for instruction in module.iter_outer_instructions()
+    }
+    for value in (value for allocation in allocations for value in allocation.values):
         whole = shape_of.get(value.name)
         part = None if whole is None else whole.optional_subshape(value.index or ())
         if part is None or part.text != value.shape:
             problem = f"it places `{visible(value.name)}` of shape {visible(value.shape)}"
             raise InputError(f"{where}: {problem}, which `{module.name}` does not have")
     return Preset(
-        {Color(each.color): ByteCount(each.size) for each in allocations},
+        {Color(allocation.color): ByteCount(allocation.size) for allocation in allocations},
         {
             (value.name, ShapeIndex(value.index or ())): OffsetSize(
                 Offset(value.offset), ByteCount(value.size)
             )
-            for each in allocations
-            for value in each.values
+            for allocation in allocations
+            for value in allocation.values
         },
     )
 
@@ -366,7 +368,10 @@ def _check_all_placed(stages: Stages, dump: Dump) -> None:
 
 def _notes_on_preset(stages: Stages) -> list[str]:
     color = stages.options.machine.preset_color
-    if all(each.color != color or not each.slices for each in stages.assignment.allocations):
+    if all(
+        allocation.color != color or not allocation.slices
+        for allocation in stages.assignment.allocations
+    ):
         return []
     problem = f"the text does not say where values lie in memory space {color}"
     return [f"{problem}: packed anew (a dump given as preset has their places)"]

@@ -119,9 +119,9 @@ def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release,
         return
     if like.era.letter == "?":
         raise unknown_era(like)
-    for each in reversed(like.eras):
-        for release in releases_of(each, package):
-            yield release, each
+    for known in reversed(like.eras):
+        for release in releases_of(known, package):
+            yield release, known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +137,7 @@ class _Replanner:
         """As the first release whose plan is the dump's; as the first, if there is none."""
         plans: list[Plan] = []
         for release, era, options in releases:
-            if not any(options.plans_like(each.stages.options) for each in plans):
+            if not any(options.plans_like(plan.stages.options) for plan in plans):
                 plans.append(self._plan_as(release, era, options))
                 if not find_differences(self.joined.dump, plans[-1].dump):
                     return plans[-1]

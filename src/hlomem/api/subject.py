@@ -92,13 +92,13 @@ def _machine_of(compiled: Compiled) -> Machine | None:
     """The machine of a compiled program's devices, which its shardings name; None if none does."""
     pending = [getattr(compiled, name, None) for name in ("input_shardings", "output_shardings")]
     while pending:
-        each = pending.pop(0)
-        if isinstance(each, dict):
-            pending += each.values()
-        elif isinstance(each, tuple | list):
-            pending += each
+        tree = pending.pop(0)
+        if isinstance(tree, dict):
+            pending += tree.values()
+        elif isinstance(tree, tuple | list):
+            pending += tree
         else:
-            for device in getattr(each, "device_set", ()):
+            for device in getattr(tree, "device_set", ()):
                 return find_device(device.platform, device.device_kind)
     return None
 

@@ -46,7 +46,7 @@ def command(
         raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
     size = parse_capacity(capacity).size if capacity else None
     with collector_off():
-        memories = [open_memory(each, **subject) for each in (path, other) if each is not None]
+        memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
         pages = [build_page(memory, size) for memory in memories]
         difference = None
         if other is not None:

@@ -110,10 +110,10 @@ def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[
             (f", {format_bytes(dump.values.total_bytes)}", ""),
         ],
     ]
-    for each in differences:
-        lines.append([(f"{each.stage}, line {each.line}", "yellow")])
-        column = _first_difference(each.ours or "", each.theirs or "")
-        for mark, text in (("-", each.ours), ("+", each.theirs)):
+    for difference in differences:
+        lines.append([(f"{difference.stage}, line {difference.line}", "yellow")])
+        column = _first_difference(difference.ours or "", difference.theirs or "")
+        for mark, text in (("-", difference.ours), ("+", difference.theirs)):
             if text is not None:
                 lines.append([(f"  {mark} {_excerpt(text, column, columns - 4)}", "")])
     return lines

@@ -103,7 +103,7 @@ def _may_overwrite(subject: Subject, row: Argument) -> bool:
 def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
     module = subject.module
     rewriter = Rewriter(module)
-    parameters = {each.parameter_number: each for each in module.entry.parameters}
+    parameters = {parameter.parameter_number: parameter for parameter in module.entry.parameters}
     for row in rows:
         _drop_saving_copy(rewriter, parameters[row.number])
         rewriter.donate(row.number, row.output_index or ())
@@ -129,11 +129,11 @@ def _spread(subject: Subject, rows: list[Argument]) -> Spread:
     """Exact where nothing but the results lies in their memory."""
     memory = subject.memory
     names = {row.result for row in rows}
-    allocations = {each.allocation for each in memory.buffers if each.name in names}
+    allocations = {buffer.allocation for buffer in memory.buffers if buffer.name in names}
     shares = any(
-        each.name not in names and not memory.is_carried(each)
+        buffer.name not in names and not memory.is_carried(buffer)
         for index in allocations
-        for each in memory.buffers_in(index)
+        for buffer in memory.buffers_in(index)
     )
     has_fast_memory = subject.machine.preset_color is not None
     if has_fast_memory and (shares or subject.layers is not None):

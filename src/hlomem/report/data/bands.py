@@ -61,7 +61,9 @@ def _of_module(memory: MemoryView, module: HloModule) -> Iterator[_Span]:
     }
     for computation in scheduled:
         caller = caller_of.get(computation)
-        times = [time_of[each.name] for each in computation.instructions if each.name in time_of]
+        times = [
+            time_of[member.name] for member in computation.instructions if member.name in time_of
+        ]
         if times and caller is not None:
             yield computation.name, caller.opcode, min(times), max(times)
 

@@ -150,9 +150,9 @@ class BufferBuilder:
     def parameter_names(self) -> dict[int, str]:
         """The argument each parameter's allocation holds."""
         names = {
-            each.index: _parameter_number(each.parameter)
-            for each in self._joined.allocations
-            if each.parameter is not None
+            allocation.index: _parameter_number(allocation.parameter)
+            for allocation in self._joined.allocations
+            if allocation.parameter is not None
         }
         for placed in self._joined.placed:
             if placed.allocation.parameter is None or placed.value.is_phi:

@@ -167,5 +167,5 @@ def _row(key: str, changes: list[Change]) -> Row:
         before_size=sum(change.before_size for change in changes),
         after_size=sum(change.after_size for change in changes),
         kinds=kinds,
-        largest=max(moved, key=lambda each: abs(each.delta), default=None),
+        largest=max(moved, key=lambda change: abs(change.delta), default=None),
     )

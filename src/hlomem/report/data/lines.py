@@ -85,8 +85,8 @@ class Lines:
     def _frames_of_id(self, number: int) -> tuple[Frame, ...]:
         if self._tables is not None and number not in self._frames:
             self._frames[number] = tuple(
-                Frame(each.file_name, each.line, each.function_name)
-                for each in self._tables.frames(number)
+                Frame(frame.file_name, frame.line, frame.function_name)
+                for frame in self._tables.frames(number)
             )
         return self._frames.get(number, ())
 

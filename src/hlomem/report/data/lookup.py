@@ -50,13 +50,13 @@ def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
     for buffer in memory.buffers:
         if wanted in {buffer.name, f"<{buffer.id}>"}:
             return buffer
-    parts = [each for each in memory.buffers if each.name.partition("{")[0] == wanted]
+    parts = [part for part in memory.buffers if part.name.partition("{")[0] == wanted]
     parts = parts or _argument(memory, wanted)
     if parts:
-        return max(parts, key=lambda each: each.size)
+        return max(parts, key=lambda part: part.size)
     known = chain(
-        (each.name for each in memory.buffers),
-        (each.parameter for each in memory.buffers if each.parameter),
+        (candidate.name for candidate in memory.buffers),
+        (candidate.parameter for candidate in memory.buffers if candidate.parameter),
     )
     raise UnknownNameError(_unknown(memory, "buffer", wanted, known))
 

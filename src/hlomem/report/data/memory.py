@@ -110,13 +110,13 @@ class MemoryView:
         return tuple(self._space(color, found[color]) for color in sorted(found))
 
     def _space(self, color: int, allocations: list[Allocation]) -> Space:
-        shared = [each.size for each in allocations if not each.is_thread_local]
+        shared = [allocation.size for allocation in allocations if not allocation.is_thread_local]
         return Space(
             color=color,
             name=self.machine.space_name(color),
             size=sum(shared),
             allocation_count=len(shared),
-            thread_local=sum(each.size for each in allocations) - sum(shared),
+            thread_local=sum(allocation.size for allocation in allocations) - sum(shared),
         )
 
     def space_name(self, color: int) -> str:
@@ -177,12 +177,12 @@ class MemoryView:
 
     def _share_out_all(self, color: int, step: int) -> list[OwnedBytes]:
         owned = [
-            each
+            part
             for allocation in self.joined.allocations
             if allocation.color == color
-            for each in self.share_out(allocation, step)[0]
+            for part in self.share_out(allocation, step)[0]
         ]
-        return sorted(owned, key=lambda each: (-each.size, each.buffer.id))
+        return sorted(owned, key=lambda part: (-part.size, part.buffer.id))
 
     def share_out(
         self, allocation: Allocation, step: int
@@ -192,14 +192,14 @@ class MemoryView:
         Memory of an argument or a result is held for it while others, or nobody, use it.
         """
         here = self.buffers_in(allocation.index)
-        owned, taken = share_out(each for each in here if each.is_live_at(step))
+        owned, taken = share_out(buffer for buffer in here if buffer.is_live_at(step))
         owner = self.owner(allocation)
         if owner is None:
             return owned, taken
         rest = allocation.size - sum(end - start for start, end in taken)
         if rest > 0:
-            mine = sum(each.size for each in owned if each.buffer is owner)
-            others = [each for each in owned if each.buffer is not owner]
+            mine = sum(part.size for part in owned if part.buffer is owner)
+            others = [part for part in owned if part.buffer is not owner]
             return [*others, OwnedBytes(owner, mine + rest)], [(0, allocation.size)]
         return owned, taken
 
@@ -208,7 +208,7 @@ class MemoryView:
         if kind_of(allocation) not in HELD_WHOLE:
             return None
         here = self.buffers_in(allocation.index)
-        return max(here, key=lambda each: self._claim(allocation, each), default=None)
+        return max(here, key=lambda buffer: self._claim(allocation, buffer), default=None)
 
     def _claim(self, allocation: Allocation, buffer: Buffer) -> tuple[bool, int, int]:
         """The larger, the more it is what an allocation is held for."""
@@ -220,7 +220,9 @@ class MemoryView:
 
     def uses(self, color: int) -> Iterator[Usage]:
         """What the bytes of a space are in use for, and when."""
-        return self._uses_of(each for each in self.joined.allocations if each.color == color)
+        return self._uses_of(
+            allocation for allocation in self.joined.allocations if allocation.color == color
+        )
 
     def _uses_of(self, allocations: Iterable[Allocation]) -> Iterator[Usage]:
         return chain.from_iterable(map(self._uses_in, allocations))
@@ -241,9 +243,9 @@ class MemoryView:
     def temporary_allocations(self, color: int) -> list[Allocation]:
         """The allocations of a space whose bytes different values use one after another."""
         return [
-            each
-            for each in self.joined.allocations
-            if each.color == color and self.role_of_allocation(each) is None
+            allocation
+            for allocation in self.joined.allocations
+            if allocation.color == color and self.role_of_allocation(allocation) is None
         ]
 
     @property
@@ -274,7 +276,9 @@ class MemoryView:
         """The module's instructions outside of fusions; none without a module."""
         if self.module is None:
             return {}
-        return {each.name: each for each in self.module.iter_outer_instructions()}
+        return {
+            instruction.name: instruction for instruction in self.module.iter_outer_instructions()
+        }
 
     def operands(self, buffer: Buffer) -> list[Buffer]:
         """The buffers the instruction that defines one reads, in the order of its operands."""

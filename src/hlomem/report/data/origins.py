@@ -143,7 +143,9 @@ class Origins:
     def _instructions(self) -> dict[str, HloInstruction]:
         if self._module is None:
             return {}
-        return {each.name: each for each in self._module.iter_outer_instructions()}
+        return {
+            instruction.name: instruction for instruction in self._module.iter_outer_instructions()
+        }
 
     def _fused(self, name: str) -> Origin | None:
         """What the instructions say that one was fused from, the nearest to its result first."""

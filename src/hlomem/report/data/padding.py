@@ -81,7 +81,7 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
     """The padded shapes of a space."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
-    at_peak = {each.buffer.id for each in alive}
+    at_peak = {part.buffer.id for part in alive}
     groups: dict[str, list[Buffer]] = {}
     for buffer in memory.buffers:
         if buffer.color == space.color and buffer.padding:
@@ -114,14 +114,14 @@ def growths(shape_text: str, size: int) -> tuple[Growth, ...]:
     if shape is None or not shape.is_array or padded_size(shape) != size:
         return ()
     return tuple(
-        Growth(each.dimension, each.size, each.padded_size)
-        for each in padded_dimensions(shape)
-        if each.padded_size != each.size
+        Growth(dimension.dimension, dimension.size, dimension.padded_size)
+        for dimension in padded_dimensions(shape)
+        if dimension.padded_size != dimension.size
     )
 
 
 def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
-    alive = [each for each in members if each.id in at_peak]
+    alive = [buffer for buffer in members if buffer.id in at_peak]
     example = (alive or members)[0]
     return PaddedShape(
         shape=example.shape,
@@ -130,7 +130,7 @@ def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
         growths=growths(example.shape, example.size),
         count=len(members),
         count_at_peak=len(alive),
-        padding_at_peak=sum(each.padding for each in alive),
+        padding_at_peak=sum(buffer.padding for buffer in alive),
         fix=find_fix(example.shape, example.op_name),
         example=example.name,
         source=example.source,
@@ -146,12 +146,14 @@ def find_fix(shape_text: str, operation: str | None = None) -> str:
     if shape is None or not shape.is_array or shape.layout is None or not shape.dimensions:
         return ""
     grown = {
-        each.dimension: each
-        for each in padded_dimensions(shape)
-        if each.dimension is not None and each.padded_size != each.size
+        dimension.dimension: dimension
+        for dimension in padded_dimensions(shape)
+        if dimension.dimension is not None and dimension.padded_size != dimension.size
     }
     minor = shape.layout.minor_to_major[0]
-    worst = max(grown.values(), key=lambda each: each.padded_size / each.size, default=None)
+    worst = max(
+        grown.values(), key=lambda dimension: dimension.padded_size / dimension.size, default=None
+    )
     if worst is None or worst.dimension is None:
         return ""
     if worst.dimension != minor or len(shape.dimensions) < _FOLDABLE:

@@ -170,8 +170,8 @@ def require_timeline(memory: MemoryView, space: Space) -> Timeline:
 def group(owned: Sequence[OwnedBytes], by: Key) -> list[Row]:
     """Buffers by what `by` says, largest group first."""
     groups: dict[str, list[OwnedBytes]] = {}
-    for each in owned:
-        groups.setdefault(key_of(each.buffer, by), []).append(each)
+    for part in owned:
+        groups.setdefault(key_of(part.buffer, by), []).append(part)
     rows = [_row(key, members) for key, members in groups.items()]
     return sorted(rows, key=lambda row: (-row.size, row.key))
 
@@ -195,10 +195,10 @@ def key_of(buffer: Buffer, by: Key) -> str:
 
 
 def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
-    largest = max(members, key=lambda each: (each.size, -each.buffer.id)).buffer
+    largest = max(members, key=lambda part: (part.size, -part.buffer.id)).buffer
     return Row(
         key=key,
-        size=sum(each.size for each in members),
+        size=sum(part.size for part in members),
         count=len(members),
         largest=largest.name,
         shape=largest.shape,
@@ -213,13 +213,13 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
 
 def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
     """What a peak replayed from live ranges leaves out."""
-    here = [each for each in memory.buffers if each.color == space.color]
-    lost = [each for each in here if each.start is None and each.role != roles.THREAD_LOCAL]
+    here = [buffer for buffer in memory.buffers if buffer.color == space.color]
+    lost = [buffer for buffer in here if buffer.start is None and buffer.role != roles.THREAD_LOCAL]
     found = []
     if lost:
-        size = sum(each.size for each in lost)
+        size = sum(buffer.size for buffer in lost)
         found.append(f"{len(lost)} values ({size} bytes) have no live range and are not counted")
-    local = sum(each.size for each in here if each.role == roles.THREAD_LOCAL)
+    local = sum(buffer.size for buffer in here if buffer.role == roles.THREAD_LOCAL)
     if local:
         found.append(f"{local} bytes on threads' own stacks are not counted")
     return tuple(found)
@@ -242,16 +242,18 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
     step = live.peak.moment
     size = sum(buffer.size for buffer in live.peak.buffers)
     listed_whole = any(buffer.index is None for buffer in live.peak.buffers)
-    alive = [each for each in memory.buffers if each.is_live_at(step)]
-    here = [each for each in alive if each.color == space.color]
+    alive = [value for value in memory.buffers if value.is_live_at(step)]
+    here = [value for value in alive if value.color == space.color]
     listed = {
-        each.id: _unpadded(_instruction_shape(memory, each) if listed_whole else each.shape, each)
-        for each in alive
+        value.id: _unpadded(
+            _instruction_shape(memory, value) if listed_whole else value.shape, value
+        )
+        for value in alive
     }
-    listed_here = sum(listed[each.id] for each in here)
+    listed_here = sum(listed[value.id] for value in here)
     other_size = sum(listed.values()) - listed_here
-    bare_size = sum(_unpadded(each.shape, each) for each in here)
-    full_size = sum(each.size for each in here)
+    bare_size = sum(_unpadded(value.shape, value) for value in here)
+    full_size = sum(value.size for value in here)
     later = (
         f"as more is alive at instruction {timeline.peak.step}: XLA looks for the peak without "
         "padding, without memory that is held for results, and with parts of tuples as pointers"
@@ -278,7 +280,7 @@ def _union(buffers: Iterable[Buffer]) -> int:
     for buffer in buffers:
         by_allocation.setdefault(buffer.allocation, []).append(buffer)
     owned = [share_out(here)[0] for here in by_allocation.values()]
-    return sum(each.size for here in owned for each in here)
+    return sum(part.size for here in owned for part in here)
 
 
 def _instruction_shape(memory: MemoryView, buffer: Buffer) -> str:

@@ -51,7 +51,7 @@ def _roles_of(
     if step is None:
         values = memory.buffers_in(allocation.index)
         # The largest value is the one the allocation was made for.
-        padding = max(values, key=lambda each: each.size).padding if values else 0
+        padding = max(values, key=lambda value: value.size).padding if values else 0
         padding = min(padding, allocation.size)
         yield memory.role_of_allocation(allocation) or roles.TEMPORARIES, allocation.size - padding
         yield roles.PADDING, padding

@@ -45,10 +45,10 @@ _Life: TypeAlias = tuple[int, int]
 def iter_uses(buffers: Iterable[Buffer]) -> Iterator[Usage]:
     """What the buffers of an allocation use; those whose lives are not known are left out."""
     lives_at: dict[_Place, list[_Life]] = defaultdict(list)
-    for each in buffers:
-        if each.start is not None and each.end is not None:
-            place = (each.offset, each.offset + each.size, each.role)
-            lives_at[place].append((each.start, each.end))
+    for buffer in buffers:
+        if buffer.start is not None and buffer.end is not None:
+            place = (buffer.offset, buffer.offset + buffer.size, buffer.role)
+            lives_at[place].append((buffer.start, buffer.end))
     for island in _islands(sorted(lives_at)):
         runs = [(place, run) for place in island for run in _merged(lives_at[place])]
         if len(island) == 1:  # most often; one place is never used twice at a time

@@ -119,10 +119,10 @@ class ValueRoles:
                 if _BACKWARD in text.metadata.op_name:
                     return True
             elif hops and any(
-                self._is_kept(each, hops - 1)
+                self._is_kept(value, hops - 1)
                 for index in self._joined.indices_at.get(name, ())
-                for each in self._joined.values_at[name, index]
-                if each is not placed and each.value.name == name
+                for value in self._joined.values_at[name, index]
+                if value is not placed and value.value.name == name
             ):
                 return True
         return False
@@ -194,7 +194,9 @@ class ValueRoles:
     def _instructions(self) -> dict[str, HloInstruction]:
         if self._module is None:
             return {}
-        return {each.name: each for each in self._module.iter_outer_instructions()}
+        return {
+            instruction.name: instruction for instruction in self._module.iter_outer_instructions()
+        }
 
 
 def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:

@@ -124,8 +124,8 @@ _ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 def read_oom(text: str, name: str = "<string>") -> OomLog:
     """Everything a log says about memory that ran out; nothing is made up where it is silent."""
     lines = [
-        _Line(number, _LOG_PREFIX.sub("", _ESCAPES.sub("", each)).rstrip("\r"))
-        for number, each in enumerate(text.split("\n"), 1)
+        _Line(number, _LOG_PREFIX.sub("", _ESCAPES.sub("", line)).rstrip("\r"))
+        for number, line in enumerate(text.split("\n"), 1)
     ]
     return OomLog(
         name=name,
@@ -373,5 +373,5 @@ def _pool(lines: list[_Line]) -> Pool | None:
         elif (found := _LARGEST.search(text)) is not None:
             said["largest_free"] = parse_printed_size(found[1])
     held = [Holder(name=n, size=sum(s), count=len(s)) for n, s in holders.items()]
-    held.sort(key=lambda each: (-each.size, each.name))
+    held.sort(key=lambda holder: (-holder.size, holder.name))
     return Pool(**said, holders=tuple(held)) if said or held else None

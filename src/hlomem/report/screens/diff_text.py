@@ -44,7 +44,7 @@ def draw_diff(diff: Diff, width: int) -> list[Line]:
     for cause in causes:
         head = f"  {signed(cause.delta):>11}  "
         wrapped = wrap(visible(cause.text), width, head, " " * len(head))
-        lines += [[(each, "")] for each in wrapped]
+        lines += [[(line, "")] for line in wrapped]
     if more := len(diff.causes) - len(causes):
         size = diff.delta - sum(cause.delta for cause in causes)
         lines.append([(f"  {signed(size):>11}  in {plural(more, 'other way')}", "dim")])
@@ -119,7 +119,7 @@ def _row(row: Row, widest: int, width: int) -> list[Line]:
 def _describe(row: Row, change: Change) -> str:
     """How many buffers changed how, and the shape of the one that changed most."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in row.kinds.items())
-    shapes = [_elements(each.shape) for each in (change.before, change.after) if each]
+    shapes = [_elements(buffer.shape) for buffer in (change.before, change.after) if buffer]
     return f"{kinds}: {' → '.join(dict.fromkeys(shapes))}"
 
 

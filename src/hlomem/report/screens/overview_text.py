@@ -92,7 +92,7 @@ def _peak(peak: PeakOverview, width: int) -> list[Line]:
             (format_bytes(peak.size), "bold"),
             (shorten(f" at instruction {peak.moment} of {peak.steps}{at}", width - 25), ""),
         ],
-        *([(each, "dim")] for each in wrap(_OWN_LIST, width, "  ")),
+        *([(line, "dim")] for line in wrap(_OWN_LIST, width, "  ")),
     ]
     for buffer in peak.buffers:
         lines += _buffer(buffer, peak.size, width)

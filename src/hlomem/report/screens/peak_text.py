@@ -45,9 +45,9 @@ def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
         draw_moment(alive, width),
     ]
     method = "replayed from live ranges; bytes that values share count once"
-    lines += [[(each, "dim")] for each in wrap(method, width, "  ")]
+    lines += [[(line, "dim")] for line in wrap(method, width, "  ")]
     for caveat in alive.caveats:
-        lines += [[(each, "dim")] for each in wrap(caveat, width, "  ")]
+        lines += [[(line, "dim")] for line in wrap(caveat, width, "  ")]
     lines.append(draw_outline(alive))
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)
     lines.append([])
@@ -94,7 +94,7 @@ def _draw_branches(
     branches: tuple[Branch, ...], whole: int, width: int, level: int = 0
 ) -> list[Line]:
     """A tree with subtotals; small twigs are added up."""
-    shown = [each for each in branches if each.size >= _TWIG * whole]
+    shown = [twig for twig in branches if twig.size >= _TWIG * whole]
     if len(branches) - len(shown) < _FEW:
         shown = list(branches)
     lines: list[Line] = []
@@ -107,7 +107,7 @@ def _draw_branches(
         lines.append([(head + indent, ""), (name, style), (note, "dim")])
         lines += _draw_branches(branch.children, whole, width, level + 1)
     if rest := branches[len(shown) :]:
-        size = sum(each.size for each in rest)
+        size = sum(twig.size for twig in rest)
         head = f"  {format_bytes(size):>10}  {percent(size, whole):>6}  "
         lines.append([(f"{head}{'  ' * level}in {len(rest)} smaller", "dim")])
     return lines
@@ -168,7 +168,7 @@ def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
     for reason in printed.reasons:
         sign = "+" if reason.size > 0 else "-"
         words = wrap(reason.why, width, f"  {sign + format_bytes(abs(reason.size)):>10}  ")
-        lines += [[(each, "dim")] for each in words]
+        lines += [[(line, "dim")] for line in words]
     return [*lines, [(f"  {format_bytes(size):>10}  ", "bold"), ("the peak above", "")]]
 
 

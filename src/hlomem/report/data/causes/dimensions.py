@@ -71,7 +71,9 @@ def _merge_neighbours(
     The exact multiple names it, or what more arguments have.
     """
     merged: dict[_Resize, list[ArgumentPair]] = {}
-    order = sorted(groups, key=lambda each: (each.new % each.old != 0, -len(groups[each]), each))
+    order = sorted(
+        groups, key=lambda resize: (resize.new % resize.old != 0, -len(groups[resize]), resize)
+    )
     for resize in order:
         near = next((known for known in merged if _is_near(known, resize)), resize)
         merged.setdefault(near, []).extend(groups[resize])

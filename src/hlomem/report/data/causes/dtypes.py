@@ -144,7 +144,7 @@ def _most_common_by(
         sides.append(found)
     retypes = (_retype(sides[0][key], sides[1][key]) for key in sides[0].keys() & sides[1].keys())
     weights = Counter(retype for retype in retypes if retype is not None)
-    return max(weights, key=lambda each: (weights[each], each)) if weights else None
+    return max(weights, key=lambda retype: (weights[retype], retype)) if weights else None
 
 
 def _retype(before: set[str], after: set[str]) -> _Retype | None:

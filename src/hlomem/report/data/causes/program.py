@@ -204,7 +204,9 @@ class Program:
     @cached_property
     def fused_arrays(self) -> frozenset[tuple[str, Array | None]]:
         """The operations inside of fusions, with what they compute."""
-        return frozenset((each.name, each.array) for each in self.operations if each.is_fused)
+        return frozenset(
+            (operation.name, operation.array) for operation in self.operations if operation.is_fused
+        )
 
     @cached_property
     def fusions(self) -> Counter[frozenset[str]]:
