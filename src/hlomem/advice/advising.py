@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
-"""What a byte counts, by how sure it is."""
+"""The weight of a saved byte, by confidence."""
 
 
 def advise(
@@ -40,7 +40,7 @@ def advise(
     era: str = "",
     space: str | None = None,
 ) -> AdviceReport:
-    """What would save memory in a program (HLO text or a module) or in the program of a dump.
+    """Changes that would save memory in a program (HLO text or a module) or a dump's program.
 
     `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
     and `chip` are inferred where they are not given.
@@ -57,7 +57,7 @@ def advise(
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
-    """What some rules advise, by its bytes and how sure they are."""
+    """The advice of some rules, ordered by bytes saved and confidence."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
         piece
@@ -76,7 +76,7 @@ def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
 
 
 def _ask(subject: Subject, name: str, rule: Rule) -> Iterator[Advice]:
-    """What a rule advises; a note where it fails, as others need not."""
+    """The advice of one rule; a note where it fails, so that the others still speak."""
     try:
         yield from rule(subject)
     except HlomemError as error:

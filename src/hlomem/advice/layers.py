@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\d+")
 _SMALL = 1024
 """Bytes up to which a value is no activation worth keeping an account of."""
 _BOUNDARY_SHARE = 0.02
-"""What is smaller than this share of a layer is a statistic, not what is handed to the next."""
+"""A value below this share of a layer is a statistic, not the activation it hands on."""
 _UPDATE = "dynamic_update_slice"
 _MOST_BYTES = 0.8
 """The share of what is kept that the function of a layer accounts for."""
@@ -66,9 +66,9 @@ class Layers(NamedTuple):
     products: int
     """Bytes of the matrix products of all layers."""
     function: str
-    """What a layer is called in the program: `Block.__call__`, `block`; empty where unknown."""
+    """The layer's name in the program: `Block.__call__`, `block`; empty where unknown."""
     place: str
-    """Where it is called: `mymodel/gpt.py:45`; empty where unknown."""
+    """The line that calls it: `mymodel/gpt.py:45`; empty where unknown."""
 
     @property
     def size(self) -> int:
@@ -145,7 +145,7 @@ class _Finder:
         return (buffer.end or 0) > self._turn
 
     def _stacked(self, kept: Iterable[Buffer]) -> list[Buffer]:
-        """What loops stack, one of each storage."""
+        """Values that loops stack, one for each storage."""
         found: dict[tuple[int, int], Buffer] = {}
         for buffer in kept:
             if buffer.role == roles.STACKED or (
@@ -165,7 +165,7 @@ class _Finder:
         return max(sizes, key=lambda count: sizes[count], default=0)
 
     def _repeated(self, kept: list[Buffer], stacked: set[int]) -> list[Buffer]:
-        """What comes several times, once a layer or more often."""
+        """Values that come several times, once a layer or more often."""
         others = [buffer for buffer in kept if buffer.id not in stacked]
         here = Counter(_key(buffer) for buffer in others)
         return [buffer for buffer in others if max(here[_key(buffer)], self._count(buffer)) > 1]
@@ -242,7 +242,7 @@ def _last_word(buffer: Buffer) -> str:
 
 
 def _key(buffer: Buffer) -> tuple[str, ...]:
-    """What values of equal layers have in common."""
+    """The traits that values of equal layers share."""
     return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", _elements(buffer)
 
 

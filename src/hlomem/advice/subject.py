@@ -58,7 +58,7 @@ class Subject:
 
     @property
     def machine(self) -> Machine:
-        """What it runs on."""
+        """The machine it runs on."""
         return self.memory.machine
 
     @cached_property
@@ -68,11 +68,11 @@ class Subject:
 
     @cached_property
     def layers(self) -> Layers | None:
-        """What its repeated layers keep for the backward pass; None where there is no such pass."""
+        """The values repeated layers keep for the backward pass; None where there is none."""
         return find_layers(self.memory, self.space.color)
 
     def reserved(self, module: HloModule) -> int:
-        """What our plan of a variation reserves in the space."""
+        """The bytes our plan of a variation reserves in the space."""
         allocations = self._plan_module(module).stages.assignment.allocations
         return sum(
             allocation.size for allocation in allocations if allocation.color == self.space.color
@@ -80,7 +80,7 @@ class Subject:
 
     @cached_property
     def planned_size(self) -> int:
-        """What our plan of the program as it is reserves in the space."""
+        """The bytes our plan of the unchanged program reserves in the space."""
         return self.reserved(self.module)
 
     @cached_property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hlomem.base.source import Source
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
-"""What writes the files read here."""
+"""The flags that make XLA write the files read here."""
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
@@ -47,7 +47,7 @@ class Module(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What its author called the program."""
+        """The program's name as its author wrote it."""
         return program_name(self.name)
 
 

@@ -54,19 +54,19 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     stages: Stages
     name: str
-    """What its files begin with."""
+    """The beginning of its files' names."""
     era: Era
     """The version of the format they are written in."""
     files: dict[str, Kind]
-    """Which of XLA's files there are, by their names."""
+    """XLA's files that there are, by their names."""
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
     notes: tuple[str, ...] = ()
-    """What the text did not say and the plan had to choose."""
+    """Choices the plan had to make because the text does not say."""
 
     @cached_property
     def dump(self) -> Dump:
-        """What XLA would write, as records; made when first asked for."""
+        """The dump XLA would write, as records; made when first asked for."""
         with collector_off():
             contents = build_contents(self.stages, self.era.features)
         parts = [
@@ -116,7 +116,7 @@ def plan(
     order: str = "xla",
     name: str = "module",
 ) -> Plan:
-    """What XLA's buffer assignment does with a program.
+    """The plan XLA's buffer assignment makes for a program.
 
     `program` is HLO text, or a module. `backend` and `chip` (`v5e`, `h200`) are inferred from it
     where they are not given, and asked for where that cannot be done and machines would plan it
@@ -318,7 +318,7 @@ def unknown_era(dump: Dump) -> ParseError:
 
 
 def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
-    """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
+    """The values memory-space assignment placed: in a dump, those of one temporary allocation."""
     where = visible(dump.name)
     if dump.assignment is None:
         raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")

@@ -78,7 +78,7 @@ def replan(
     pack: Pack | None = None,
     name: str = "module",
 ) -> Plan:
-    """What XLA's buffer assignment does with the program a dump is of.
+    """The plan XLA's buffer assignment makes for the program a dump is of.
 
     `backend` and `chip` are inferred where they are not given. `era` and `like` choose a release as
     they do for `plan`. Without them it is one that writes the dump's format: where such releases

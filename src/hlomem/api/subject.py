@@ -1,4 +1,4 @@
-"""What users hand to `explain`, `diff` and `advise`, made one of two things: a dump or a module.
+"""The inputs of `explain`, `diff` and `advise`, made one of two things: a dump or a module.
 
 In: a path, a text, a dump, a plan, a module, or anything with `as_text()`, such as what
 `jax.jit(f).lower(x).compile()` returns. Out: a `Subject`. JAX is not imported: a compiled program
@@ -33,7 +33,7 @@ class Compiled(Protocol):
 
 
 Subject: TypeAlias = "str | Path | Dump | Plan | HloModule | Compiled"
-"""What has memory to look at."""
+"""Anything with memory to look at."""
 
 
 class OpenedSubject(NamedTuple):

@@ -83,7 +83,7 @@ def command(
 
 
 def _stem(dump: Dump) -> str:
-    """What the files are called: as those of the dump."""
+    """The files' name: that of the dump's files."""
     name = Path(dump.name).name.removesuffix(".gz").removesuffix(".txt")
     return name.removesuffix("-buffer-assignment") or "module"
 
@@ -98,7 +98,7 @@ def _encode(made: Plan, differences: list[Difference] | None) -> bytes:
 
 
 def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[Line]:
-    """Whether a plan is the dump's, and where it is not."""
+    """The verdict on whether a plan is the dump's, and the places where it is not."""
     assert dump.values is not None
     assert dump.assignment is not None
     count = len(dump.assignment.allocations)

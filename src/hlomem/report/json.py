@@ -28,7 +28,7 @@ def encode_dump(dump: Dump) -> bytes:
 
 
 def dump_content(dump: Dump) -> dict[str, Any]:
-    """What `encode_dump` encodes."""
+    """The records `encode_dump` encodes."""
     return {
         "kind": "dump",
         "name": dump.name,

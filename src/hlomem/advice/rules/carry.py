@@ -70,7 +70,7 @@ def _count(buffer: Buffer) -> int:
 
 
 def _stacked_like_arguments(subject: Subject) -> list[tuple[Buffer, list[str]]]:
-    """What loops stack of the shape of an argument, one of each storage, with their names."""
+    """Stacked values shaped like an argument, one for each storage, with the arguments' names."""
     arguments: dict[str, list[str]] = {}
     for buffer in subject.memory.buffers:
         if buffer.opcode == "parameter" and buffer.parameter:

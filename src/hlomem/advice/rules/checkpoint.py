@@ -58,7 +58,7 @@ def _ids(subject: Subject, buffers: Iterable[Buffer]) -> Iterator[int]:
 
 
 def _repeated(subject: Subject) -> dict[int, tuple[Buffer, ...]]:
-    """What both passes compute several times, as they do for layers."""
+    """Values both passes compute several times, as they do for layers."""
     made = Counter(map(_likeness, subject.replay.buffers))
     return {
         buffer.id: ()

@@ -32,9 +32,9 @@ _WHOLE = 0.5
 """The share of an argument's bytes results must take for all of it to be donated."""
 _SURE = 0.9
 _MOVED = Spread(0.9, 1.02)
-"""Where temporaries lie in results' memory they must find another place, in another schedule."""
+"""Temporaries that lie in results' memory must move elsewhere, in another schedule."""
 _PLACED_ANEW = Spread(0.7, 1.3)
-"""Where fast memory is assigned before, that is done over, and the rest has what is left."""
+"""Fast memory assigned beforehand is assigned anew, and the rest gets what is left."""
 _BEYOND = 1.05
 """Of the donated bytes, what is saved at most: packing may be better, too."""
 _IN_PLACE = re.compile(

@@ -1,4 +1,4 @@
-"""Where in the schedule each called computation runs: the bands beneath the skyline.
+"""The steps at which each called computation runs: the bands beneath the skyline.
 
 In: a `MemoryView`. Out: spans of steps, each deeper than the one around it. XLA puts what an
 instruction calls directly before that instruction (`HloLiveRange::FlattenSchedule`), so a
@@ -24,7 +24,7 @@ class Band(Record, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    """What calls it: `while`, `conditional`, `call`, …"""
+    """Its caller's opcode: `while`, `conditional`, `call`, …"""
     start: int
     end: int
     """Its last step."""

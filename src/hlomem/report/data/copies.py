@@ -37,7 +37,7 @@ class Copy(Record, frozen=True, kw_only=True):
     size: int
     shape: str
     of: str | None
-    """What it copies."""
+    """The value it copies."""
     of_shape: str | None
     cause: Cause
     why: str
@@ -154,7 +154,7 @@ def _group(rows: list[Copy]) -> CopyGroup:
 
 
 def hint_of(copies: Copies) -> Hint | None:
-    """What fewer copies would save at the peak."""
+    """The bytes fewer copies would save at the peak."""
     if not copies.size_at_peak:
         return None
     worst = next((row for row in copies.rows if row.cause != "memory space"), copies.rows[0])
@@ -215,7 +215,7 @@ def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[C
 
 
 def _why_transposed(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
-    """What dimensions are put in another order for: the product that is computed with them."""
+    """The reason dimensions are put in another order: the product that is computed with them."""
     names = [buffer.op_name, *_readers(memory, buffer)]
     scopes = [scope for name in names for scope in (name or "").split("/")]
     product = next((scope for scope in scopes if "->" in scope), "")
@@ -235,7 +235,7 @@ def _readers(memory: MemoryView, buffer: Buffer) -> Iterator[str]:
 
 
 def _for_loop(memory: MemoryView, buffer: Buffer) -> str:
-    """What a copy that a loop carries on is for, and how it need not be made."""
+    """The reason for a copy that a loop carries on, and the way to do without it."""
     if not memory.is_carried(buffer):
         return ""
     return ", as the loop that carries it has it"
@@ -269,7 +269,7 @@ def _is_stack(buffer: Buffer) -> bool:
 
 
 def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Buffer | None:
-    """Who takes the bytes of what was copied while the copy is alive."""
+    """The buffer that takes the bytes of the original while the copy is alive."""
     assert buffer.start is not None
     assert buffer.end is not None
     end = copied.offset + copied.size

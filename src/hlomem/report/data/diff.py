@@ -51,11 +51,11 @@ class Side(Record, frozen=True, kw_only=True):
 
     name: str
     size: int
-    """What XLA reserves in the memory space."""
+    """The bytes XLA reserves in the memory space."""
     peak: int | None
     """Bytes alive at the peak; None without live ranges."""
     step: int | None
-    """When the temporaries need most, which decides what XLA reserves for them."""
+    """The step at which the temporaries need most, which decides what XLA reserves for them."""
     steps: int
 
 
@@ -86,7 +86,7 @@ class Diff(Record, frozen=True, kw_only=True):
     delta: int
     """Bytes more that are reserved."""
     causes: tuple[Cause, ...]
-    """What explains most, first."""
+    """The causes, the one that explains most first."""
     rows: tuple[Row, ...]
     """Largest difference first; they add up to `delta`."""
     matched: int

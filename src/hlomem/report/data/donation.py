@@ -1,4 +1,4 @@
-"""Which arguments give their memory to the result, and which could.
+"""The arguments that give their memory to the result, and those that could.
 
 In: a `MemoryView` and a space. Out: a row per argument: whether its memory is taken over (donated
 and used), whether a result could take it, and what stands in the way. A result needs the same bytes
@@ -44,7 +44,7 @@ class Argument(Record, frozen=True, kw_only=True):
     result: str | None
     """The result that takes it, or could."""
     output_index: tuple[int, ...] | None = None
-    """Where in the program's result that is; None where it takes no result's memory yet."""
+    """Its index in the program's result; None where it takes no result's memory yet."""
     copied_size: int = 0
     """Bytes of the copy that was made of a donated argument, as it is read later."""
     why: str
@@ -57,7 +57,7 @@ class Donation(Record, frozen=True, kw_only=True):
     space: str
     used_size: int
     possible_size: int
-    """What donating the arguments that are `possible` would save at most."""
+    """The most bytes that donating the `possible` arguments would save."""
     is_declared_known: bool
     """Whether the module is at hand, which says what was donated in vain."""
     rows: tuple[Argument, ...]
@@ -118,7 +118,7 @@ class _Matcher:
                 return
 
     def match(self, argument: Buffer) -> tuple[State, _Partner | None, str]:
-        """Whether a result could take an argument's memory, which one, and why."""
+        """The state of an argument: the result that could take its memory, if any, and why."""
         partner = self._partner.get(argument.id)
         if partner is None:
             same = any(_elements(other.buffer) == _elements(argument) for other in self._results)
@@ -224,7 +224,7 @@ def _position(allocation: Allocation) -> tuple[int, tuple[int, ...]]:
 
 
 def hint_of(donation: Donation) -> Hint | None:
-    """What donating more would save."""
+    """The bytes donating more would save."""
     if not donation.possible_size:
         return None
     first = next(row for row in donation.rows if row.state == "possible")

@@ -37,11 +37,11 @@ class Neighbour(Record, frozen=True, kw_only=True):
 
 
 class Explanation(Record, frozen=True, kw_only=True):
-    """What there is to say about a buffer."""
+    """The explanation of one buffer."""
 
     buffer: Buffer
     allocation_kind: str
-    """What its allocation is for."""
+    """The purpose of its allocation."""
     allocation_size: int
     space: str
     """The memory space it lies in."""
@@ -56,7 +56,7 @@ class Explanation(Record, frozen=True, kw_only=True):
     also_known_as: tuple[str, ...]
     """The other instructions it is a part of: tuples, loops, what hands it on unchanged."""
     readers: tuple[str, ...]
-    """Who reads it, in the order of the schedule."""
+    """Its readers, in the order of the schedule."""
     first: str
     """Why it is alive from its first step on."""
     last: str
@@ -68,7 +68,7 @@ class Explanation(Record, frozen=True, kw_only=True):
 
 
 def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
-    """What there is to say about a buffer."""
+    """The explanation of one buffer."""
     placed = memory.joined.placed_by_id[buffer.id]
     used = placed.used
     positions = used.positions if used else ()
@@ -110,7 +110,7 @@ def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
 
 
 def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
-    """What needs a buffer at its last step."""
+    """The reason a buffer is needed at its last step."""
     if buffer.end is None:
         return ""
     joined, used = memory.joined, placed.used
@@ -160,7 +160,7 @@ def _loops(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[
 
 
 def _neighbours(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[Neighbour]:
-    """Who holds bytes of it, in the order they live."""
+    """The other holders of its bytes, in the order they live."""
     family = {member.id for member in memory.family(placed)}
     others = [
         other

@@ -33,10 +33,10 @@ class Hole(Record, frozen=True, kw_only=True):
     above_start: int | None
     above_end: int | None
     before: str | None
-    """Who held bytes of it last."""
+    """The buffer that held bytes of it last."""
     before_end: int | None
     after: str | None
-    """Who holds bytes of it next."""
+    """The buffer that holds bytes of it next."""
     after_start: int | None
 
 
@@ -46,7 +46,7 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
     index: int
     size: int
     step: int
-    """When most of it is in use."""
+    """The step at which most of it is in use."""
     instruction: str | None
     most_alive: int
     """Bytes in use then: no packing of these live ranges needs less."""
@@ -55,7 +55,7 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
 
 
 class Holes(Record, frozen=True, kw_only=True):
-    """What packing lost in a memory space."""
+    """The bytes packing lost in a memory space."""
 
     name: str
     space: str
@@ -83,7 +83,7 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
 
 
 def hint_of(holes: Holes) -> Hint | None:
-    """What denser packing would save."""
+    """The bytes denser packing would save."""
     what = "fragmentation: free between temporaries when they need most"
     return Hint(size=holes.size, what=what, command="holes") if holes.size else None
 

@@ -1,4 +1,4 @@
-"""What people type, found in a dump: a memory space, a buffer, a step.
+"""Lookups of what people type in a dump: a memory space, a buffer, a step.
 
 In: a `MemoryView` and a word. Out: what it names, or an error that says what there is instead.
 """

@@ -1,4 +1,4 @@
-"""Which buffer of one compile is which buffer of another.
+"""Pairs of buffers: the same one in two compiles.
 
 In: two `MemoryView`s of one program. Out: pairs of buffers. Instruction names renumber from version
 to version and mean nothing between backends, so buffers are matched by what they are: an argument
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What a buffer is recognised by."""
+    """The traits a buffer is recognised by."""
 
     argument: str | None
     number: str | None
@@ -74,7 +74,7 @@ def match_buffers(before: MemoryView, after: MemoryView) -> list[Pair]:
 
 
 def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
-    """What a buffer is recognised by."""
+    """The traits a buffer is recognised by."""
     parameter = memory.joined.placed_by_id[buffer.id].allocation.parameter
     is_argument = buffer.opcode == "parameter" and parameter is not None
     return Traits(

@@ -44,14 +44,14 @@ class Space(Record, frozen=True, kw_only=True):
     color: int
     name: str
     size: int
-    """What must fit: the sum of its allocations, those of single threads apart."""
+    """The bytes that must fit: the sum of its allocations, without those of single threads."""
     allocation_count: int
     thread_local: int = 0
     """Bytes each thread that needs them has on its own stack; XLA's total counts them once."""
 
 
 class Moment(Record, frozen=True, kw_only=True):
-    """What runs at a step of the schedule."""
+    """The instruction that runs at a step of the schedule."""
 
     instruction: str | None
     """None after the last."""
@@ -66,7 +66,7 @@ def build_memory(
     *,
     is_planned: bool = False,
 ) -> MemoryView:
-    """What there is to say about a dump, XLA's or ours; without allocations there is nothing.
+    """The view of a dump, XLA's or ours; without allocations there is nothing to see.
 
     `module` is the program, by default the one found beside the dump.
     """
@@ -98,7 +98,7 @@ class MemoryView:
 
     @property
     def machine_name(self) -> str:
-        """What to call the machine: a TPU's chip only where it was given, a dump does not tell."""
+        """The machine's name: a TPU's chip only where it was given, as a dump does not tell."""
         return self.machine.name if self.given_machine else self.machine.platform
 
     @cached_property
@@ -120,7 +120,7 @@ class MemoryView:
         )
 
     def space_name(self, color: int) -> str:
-        """What the memory space of a color is called."""
+        """The name of the memory space of a color."""
         return self.machine.space_name(color)
 
     @cached_property
@@ -170,7 +170,7 @@ class MemoryView:
         return [] if self.dump.live_ranges is None else bytes_over_time(uses, self.steps + 1)
 
     def alive(self, color: int, step: int) -> list[OwnedBytes]:
-        """Who holds bytes at a step, largest first; the sizes add up to the bytes in use then."""
+        """The holders of bytes at a step, largest first; sizes add up to the bytes in use then."""
         if (color, step) not in self._alive_at:
             self._alive_at[color, step] = self._share_out_all(color, step)
         return self._alive_at[color, step]
@@ -187,7 +187,7 @@ class MemoryView:
     def share_out(
         self, allocation: Allocation, step: int
     ) -> tuple[list[OwnedBytes], list[ByteRange]]:
-        """Whose each byte of an allocation is at a step, and the byte ranges taken in all.
+        """The owner of each byte of an allocation at a step, and the byte ranges taken in all.
 
         Memory of an argument or a result is held for it while others, or nobody, use it.
         """
@@ -219,7 +219,7 @@ class MemoryView:
         return is_it, buffer.size, -buffer.id
 
     def uses(self, color: int) -> Iterator[Usage]:
-        """What the bytes of a space are in use for, and when."""
+        """The uses of the bytes of a space: what for, and when."""
         return self._uses_of(
             allocation for allocation in self.joined.allocations if allocation.color == color
         )
@@ -237,7 +237,7 @@ class MemoryView:
         return [*uses, *iter_held(uses, allocation.size, owner.role, self.steps + 1)]
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
-        """What an allocation is held for; None for temporaries', whose values have their own."""
+        """The role an allocation is held for; None for temporaries, whose values differ."""
         return self._builder.role_of_allocation.get(allocation.index)
 
     def temporary_allocations(self, color: int) -> list[Allocation]:
@@ -292,7 +292,7 @@ class MemoryView:
         ]
 
     def moment(self, step: int) -> Moment:
-        """What runs at a step."""
+        """The instruction that runs at a step."""
         sequence = self.joined.sequence
         name = sequence[step] if step < len(sequence) else None
         origin = self._builder.origin_of_instruction(name) if name else None

@@ -41,7 +41,7 @@ class Movements:
         self._space_name = space_name
 
     def find(self, placed: PlacedValue) -> Movement | None:
-        """What a value repeats; None where it is computed."""
+        """The value that a value repeats; None where it is computed."""
         text = self._joined.printed.get(placed.value.name)
         if text is None or placed.value.is_phi or placed.value.shape.startswith("("):
             return None

@@ -1,4 +1,4 @@
-"""Whose the bytes of an allocation are at one moment.
+"""The owners of an allocation's bytes at one moment.
 
 In: the buffers alive in it. Out: each with the bytes that are its own, where several share some,
 and the byte ranges taken in all. A range does not include its last byte.
@@ -30,7 +30,7 @@ class OwnedBytes(NamedTuple):
 
 
 def share_out(alive: Iterable[Buffer]) -> tuple[list[OwnedBytes], list[ByteRange]]:
-    """Whose each byte is, each counted once, and the ranges taken, in order and apart."""
+    """The owner of every byte, each byte counted once, and the ranges taken, in order and apart."""
     taken: list[ByteRange] = []
     owned = [
         OwnedBytes(buffer, _claim_bytes(taken, buffer.offset, buffer.offset + buffer.size))

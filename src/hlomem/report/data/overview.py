@@ -1,4 +1,4 @@
-"""What a dump says in one screen: totals by memory space and kind, and the peak.
+"""A dump in one screen: totals by memory space and kind, and the peak.
 
 In go the records of a dump, whole or in parts; out comes plain data in which the bytes of the
 kinds add up to what the program needs of its main memory, and the spaces to XLA's total. Drawing it
@@ -55,7 +55,7 @@ class PeakOverview(Record, frozen=True, kw_only=True):
     moment: int
     steps: int
     instruction: str | None
-    """What runs at that moment."""
+    """The instruction that runs at that moment."""
     size: int
     """Sum of the buffers' bytes; aliases count each time, padding does not."""
     buffers: tuple[LiveBuffer, ...]
@@ -69,9 +69,9 @@ class Overview(Record, frozen=True, kw_only=True):
     name: str
     era: str
     needs: int | None
-    """What must fit: the allocations of the main memory space, those of single threads apart."""
+    """The bytes that must fit: the main memory space's allocations but those of single threads."""
     space: str | None
-    """What that memory space is called; None where the dump does not say."""
+    """The name of that memory space; None where the dump does not say."""
     total: int | None
     """XLA's own total: the bytes of all spaces, added up."""
     allocation_count: int | None
@@ -79,7 +79,7 @@ class Overview(Record, frozen=True, kw_only=True):
     spaces: tuple[Share, ...] = ()
     """All memory spaces; they are different memories, and add up to `total`."""
     kinds: tuple[Share, ...] = ()
-    """What the main space is for; they add up to `needs`."""
+    """The purposes of the main space's bytes; they add up to `needs`."""
     peak: PeakOverview | None = None
     notes: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What layouts cost: the bytes of arrays that hold no element, dimension by dimension.
+"""The cost of layouts: the bytes of arrays that hold no element, dimension by dimension.
 
 In: a `MemoryView` and a space. Out: one row per padded shape, those that cost most at the peak
 first.
@@ -38,7 +38,7 @@ class Growth(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Which dimension grows, and how."""
+        """The dimension that grows, and how."""
         if self.dimension is None:
             return f"a tile of {self.padded_size} for {self.size}"
         return f"dimension {self.dimension}: {self}"
@@ -58,9 +58,9 @@ class PaddedShape(Record, frozen=True, kw_only=True):
     """How many buffers have this shape."""
     count_at_peak: int
     padding_at_peak: int
-    """What all of them lose at the peak."""
+    """The bytes all of them lose at the peak."""
     fix: str
-    """What to change in the program; empty where nothing is known to help."""
+    """The change to make in the program; empty where nothing is known to help."""
     example: str
     """The first of the buffers, alive at the peak where one is."""
     source: str | None
@@ -99,7 +99,7 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
 
 
 def hint_of(padding: Padding) -> Hint | None:
-    """What less padding would save at the peak."""
+    """The bytes less padding would save at the peak."""
     if not padding.padding_at_peak:
         return None
     worst = padding.rows[0]
@@ -138,7 +138,7 @@ def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
 
 
 def find_fix(shape_text: str, operation: str | None = None) -> str:
-    """What to write so that the dimension along the lanes of a tile fills them; "" if unknown.
+    """The change that makes the dimension along the lanes of a tile fill them; "" if unknown.
 
     Folding it with the one beside it keeps the elements; else it has to be another size.
     """

@@ -1,4 +1,4 @@
-"""Who is alive at a step: at the peak, or at any other.
+"""The buffers alive at a step: at the peak, or at any other.
 
 In: a `MemoryView` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer
 or one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how
@@ -57,11 +57,11 @@ class Row(Record, frozen=True, kw_only=True):
     """Its source line."""
     op_name: str | None
     place: str
-    """What the memory it lies in is for."""
+    """The purpose of the memory it lies in."""
     moved: str | None
     """How XLA brought it there from elsewhere."""
     told_by: str | None
-    """Whose line that is, where its own instruction names none."""
+    """The instruction whose line that is, where its own names none."""
 
 
 class Reason(Record, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Reason(Record, frozen=True, kw_only=True):
     """Bytes to add."""
 
 
-class Printed(Record, frozen=True, kw_only=True):
+class PrintedPeak(Record, frozen=True, kw_only=True):
     """The peak XLA prints itself, and what makes it another number."""
 
     step: int
@@ -99,7 +99,7 @@ class Snapshot(Record, frozen=True, kw_only=True):
     peak_size: int
     """The most there are at any step."""
     space_size: int
-    """What must fit: what XLA reserves."""
+    """The bytes that must fit: those XLA reserves."""
     by: Key
     method: Literal["replayed"]
     """From live ranges, step by step."""
@@ -116,7 +116,7 @@ class Snapshot(Record, frozen=True, kw_only=True):
     outline: tuple[int, ...]
     """The most alive in each stretch of the schedule, from the first step to the last."""
     near_peaks: tuple[Summit, ...]
-    printed: Printed | None
+    printed: PrintedPeak | None
 
 
 def build_snapshot(
@@ -127,7 +127,7 @@ def build_snapshot(
     top: int | None = None,
     depth: int = DEFAULT_DEPTH,
 ) -> Snapshot:
-    """Who is alive in a space at a step, by default the peak."""
+    """The buffers alive in a space at a step, by default the peak."""
     timeline = require_timeline(memory, space)
     step = timeline.peak.step if at is None else find_step(memory, at)
     alive, moment = memory.alive(space.color, step), memory.moment(step)
@@ -212,7 +212,7 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
 
 
 def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
-    """What a peak replayed from live ranges leaves out."""
+    """Sentences about what a peak replayed from live ranges leaves out."""
     here = [buffer for buffer in memory.buffers if buffer.color == space.color]
     lost = [buffer for buffer in here if buffer.start is None and buffer.role != roles.THREAD_LOCAL]
     found = []
@@ -234,7 +234,7 @@ def _missing_lines(memory: MemoryView, rows: Sequence[Row], by: Key) -> tuple[st
     return (f"{why}, or name it with --hlo",)
 
 
-def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Printed | None:
+def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> PrintedPeak | None:
     """XLA's own peak of a dump, where it prints one, and why it is not this space's."""
     live = memory.dump.live_ranges
     if live is None or live.peak is None or live.peak.moment > memory.steps:
@@ -271,7 +271,7 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
         (later, timeline.peak.size - timeline.sizes[step]),
     ]
     shown = tuple(Reason(why=why, size=amount) for why, amount in reasons if amount)
-    return Printed(step=step, size=size, reasons=shown)
+    return PrintedPeak(step=step, size=size, reasons=shown)
 
 
 def _union(buffers: Iterable[Buffer]) -> int:

@@ -1,4 +1,4 @@
-"""What an out-of-memory message means: how much is missing, what takes it, what to do next.
+"""The meaning of an out-of-memory message: how much is missing, what takes it, what to do next.
 
 In: `OomLog`, what the messages say. Out: `Oom`: the failure that ended the program, the buffers it
 names added up by role, sentences that follow from the numbers, and where to learn more.
@@ -34,7 +34,7 @@ _LARGE = 0.5
 _WORTH_SAYING = 0.05
 _SCRATCH = frozenset({"vmem", "smem"})
 _POOL_SHARE, _MAX_SHARE = 0.75, 0.95
-"""What JAX takes of a GPU by default, and what it can take."""
+"""The share of a GPU that JAX takes by default, and the share it can take."""
 
 
 class BufferGroup(Record, frozen=True, kw_only=True):
@@ -162,7 +162,7 @@ def _without_parameters(op_name: str | None) -> str | None:
 
 
 def role_of(buffer: NamedBuffer) -> str:
-    """What a named buffer is for, as far as its description tells."""
+    """The role of a named buffer, as far as its description tells."""
     operation = read_metadata(buffer.metadata).op_name or None
     if buffer.kind == "parameter":
         return role_of_argument(operation or "")
@@ -247,7 +247,7 @@ def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...
 
 
 def _grown_dimensions(shape: str) -> Iterator[str]:
-    """Which dimensions of a shape are larger in memory, in words."""
+    """The dimensions of a shape that are larger in memory, in words."""
     try:
         dimensions = padded_dimensions(parse_shape_text(shape))
     except HlomemError:

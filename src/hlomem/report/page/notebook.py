@@ -1,4 +1,4 @@
-"""What a notebook shows for a dump or a plan: its report, in a frame of its own.
+"""The report of a dump or a plan as a notebook shows it, in a frame of its own.
 
 In: a dump and, where at hand, its module. Out: HTML for Jupyter's `_repr_html_`.
 """

@@ -56,7 +56,7 @@ class PageAllocation(Record, frozen=True, kw_only=True):
     size: int
     kind: str
     role: str
-    """What its values are; where they differ, one of them."""
+    """The role of its values; where they differ, one of them."""
     label: str
     """The argument it holds, or its kind."""
     is_shared_over_time: bool
@@ -114,7 +114,7 @@ class Columns(Record, frozen=True, kw_only=True):
 
 
 class Trust(Record, frozen=True, kw_only=True):
-    """What the numbers rest on."""
+    """The basis of the numbers."""
 
     files: tuple[str, ...]
     is_planned: bool
@@ -127,7 +127,7 @@ class Trust(Record, frozen=True, kw_only=True):
 
 
 class Labels(Record, frozen=True, kw_only=True):
-    """What groups of buffers are called where their names or lines are not known."""
+    """Names of groups of buffers whose own names or lines are not known."""
 
     arguments: str = ARGUMENTS
     no_line: str = NOWHERE

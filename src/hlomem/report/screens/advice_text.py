@@ -65,7 +65,7 @@ def _draw(advice: Advice, size: int, width: int) -> list[Line]:
 
 
 def _promise(advice: Advice, size: int) -> str:
-    """What it saves, how that is known and how sure it is."""
+    """The saving, how it is known and how sure it is."""
     if advice.least == advice.most:
         saves = f"{format_bytes(advice.least)} ({percent(advice.least, size)})"
     else:

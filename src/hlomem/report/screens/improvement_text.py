@@ -16,12 +16,12 @@ from hlomem.report.screens.text import (
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.data.improvement import ComputationOrder, Improved
+    from hlomem.report.data.improvement import ComputationOrder, ImprovementReport
 
 TOP = 8
 
 
-def draw_improvement(improved: Improved, width: int) -> list[Line]:
+def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
     """The lines of the screen."""
     lines: list[Line] = [
         [(shorten_front(visible(improved.name), width), "bold")],
@@ -45,7 +45,7 @@ def draw_improvement(improved: Improved, width: int) -> list[Line]:
     return lines
 
 
-def _saving(improved: Improved) -> Line:
+def _saving(improved: ImprovementReport) -> Line:
     before, after = format_bytes(improved.before), format_bytes(improved.after)
     if not improved.saves:
         return [(f"{before} of temporaries: no order was found that needs less", "")]
@@ -53,7 +53,7 @@ def _saving(improved: Improved) -> Line:
     return [(f"temporaries {before} → {after}  ", ""), (saved, "green")]
 
 
-def _bound(improved: Improved) -> str:
+def _bound(improved: ImprovementReport) -> str:
     if improved.verdict == "at the bound":
         return "no order of these instructions needs less"
     known = "not known: the program is too large for it"
@@ -77,7 +77,7 @@ def _row(order: ComputationOrder, width: int) -> str:
     return shorten(row, width)
 
 
-def describe(improved: Improved) -> str:
+def describe(improved: ImprovementReport) -> str:
     """One sentence, for logs."""
     count = plural(len(improved.computations), "computation")
     saved = f"{format_bytes(improved.before)} → {format_bytes(improved.after)}"

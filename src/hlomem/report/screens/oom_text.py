@@ -115,7 +115,7 @@ def _group(group: BufferGroup, whole: int, width: int) -> list[Line]:
 
 
 def _origin(group: BufferGroup, room: int) -> str:
-    """Where a group comes from: its line whole, and of the operation as much as there is room."""
+    """The origin of a group: its whole line, and as much of the operation as there is room for."""
     line = shorten_front(visible(group.source or ""), room)
     what = visible(group.op_name or ("" if line else group.label or ""))
     left = room - len(line) - 2 if line else room

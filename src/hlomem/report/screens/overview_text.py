@@ -126,7 +126,7 @@ def _buffer(buffer: LiveBuffer, whole: int, width: int) -> list[Line]:
 
 
 def _origin(buffer: LiveBuffer, columns: int) -> str:
-    """Where a buffer comes from: its line of code and its operation, ends first."""
+    """The origin of a buffer: its line of code and its operation, ends first."""
     place = shorten_front(visible(buffer.source or ""), columns)
     room = columns - len(place) - (2 if place else 0)
     operation = bare_op_name(visible(buffer.op_name or ""))

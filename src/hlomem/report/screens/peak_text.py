@@ -23,7 +23,7 @@ from hlomem.report.screens.text import (
 
 if TYPE_CHECKING:
     from hlomem.report.data.branches import Branch
-    from hlomem.report.data.peak import Printed, Row, Snapshot
+    from hlomem.report.data.peak import PrintedPeak, Row, Snapshot
     from hlomem.report.data.timeline import Summit
 
 _BAR = 8
@@ -77,7 +77,7 @@ def draw_moment(alive: Snapshot, width: int) -> Line:
 
 
 def draw_rest(alive: Snapshot) -> list[Line]:
-    """What is in groups that are not shown."""
+    """The sum of groups that are not shown."""
     if not alive.rest_count:
         return []
     share = percent(alive.rest_size, alive.size)
@@ -157,7 +157,7 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
     return [first, [(below + words, "dim")]]
 
 
-def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
+def draw_printed(printed: PrintedPeak, size: int, width: int) -> list[Line]:
     """From the number XLA prints to this one, step by step."""
     lines: list[Line] = [
         [

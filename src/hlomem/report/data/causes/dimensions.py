@@ -115,7 +115,7 @@ def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
 
 
 def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callable[[Entry], bool]:
-    """Whether a buffer is one of the arguments, or its elements grew by a power of the factor."""
+    """A test of buffers: one of the arguments, or its elements grew by a power of the factor."""
     factor = Fraction(resize.new, max(resize.old, 1))
     powers = {factor**power for power in range(1, _MAX_POWER + 1)}
 

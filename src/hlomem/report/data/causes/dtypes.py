@@ -88,7 +88,7 @@ def _casts_by_line(program: Program) -> set[tuple[str, str]]:
 
 
 def _is_alone_at(side: int, dtype: str, line: str) -> Callable[[Entry], bool]:
-    """Whether a buffer of a type and a line exists on one side only."""
+    """A test of buffers: one of this type and line exists on one side only."""
 
     def claims(entry: Entry) -> bool:
         if entry.side != side or entry.partner is not None or entry.buffer.source != line:

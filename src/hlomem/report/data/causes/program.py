@@ -1,4 +1,4 @@
-"""What one of two compared programs is like: its operations, arguments and results.
+"""One of two compared programs: its operations, arguments and results.
 
 In: a `MemoryView`; the module where there is one, else the lines of instructions in the dump, which
 leave out what is inside of fusions. Out: `Program`. Operations are known by the names JAX gave
