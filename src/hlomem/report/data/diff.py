@@ -50,6 +50,10 @@ class Side(Record, frozen=True, kw_only=True):
     """One of the two compiles."""
 
     name: str
+    program: str
+    """The program's own name."""
+    chosen: str
+    """`the largest of 3 programs`, where it is one of several that were given; else empty."""
     size: int
     """The bytes XLA reserves in the memory space."""
     peak: int | None
@@ -135,8 +139,11 @@ def name_sides(found: Diff, before: str, after: str) -> Diff:
 
 def _side(shared: SharedOut) -> Side:
     timeline = shared.memory.timeline(shared.space.color)
+    dump = shared.memory.dump
     return Side(
-        name=shared.memory.dump.name,
+        name=dump.name,
+        program=dump.title,
+        chosen=dump.chosen,
         size=shared.space.size,
         peak=timeline.peak.size if timeline else None,
         step=shared.step,

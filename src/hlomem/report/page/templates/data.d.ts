@@ -107,7 +107,7 @@ export interface Hole {
   after_start: number | null;
 }
 
-/** What groups of buffers are called where their names or lines are not known. */
+/** Names of groups of buffers whose own names or lines are not known. */
 export interface Labels {
   arguments: string;
   no_line: string;
@@ -216,7 +216,7 @@ export interface Summit {
   instruction: string | null;
 }
 
-/** What the numbers rest on. */
+/** The basis of the numbers. */
 export interface Trust {
   files: string[];
   is_planned: boolean;
