@@ -9,7 +9,6 @@ from hlomem.base.source import visible
 from hlomem.report.screens.text import (
     Line,
     percent,
-    plural,
     shorten,
     shorten_front,
     wrap,
@@ -75,10 +74,3 @@ def _row(order: ComputationOrder, width: int) -> str:
     proven = ", proven" if order.proven else ""
     row = f"  {peaks:>24}   {order.instructions:>12}  {visible(order.name)}: {order.method}{proven}"
     return shorten(row, width)
-
-
-def describe(improved: ImprovementReport) -> str:
-    """One sentence, for logs."""
-    count = plural(len(improved.computations), "computation")
-    saved = f"{format_bytes(improved.before)} → {format_bytes(improved.after)}"
-    return f"{improved.name}: temporaries {saved}, {count} in another order"
