@@ -21,7 +21,8 @@ SEED ?= 1
 
 EXAMPLE := examples/train_step
 
-# The pass for JAX is tested, and measured, beside a JAX: `make jax`, `make jax-orders`.
+# The newest JAX, beside the one of requirements-dev.txt: `make jax` tests the pass there,
+# `make jax-orders` measures it.
 JAX_PYTHON ?= $(BENCH_PYTHON)
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready

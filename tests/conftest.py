@@ -21,6 +21,7 @@ settings.load_profile("any machine")
 GOLDENS = Path(__file__).parent / "goldens"
 _SHARED = Path(__file__).parent.parent.parent / "shared"
 _COUNTED_WHOLE = Path(__file__).parent / "parity"
+_UNCOUNTED = [Path(__file__).parent / folder for folder in ("fuzz", "properties")]
 _COUNTED_CASES = 8
 
 
@@ -64,4 +65,9 @@ def _is_counted_whole(item: pytest.Item) -> bool:
 def _is_no_evidence(item: pytest.Item) -> bool:
     """Whether what a test runs is random, or not in every clone."""
     fixtures: Iterable[str] = getattr(item, "fixturenames", ())
-    return "shared" in fixtures or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    function = getattr(item, "obj", None)
+    return (
+        "shared" in fixtures
+        or getattr(function, "is_hypothesis_test", False)
+        or any(item.path.is_relative_to(folder) for folder in _UNCOUNTED)
+    )
