@@ -16,7 +16,7 @@ from hlomem.advice.registry import RULES
 from hlomem.advice.subject import Subject, subject_of_dump, subject_of_program
 from hlomem.base.errors import HlomemError
 from hlomem.dump.dump import Dump
-from hlomem.machines.registry import find_chip, find_machine
+from hlomem.machines.registry import given_machine
 from hlomem.report.data.advice import Advice, AdviceReport
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from hlomem.advice.registry import Rule
     from hlomem.hlo.ir import HloModule
+    from hlomem.machines.machine import Machine
 
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
@@ -35,7 +36,7 @@ def advise(
     subject: Dump | HloModule | str,
     *,
     module: HloModule | None = None,
-    backend: str = "",
+    backend: str | Machine = "",
     chip: str = "",
     era: str = "",
     space: str | None = None,
@@ -48,11 +49,7 @@ def advise(
     if not isinstance(subject, Dump):
         program = hlo.parse(subject) if isinstance(subject, str) else subject
         return advise_with(RULES, subject_of_program(program, backend, chip, era, space))
-    machine = None
-    if backend:
-        machine = find_machine(backend, chip)
-    elif chip:
-        machine = find_chip(chip)
+    machine = given_machine(backend, chip)
     return advise_with(RULES, subject_of_dump(subject, module or subject.module, machine, space))
 
 

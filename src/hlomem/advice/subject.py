@@ -99,7 +99,7 @@ class Subject:
 
 
 def subject_of_program(
-    program: HloModule, backend: str, chip: str, era: str, space: str | None
+    program: HloModule, backend: str | Machine, chip: str, era: str, space: str | None
 ) -> Subject:
     """A program that is planned first."""
     base = plan(program, backend=backend, chip=chip, era=era, name=program.name)
@@ -123,7 +123,7 @@ def subject_of_dump(
         return Subject(module, memory, chosen, planner)
 
     def rebuild() -> HloModule:
-        made = replan(dump, backend=machine.platform, chip=machine.chip_name)
+        made = replan(dump, backend=machine)
         return made.stages.module
 
     notes = ("the program was rebuilt from the dump",)
@@ -136,8 +136,7 @@ def _planner(
     def plan_module(module: HloModule) -> Plan:
         return plan(
             module,
-            backend=machine.platform,
-            chip=machine.chip_name,
+            backend=machine,
             era=era,
             preset=preset,
             order="text",

@@ -78,12 +78,10 @@ def advise(
     given = opened.dump or opened.program
     assert given is not None
     program = opened.program if module is None or isinstance(module, str) else module
-    if opened.machine is not None and not (backend or chip):
-        backend, chip = opened.machine.platform, opened.machine.chip_name
     return advise_program(
         given,
         module=None if opened.dump is None else program,
-        backend=backend,
+        backend=backend if backend or chip else opened.machine or "",
         chip=chip,
         era=era,
         space=space,

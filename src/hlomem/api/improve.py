@@ -126,8 +126,7 @@ def _stages_of_dump(
     order = None if module.is_scheduled else dump
     return plan(
         module,
-        backend=machine.platform,
-        chip=machine.chip_name,
+        backend=machine,
         like=dump,
         schedule=order,
         order="text",

@@ -28,7 +28,7 @@ from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import notes_on_release, options_for
-from hlomem.machines.registry import find_chip, find_machine, machines_of
+from hlomem.machines.registry import find_machine, given_machine, machines_of
 from hlomem.machines.releases import JAXLIB, LIBTPU, NEWEST_LETTER, Release, find_release
 from hlomem.pipeline import OrderLists, Stages, in_text_order, run_stages
 from hlomem.rebuild.names_from_dump import expand, unnamed_elements
@@ -106,7 +106,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 def plan(
     program: str | HloModule,
     *,
-    backend: str = "",
+    backend: str | Machine = "",
     chip: str = "",
     era: str = "",
     like: Dump | None = None,
@@ -118,16 +118,16 @@ def plan(
 ) -> Plan:
     """The plan XLA's buffer assignment makes for a program.
 
-    `program` is HLO text, or a module. `backend` and `chip` (`v5e`, `h200`) are inferred from it
-    where they are not given, and asked for where that cannot be done and machines would plan it
-    differently. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by default the newest;
-    `like` takes it from a dump, and where releases that write alike plan otherwise, the one whose
-    allocations are the dump's. `schedule` is a dump to take the instruction order from, for text
-    that carries none. `preset` is a dump to take the offsets in a TPU's fast memory from, which a
-    pass before buffer assignment has fixed and the text does not show. `pack` replaces the heap
-    algorithm. `order` is that of XLA's lists: `xla` infers it, so that ids are XLA's, `text` takes
-    the text's, which is faster and puts every value where it lies, too. The files of the plan's
-    dump begin with `name`. `notes` of the plan say what was assumed.
+    `program` is HLO text, or a module. `backend` and `chip` (`v5e`, `h200`), or a machine as the
+    backend, are inferred from it where they are not given, and asked for where that cannot be done
+    and machines would plan it differently. `era` is a release (`jaxlib-0.7.2`) or an era's letter,
+    by default the newest; `like` takes it from a dump, and where releases that write alike plan
+    otherwise, the one whose allocations are the dump's. `schedule` is a dump to take the
+    instruction order from, for text that carries none. `preset` is a dump to take the offsets in a
+    TPU's fast memory from, which a pass before buffer assignment has fixed and the text does not
+    show. `pack` replaces the heap algorithm. `order` is that of XLA's lists: `xla` infers it, so
+    that ids are XLA's, `text` takes the text's, which is faster and puts every value where it lies,
+    too. The files of the plan's dump begin with `name`. `notes` of the plan say what was assumed.
     """
     order_lists = find_order(order)
     watch = Stopwatch()
@@ -165,13 +165,13 @@ def _outline(made: Plan) -> list[object]:
 
 
 def find_machines(
-    module: HloModule, backend: str, chip: str, dumps: Sequence[Dump] = ()
+    module: HloModule, backend: str | Machine, chip: str, dumps: Sequence[Dump] = ()
 ) -> MachineCandidates:
     """The machines a module may be for: given, told by its text, or by dumps of the program."""
-    if backend and (chip or len(machines_of(backend)) == 1):
-        return MachineCandidates((find_machine(backend, chip),), "")
-    if chip and not backend:
-        return MachineCandidates((find_chip(chip),), "")
+    if not isinstance(backend, str) or chip or (backend and len(machines_of(backend)) == 1):
+        given = given_machine(backend, chip)
+        assert given is not None
+        return MachineCandidates((given,), "")
     guess = guess_for_module(module, module.source_name, backend)
     if len(guess.machines) == 1:
         return guess

@@ -74,9 +74,8 @@ def open_memory(
     opened = open_subject(subject, module=module)
     if opened.dump is None:
         assert opened.program is not None
-        wanted = machine or opened.machine
-        platform, chip = (wanted.platform, wanted.chip_name) if wanted else ("", "")
-        made = plan(opened.program, backend=platform, chip=chip, name=opened.program.name)
+        wanted = machine or opened.machine or ""
+        made = plan(opened.program, backend=wanted, name=opened.program.name)
         opened = open_subject(made)
         assert opened.dump is not None
     given = hlo.parse(program) if isinstance(program, str) else program
