@@ -22,7 +22,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 _SHARED = Path(__file__).parent.parent.parent / "shared"
 _COUNTED_WHOLE = Path(__file__).parent / "parity"
 _UNCOUNTED = [Path(__file__).parent / folder for folder in ("fuzz", "properties")]
-_COUNTED_CASES = 8
+_COUNTED_CASES = 5
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves out of the coverage what tells it nothing new, since tracing takes two thirds of it.
 
     Every golden counts once, where it is planned (`tests/parity`); of another test with many cases
-    only some count, evenly chosen. Random inputs and the corpus do not, so that the figure is the
-    same on every run and in every clone.
+    only some count, evenly chosen. Mutants and generated dumps do not, nor does the corpus, so that
+    the figure is the same in every clone.
     """
     for _, cases in groupby(items, key=_test_of):
         repeated = list(cases)
@@ -63,11 +63,6 @@ def _is_counted_whole(item: pytest.Item) -> bool:
 
 
 def _is_no_evidence(item: pytest.Item) -> bool:
-    """Whether what a test runs is random, or not in every clone."""
+    """Whether what a test runs is made at random, or not in every clone."""
     fixtures: Iterable[str] = getattr(item, "fixturenames", ())
-    function = getattr(item, "obj", None)
-    return (
-        "shared" in fixtures
-        or getattr(function, "is_hypothesis_test", False)
-        or any(item.path.is_relative_to(folder) for folder in _UNCOUNTED)
-    )
+    return "shared" in fixtures or any(item.path.is_relative_to(home) for home in _UNCOUNTED)
