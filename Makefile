@@ -19,7 +19,8 @@ BASE   ?= HEAD
 N    ?= 10000
 SEED ?= 1
 
-# The pass for JAX is tested, and measured, beside a JAX: `make jax`, `make jax-orders`.
+# The newest JAX, beside the one of requirements-dev.txt: `make jax` tests the pass there,
+# `make jax-orders` measures it.
 JAX_PYTHON ?= $(BENCH_PYTHON)
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready
@@ -113,8 +114,8 @@ $(BENCH_READY): pyproject.toml
 	@touch $@
 
 bench: $(BENCH_READY)
-	@for each in bench/bench_*.py; do echo "== $$each"; \
-	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
+	@for script in bench/bench_*.py; do echo "== $$script"; \
+	    $(BENCH_VENV)/bin/python $$script --corpus $(CORPUS) || exit 1; done
 
 # The site of the documents, links checked; its code blocks are run by the tests.
 $(DOCS_READY): requirements-docs.txt

@@ -27,7 +27,7 @@ if "--peak" not in sys.argv:  # the process measured imports what it needs itsel
     from hlomem.hlo import parse
 
     try:
-        from jaxlib import _hlo  # type: ignore[import-not-found]
+        from jaxlib import _hlo
     except ImportError:
         _hlo = None
 

@@ -55,7 +55,7 @@ def cpu_time(work: Callable[[], object]) -> float:
 
 def measure(data: bytes, repeat: int) -> dict[str, float]:
     """The best times; all take turns, so that noise hits all."""
-    from jaxlib import _hlo  # type: ignore[import-not-found]  # noqa: PLC0415 - only here
+    from jaxlib import _hlo  # noqa: PLC0415 - only here
 
     from hlomem.proto.module import read_module  # noqa: PLC0415 - beside it
     from hlomem.proto.schema import parse_message  # noqa: PLC0415

@@ -43,7 +43,7 @@ def read_figures(path: Path) -> tuple[float, int]:
 def xla_seconds(path: Path) -> float | None:
     """CPU seconds of XLA's own parser, where jaxlib is installed."""
     try:
-        from jaxlib import _hlo  # type: ignore[import-not-found]  # noqa: PLC0415 - optional
+        from jaxlib import _hlo  # noqa: PLC0415 - optional
     except ImportError:
         return None
     text = path.read_text()

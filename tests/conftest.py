@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # How long a machine takes is no property of the code.
 settings.register_profile(
@@ -15,6 +20,9 @@ settings.load_profile("any machine")
 
 GOLDENS = Path(__file__).parent / "goldens"
 _SHARED = Path(__file__).parent.parent.parent / "shared"
+_COUNTED_WHOLE = Path(__file__).parent / "parity"
+_UNCOUNTED = [Path(__file__).parent / folder for folder in ("fuzz", "properties")]
+_COUNTED_CASES = 5
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +37,32 @@ def shared() -> Path:
     if not (_SHARED / "corpus").is_dir():
         pytest.skip("the corpus is not beside this clone")
     return _SHARED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out of the coverage what tells it nothing new, since tracing takes two thirds of it.
+
+    Every golden counts once, where it is planned (`tests/parity`); of another test with many cases
+    only some count, evenly chosen. Mutants and generated dumps do not, nor does the corpus, so that
+    the figure is the same in every clone.
+    """
+    for _, cases in groupby(items, key=_test_of):
+        repeated = list(cases)
+        step = -(-len(repeated) // _COUNTED_CASES)
+        for number, item in enumerate(repeated):
+            if (number % step and not _is_counted_whole(item)) or _is_no_evidence(item):
+                item.add_marker(pytest.mark.no_cover)
+
+
+def _test_of(item: pytest.Item) -> tuple[Path, str]:
+    return item.path, getattr(item, "originalname", item.name)
+
+
+def _is_counted_whole(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(_COUNTED_WHOLE)
+
+
+def _is_no_evidence(item: pytest.Item) -> bool:
+    """Whether what a test runs is made at random, or not in every clone."""
+    fixtures: Iterable[str] = getattr(item, "fixturenames", ())
+    return "shared" in fixtures or any(item.path.is_relative_to(home) for home in _UNCOUNTED)

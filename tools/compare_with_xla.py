@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from jaxlib import _hlo  # type: ignore[import-not-found]
+from jaxlib import _hlo
 
 from hlomem.base.errors import ParseError
 from hlomem.hlo import format_module, parse

@@ -107,7 +107,7 @@ _PACKAGES = frozenset(
         "write",
     ]
 )
-"""What needs no import of its own: `hlomem.hlo.parse`, `hlomem.machines.registry.MACHINES`."""
+"""Packages reached without an import: `hlomem.hlo.parse`, `hlomem.machines.registry.MACHINES`."""
 
 
 def __getattr__(name: str) -> Any:

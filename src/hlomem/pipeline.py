@@ -83,9 +83,9 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         graph = CallGraph(self.module)
         verified = set(self.module.outer_computations)
         verify_computations(
-            each
-            for each in self.module.computations
-            if each not in verified and not graph.is_fused(each)
+            computation
+            for computation in self.module.computations
+            if computation not in verified and not graph.is_fused(computation)
         )
         if (call := graph.find_call_in_both()) is not None:
             raise call.error("what it calls runs both in the flow of the program and in a fusion")

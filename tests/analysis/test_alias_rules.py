@@ -8,6 +8,7 @@ from hlomem.analysis.alias_rules import (
     can_share_operand_buffer,
     feeds_only_elementwise,
     in_place_pairs,
+    is_elementwise_on,
     row_feeds_only_elementwise,
 )
 from hlomem.analysis.fused_bodies import FusedBodies
@@ -156,3 +157,63 @@ calls=%wrapped
     (result,) = stages.dataflow.value_set(done, ROOT_INDEX)
     together = stages.aliasing.buffer_of[result].values
     assert [each.instruction.name for each in together] == ["all", "n"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "is_elementwise"),
+    [
+        ("f32[8] bitcast-convert(%i)", True),
+        ("u16[8,2] bitcast-convert(%i)", False),
+        ("s32[8] map(%i), dimensions={0}, to_apply=%same", True),
+        ("s32[8] map(%i), dimensions={}, to_apply=%same", True),
+        ("s32[8] reverse(%i), dimensions={0}", False),
+    ],
+)
+def test_elements_that_stay_in_their_place_are_elementwise(
+    operation: str, is_elementwise: bool
+) -> None:
+    text = f"""\
+HloModule elements
+
+%same (s: s32[]) -> s32[] {{
+  ROOT %s = s32[] parameter(0)
+}}
+
+ENTRY %main (i: s32[8]) -> {operation.partition(" ")[0]} {{
+  %i = s32[8]{{0}} parameter(0)
+  ROOT %r = {operation}
+}}
+"""
+    assert is_elementwise_on(parse(text).entry.root, 0) == is_elementwise
+
+
+PERMUTE = """\
+HloModule permute, is_scheduled=true
+
+ENTRY %main (a: (f32[8], f32[4]), b: (f32[8], f32[4]), i: s32[1]) -> {shape} {{
+  %a = (f32[8], f32[4]) parameter(0)
+  %b = (f32[8], f32[4]) parameter(1)
+  %i = s32[1] parameter(2)
+  ROOT %r = {shape} {opcode}(%a, %b, %i, %i), source_target_pairs={{{{0,1}}}}, slice_sizes={sizes}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("opcode", "shape", "outputs"),
+    [
+        ("collective-permute", "(f32[8], f32[4])", [(), (0,), (1,)]),
+        (
+            "collective-permute-start",
+            "((f32[8], f32[4]), (f32[8], f32[4]))",
+            [(1,), (1, 0), (1, 1)],
+        ),
+    ],
+)
+def test_a_permute_of_slices_writes_into_its_second_operand(
+    opcode: str, shape: str, outputs: list[tuple[int, ...]]
+) -> None:
+    module = parse(PERMUTE.format(opcode=opcode, shape=shape, sizes="{{8},{4}}"))
+    pairs = in_place_pairs(module.entry.root, FusedBodies())
+    assert [pair.operand_number for pair in pairs] == [1, 1, 1]
+    assert [tuple(pair.output_index) for pair in pairs] == outputs

@@ -64,3 +64,12 @@ def test_a_module_is_planned_first(run: Run, goldens: Path) -> None:
     result = run("diff", before / "module.hlo", before)
     assert result.code == 0
     assert result.out.endswith(b"\nno difference\n")
+
+
+def test_of_folders_of_several_programs_it_says_which_are_compared(run: Run, goldens: Path) -> None:
+    several, alone = goldens / "trials/cpu/gpt", goldens / PAIR / "after"
+    said = "        train_step, the largest of 3 programs; --module chooses another"
+    assert run("diff", several, several).out.decode().splitlines()[2:5:2] == [said, said]
+    assert run("diff", several, alone).out.decode().count("the largest of") == 1
+    sides = json.loads(run("diff", "--json", several, alone).out)
+    assert (sides["before"]["program"], sides["after"]["chosen"]) == ("train_step", "")

@@ -237,6 +237,7 @@ def damaged(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=3000, derandomize=True, deadline=None)
+@pytest.mark.no_cover
 @given(damaged())
 def test_a_damaged_dump_is_refused_or_printed_back_exactly(text: str) -> None:
     dump = result_of(lambda source: join_parts("d", [parse_part(source)]), text)
@@ -249,6 +250,7 @@ def test_a_damaged_dump_is_refused_or_printed_back_exactly(text: str) -> None:
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)
+@pytest.mark.no_cover
 @given(st.one_of(st.text(), st.binary().map(lambda data: data.decode("utf-8", "surrogateescape"))))
 def test_any_text_is_refused_or_printed_back_exactly(text: str) -> None:
     for start in ("", "BufferAssignment:\n", "\nTotal bytes used: ", "Memory Space: "):

@@ -300,6 +300,21 @@ edit.remove(find('a'))""",
         "names what it is linked with",
     ),
     "work after the end": ("edit.finish(); edit.donate(0)", "are finished: begin anew"),
+    "a name inserted twice": (
+        "edit.insert(find('both'), 'negate', 'f32[2,3]', 'negate', [find('a')])",
+        "`negate` is defined twice in computation `main`",
+    ),
+    "a clone of a taken name": ("edit.clone(find('negate'), 'both')", "`both` is defined twice"),
+    "a user of another shape": (
+        """new = edit.insert(find('both'), 'c', 'f32[3]', 'constant', payload='{...}')
+edit.set_operand(find('negate'), 0, new)""",
+        r"`c` has shape `f32\[3\]`, `copy.1` has `f32\[2,3\]`",
+    ),
+    "an operand of elsewhere": (
+        """clone = edit.clone_computation(entry)
+edit.set_operand(find('negate'), 0, clone.instructions[0])""",
+        "is not in the computation of `copy.1`",
+    ),
     "a size nobody has": ("edit.resize(7, 8)", "no dimension of size 7"),
 }
 
@@ -357,3 +372,39 @@ def test_an_implied_element_has_a_name_of_its_own() -> None:
     assert names == ["a", "a_0", "a_1.1", "sum", "a_1", "last"]
     edited = Rewriter(module).finish()
     assert structure(hlo.parse(hlo.format_module(edited))) == structure(edited)
+
+
+def test_attributes_shapes_and_the_header_are_set_and_removed() -> None:
+    module = hlo.parse(TEXT)
+    rewriter = Rewriter(module)
+    rewriter.set_header("replica_count", "2")
+    rewriter.set_header("buffer_donor", None)
+    rewriter.set_shape(_find(module, "copy.1"), "f32[2,3]{1,0}")
+    rewriter.set_attribute(_find(module, "negate"), "metadata", '{op_name="f"}')
+    rewriter.set_attribute(_find(module, "both"), "backend_config", '"x"')
+    rewriter.set_attribute(_find(module, "both"), "backend_config", None)
+    rewriter.rename(_find(module, "copy.10"), "ten")
+    rewriter.clone(_find(module, "negate"), "again")
+    edited = rewriter.finish()
+    parsed = _check(module, structure(hlo.parse(TEXT)), edited)
+    assert parsed.attributes["replica_count"] == "2"
+    assert parsed.buffer_donor == ()
+    assert str(_find(parsed, "copy.1").shape) == "f32[2,3]{1,0}"
+    assert _find(parsed, "negate").attributes == {"metadata": '{op_name="f"}'}
+    assert "backend_config" not in _find(parsed, "both").attributes
+    assert _find(parsed, "both").control_predecessors == (_find(parsed, "ten"),)
+    assert _find(parsed, "again").operands == _find(parsed, "negate").operands
+
+
+def test_an_argument_is_donated_once_and_to_its_own_shape() -> None:
+    builder = ModuleBuilder("pair")
+    main = builder.computation("main")
+    one, other = main.parameter("p", "f32[2]"), main.parameter("q", "f32[3]")
+    main.add("t", "(f32[2], f32[2], f32[3])", "tuple", [one, one, other])
+    rewriter = Rewriter(builder.build(main.finish()))
+    with pytest.raises(EditError, match=r"is `f32\[2\]`, output \{2\} `f32\[3\]`: it needs one"):
+        rewriter.donate(0, (2,))
+    rewriter.donate(0, (0,))
+    with pytest.raises(EditError, match=r"is already donated to output \{0\}"):
+        rewriter.donate(0, (1,))
+    assert len(rewriter.finish().input_output_alias) == 1

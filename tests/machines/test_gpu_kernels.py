@@ -90,3 +90,37 @@ def test_a_transpose_is_a_hero_if_it_goes_through_shared_memory(
   %t = {result} transpose(%p), dimensions={{{dimensions}}}
   ROOT %n = {result} negate(%t)"""
     assert _analyze(shape, result, body)[0] == (["t"] if is_tiled else ["n"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "dimensions", "kept", "is_kernel"),
+    [
+        ("f32[4,64,2]{2,1,0}", "1", "4,2", False),  # columns in between, too few of them
+        ("f32[4,64,8]{2,1,0}", "1", "4,8", True),
+        ("f32[8,4,64]{2,1,0}", "0,2", "4", True),  # a row in two pieces around what is kept
+        ("f32[4,8,4,64]{3,2,1,0}", "0,2", "8,64", False),  # neither side in one piece
+        ("f32[1,64]{1,0}", "1", "1", True),  # nothing is kept but a one
+    ],
+)
+def test_dimensions_that_lie_together_count_as_one(
+    shape: str, dimensions: str, kept: str, is_kernel: bool
+) -> None:
+    body = f"  ROOT %r = f32[{kept}] reduce(%p, %zero), dimensions={{{dimensions}}}, to_apply=%add"
+    assert _analyze(shape, f"f32[{kept}]", body)[1] == ("r" if is_kernel else None)
+
+
+def test_of_two_heroes_above_one_root_none_is_chosen() -> None:
+    body = """\
+  %r = f32[8] reduce(%p, %zero), dimensions={1}, to_apply=%add
+  %s = f32[8] reduce(%p, %zero), dimensions={1}, to_apply=%add
+  ROOT %b = f32[8] multiply(%r, %s)"""
+    assert _analyze("f32[8,64]{1,0}", "f32[8]", body) == (["b"], None)
+
+
+@pytest.mark.parametrize(("other", "is_shared"), [("{1}", True), ("{0}", False)])
+def test_reductions_of_one_kernel_reduce_alike(other: str, is_shared: bool) -> None:
+    body = f"""\
+  %r = f32[64] reduce(%p, %zero), dimensions={{1}}, to_apply=%add
+  %s = f32[64] reduce(%p, %zero), dimensions={other}, to_apply=%add
+  ROOT %t = (f32[64], f32[64]) tuple(%r, %s)"""
+    assert (_analyze("f32[64,64]{1,0}", "(f32[64], f32[64])", body)[1] is not None) == is_shared

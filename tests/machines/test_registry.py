@@ -12,6 +12,7 @@ from hlomem.machines.registry import (
     find_chip,
     find_device,
     find_machine,
+    given_machine,
     machines_of,
     platform_machine,
 )
@@ -92,3 +93,16 @@ def test_devices_are_known_by_what_jax_calls_them(platform: str, kind: str, name
 def test_a_device_that_is_not_known_is_none() -> None:
     assert find_device("tpu", "TPU v99") is None
     assert find_device("rocket", "") is None
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_may_be_given_itself(name: str) -> None:
+    machine = MACHINES[name]
+    assert given_machine(machine) is machine
+    with pytest.raises(CommandError, match="is a machine, which has its chip"):
+        given_machine(machine, "v5e")
+
+
+def test_what_is_not_given_is_left_open() -> None:
+    assert given_machine("") is None
+    assert given_machine("", "v5e") is given_machine("tpu", "v5e") is MACHINES["tpu-v5e"]

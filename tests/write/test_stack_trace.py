@@ -7,7 +7,7 @@ import pytest
 import hlomem
 from hlomem.base.errors import UnsupportedError
 from hlomem.write.stack_trace import split_name
-from tests.fuzz.hostile import call_bomb
+from tests.fuzz.hostile_programs import call_bomb
 
 
 @pytest.mark.parametrize(

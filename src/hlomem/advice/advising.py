@@ -21,7 +21,7 @@ from hlomem.advice.subject import (
 )
 from hlomem.base.errors import HlomemError
 from hlomem.dump.dump import Dump
-from hlomem.machines.registry import find_chip, find_machine
+from hlomem.machines.registry import given_machine
 from hlomem.report.data.advice import Advice, AdviceReport
 
 if TYPE_CHECKING:
@@ -29,24 +29,25 @@ if TYPE_CHECKING:
 
     from hlomem.advice.registry import Rule
     from hlomem.hlo.ir import HloModule
+    from hlomem.machines.machine import Machine
     from hlomem.report.data.memory import MemoryView
 
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
-"""What a byte counts, by how sure it is."""
+"""The weight of a saved byte, by confidence."""
 
 
 def advise(
     subject: Dump | HloModule | str,
     *,
     module: HloModule | None = None,
-    backend: str = "",
+    backend: str | Machine = "",
     chip: str = "",
     era: str = "",
     space: str | None = None,
 ) -> AdviceReport:
-    """What would save memory in a program (HLO text or a module) or in the program of a dump.
+    """Changes that would save memory in a program (HLO text or a module) or a dump's program.
 
     `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
     and `chip` are inferred where they are not given.
@@ -54,29 +55,25 @@ def advise(
     if not isinstance(subject, Dump):
         program = hlo.parse(subject) if isinstance(subject, str) else subject
         return advise_with(RULES, subject_of_program(program, backend, chip, era, space))
-    machine = None
-    if backend:
-        machine = find_machine(backend, chip)
-    elif chip:
-        machine = find_chip(chip)
+    machine = given_machine(backend, chip)
     return advise_with(RULES, subject_of_dump(subject, module or subject.module, machine, space))
 
 
 def advise_on(memory: MemoryView) -> AdviceReport:
-    """What would save memory in the program of a memory that is looked at already."""
+    """Advice for the program of a memory that is looked at already."""
     return advise_with(RULES, subject_of_memory(memory))
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
-    """What some rules advise, by its bytes and how sure they are."""
+    """The advice of some rules, ordered by bytes saved and confidence."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
-        each
+        piece
         for name, rule in rules.items()
-        for each in _ask(subject, name, rule)
-        if each.least > least
+        for piece in _ask(subject, name, rule)
+        if piece.least > least
     ]
-    advice.sort(key=lambda each: (-each.middle * _WEIGHT[each.confidence], each.title))
+    advice.sort(key=lambda piece: (-piece.middle * _WEIGHT[piece.confidence], piece.title))
     return AdviceReport(
         name=subject.memory.dump.title,
         space=subject.space.name,
@@ -87,7 +84,7 @@ def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
 
 
 def _ask(subject: Subject, name: str, rule: Rule) -> Iterator[Advice]:
-    """What a rule advises; a note where it fails, as others need not."""
+    """The advice of one rule; a note where it fails, so that the others still speak."""
     try:
         yield from rule(subject)
     except HlomemError as error:

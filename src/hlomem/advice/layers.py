@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"\d+")
 _SMALL = 1024
 """Bytes up to which a value is no activation worth keeping an account of."""
 _BOUNDARY_SHARE = 0.02
-"""What is smaller than this share of a layer is a statistic, not what is handed to the next."""
+"""A value below this share of a layer is a statistic, not the activation it hands on."""
 _UPDATE = "dynamic_update_slice"
 _MOST_BYTES = 0.8
 """The share of what is kept that the function of a layer accounts for."""
@@ -55,14 +55,14 @@ class Layers(NamedTuple):
     products: int
     """Bytes of the matrix products of all layers."""
     function: str
-    """What a layer is called in the program: `Block.__call__`, `block`; empty where unknown."""
+    """The layer's name in the program: `Block.__call__`, `block`; empty where unknown."""
     place: str
-    """Where it is called: `mymodel/gpt.py:45`; empty where unknown."""
+    """The line that calls it: `mymodel/gpt.py:45`; empty where unknown."""
 
     @property
     def size(self) -> int:
         """Bytes that are kept, of all layers."""
-        return sum(each.size for each in self.kept)
+        return sum(buffer.size for buffer in self.kept)
 
 
 def find_layers(memory: MemoryView, color: int) -> Layers | None:
@@ -74,39 +74,39 @@ class _Finder:
     def __init__(self, memory: MemoryView, color: int) -> None:
         self._memory = memory
         self._everywhere = [
-            each
-            for each in memory.buffers
-            if each.size > _SMALL
-            and each.start is not None
-            and not each.shape.startswith("(")
-            and is_forward(each.op_name)
-            and _last_word(each) not in _NO_RESULTS
+            buffer
+            for buffer in memory.buffers
+            if buffer.size > _SMALL
+            and buffer.start is not None
+            and not buffer.shape.startswith("(")
+            and is_forward(buffer.op_name)
+            and _last_word(buffer) not in _NO_RESULTS
         ]
-        self._forward = [each for each in self._everywhere if each.color == color]
+        self._forward = [buffer for buffer in self._everywhere if buffer.color == color]
         self._times_made = Counter(
-            _key(each) for each in self._everywhere if each.opcode not in MOVES
+            _key(buffer) for buffer in self._everywhere if buffer.opcode not in MOVES
         )
         """How often the like is computed, in whatever memory space."""
         self._names_of: dict[tuple[str, ...], set[str]] = {}
-        for each in self._everywhere:
-            self._names_of.setdefault(_key(each), set()).add(each.op_name or "")
+        for buffer in self._everywhere:
+            self._names_of.setdefault(_key(buffer), set()).add(buffer.op_name or "")
 
     def find(self) -> Layers | None:
         """The layers, or None."""
         if not self._forward:
             return None
-        kept = [each for each in self._forward if self._is_kept(each)]
+        kept = [buffer for buffer in self._forward if self._is_kept(buffer)]
         stacked = self._stacked(kept)
-        repeated = self._repeated(kept, {each.id for each in stacked})
-        is_loop = sum(each.size for each in stacked) >= sum(each.size for each in repeated)
+        repeated = self._repeated(kept, {buffer.id for buffer in stacked})
+        is_loop = sum(buffer.size for buffer in stacked) >= sum(buffer.size for buffer in repeated)
         members = stacked if is_loop else repeated
         number = self._loop_count(members) if is_loop else self._most_common_count(members)
         if number < 2:  # one layer is none that comes again
             return None
         function, place = common_function(
-            (self._memory.frames(each), each.size)
-            for each in members
-            if _last_word(each) != _UPDATE  # of the loop, not of the layer in it
+            (self._memory.frames(buffer), buffer.size)
+            for buffer in members
+            if _last_word(buffer) != _UPDATE  # of the loop, not of the layer in it
         )
         return Layers(
             number=number,
@@ -122,8 +122,8 @@ class _Finder:
     @cached_property
     def _turn(self) -> int:
         uses = [
-            Usage(each.role, each.start or 0, (each.end or 0) + 1, each.size)
-            for each in self._forward
+            Usage(buffer.role, buffer.start or 0, (buffer.end or 0) + 1, buffer.size)
+            for buffer in self._forward
         ]
         sizes = bytes_over_time(uses, self._memory.steps + 2)
         return sizes.index(max(sizes))
@@ -134,36 +134,36 @@ class _Finder:
         return (buffer.end or 0) > self._turn
 
     def _stacked(self, kept: Iterable[Buffer]) -> list[Buffer]:
-        """What loops stack, one of each storage."""
+        """Values that loops stack, one for each storage."""
         found: dict[tuple[int, int], Buffer] = {}
-        for each in kept:
-            if each.role == roles.STACKED or (
-                self._memory.is_carried(each) and "/while/" in (each.op_name or "")
+        for buffer in kept:
+            if buffer.role == roles.STACKED or (
+                self._memory.is_carried(buffer) and "/while/" in (buffer.op_name or "")
             ):
-                found.setdefault((each.allocation, each.offset), each)
+                found.setdefault((buffer.allocation, buffer.offset), buffer)
         return list(found.values())
 
     @staticmethod
     def _loop_count(stacked: Iterable[Buffer]) -> int:
         """The first dimension of most of what loops stack."""
         sizes: Counter[int] = Counter()
-        for each in stacked:
-            shape = parse_shape_or_none(each.shape)
+        for buffer in stacked:
+            shape = parse_shape_or_none(buffer.shape)
             if shape is not None and shape.dimensions:
-                sizes[shape.dimensions[0]] += each.size
+                sizes[shape.dimensions[0]] += buffer.size
         return max(sizes, key=lambda count: sizes[count], default=0)
 
     def _repeated(self, kept: list[Buffer], stacked: set[int]) -> list[Buffer]:
-        """What comes several times, once a layer or more often."""
-        others = [each for each in kept if each.id not in stacked]
-        here = Counter(_key(each) for each in others)
-        return [each for each in others if max(here[_key(each)], self._count(each)) > 1]
+        """Values that come several times, once a layer or more often."""
+        others = [buffer for buffer in kept if buffer.id not in stacked]
+        here = Counter(_key(buffer) for buffer in others)
+        return [buffer for buffer in others if max(here[_key(buffer)], self._count(buffer)) > 1]
 
     def _most_common_count(self, repeated: list[Buffer]) -> int:
         """How often most of it comes."""
         sizes: Counter[int] = Counter()
-        for each in repeated:
-            sizes[self._count(each)] += each.size
+        for buffer in repeated:
+            sizes[self._count(buffer)] += buffer.size
         return max(sizes, key=lambda count: sizes[count], default=0)
 
     def _count(self, buffer: Buffer) -> int:
@@ -177,7 +177,7 @@ class _Finder:
 
         What is handed on is rarely larger than what is computed of it. A loop may hand on several.
         """
-        sizes = sorted((each.size, each.id) for each in kept)
+        sizes = sorted((buffer.size, buffer.id) for buffer in kept)
         whole = sum(size for size, _ in sizes) // (1 if is_loop else count)
         large = [(size, number) for size, number in sizes if size >= _BOUNDARY_SHARE * whole]
         if not large:
@@ -191,9 +191,11 @@ class _Finder:
         """How many values of the shape of a slice loops of the forward pass carry, or are given."""
         wanted = _dimensions(stacked)[1:]
         carried = [
-            each.name
-            for each in self._memory.buffers
-            if each.opcode == "while" and is_forward(each.op_name) and _dimensions(each) == wanted
+            buffer.name
+            for buffer in self._memory.buffers
+            if buffer.opcode == "while"
+            and is_forward(buffer.op_name)
+            and _dimensions(buffer) == wanted
         ]
         loops = {name.partition("{")[0] for name in carried}
         return max(1, len(carried) + len(loops))
@@ -201,11 +203,11 @@ class _Finder:
     def _products(self, count: int, *, is_loop: bool) -> int:
         """Bytes of the matrix products of all layers that have no batch dimension."""
         made = {
-            (_key(each), each.name.partition("{")[0]): each.size
-            for each in self._everywhere
-            if is_plain_product(each.op_name)
-            and each.opcode not in MOVES
-            and each.role != roles.STACKED
+            (_key(buffer), buffer.name.partition("{")[0]): buffer.size
+            for buffer in self._everywhere
+            if is_plain_product(buffer.op_name)
+            and buffer.opcode not in MOVES
+            and buffer.role != roles.STACKED
         }
         if is_loop:
             once = {key: size for (key, _), size in made.items() if "/while/" in key[0]}
@@ -229,7 +231,7 @@ def _last_word(buffer: Buffer) -> str:
 
 
 def _key(buffer: Buffer) -> tuple[str, ...]:
-    """What values of equal layers have in common."""
+    """The traits that values of equal layers share."""
     return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", _elements(buffer)
 
 

@@ -1,4 +1,4 @@
-"""What if buffers were smaller, or not there for a while: the temporaries of a space over again.
+"""The temporaries of a space packed again, with some buffers smaller or gone for a while.
 
 In: a `MemoryView` and a space. Out: how much less its temporaries need at once when some of them
 are changed. Parameters and results stay as they are. Holes between buffers are not packed again.
@@ -31,8 +31,8 @@ class Replay:
     def __init__(self, memory: MemoryView, color: int) -> None:
         self._memory = memory
         allocations = memory.temporary_allocations(color)
-        self._allocations = [each.index for each in allocations]
-        self._reserved = sum(each.size for each in allocations)
+        self._allocations = [allocation.index for allocation in allocations]
+        self._reserved = sum(allocation.size for allocation in allocations)
 
     @cached_property
     def buffers(self) -> list[Buffer]:
@@ -46,7 +46,7 @@ class Replay:
 
     @property
     def holes(self) -> int:
-        """What is reserved for temporaries beyond the most that is alive at once."""
+        """The bytes reserved for temporaries beyond the most that is alive at once."""
         return self._reserved - self.most
 
     def saved(self, changes: Changes, extras: Iterable[Extra] = ()) -> int:

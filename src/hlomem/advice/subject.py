@@ -58,7 +58,7 @@ class Subject:
 
     @property
     def machine(self) -> Machine:
-        """What it runs on."""
+        """The machine it runs on."""
         return self.memory.machine
 
     @cached_property
@@ -68,17 +68,19 @@ class Subject:
 
     @cached_property
     def layers(self) -> Layers | None:
-        """What its repeated layers keep for the backward pass; None where there is no such pass."""
+        """The values repeated layers keep for the backward pass; None where there is none."""
         return find_layers(self.memory, self.space.color)
 
     def reserved(self, module: HloModule) -> int:
-        """What our plan of a variation reserves in the space."""
+        """The bytes our plan of a variation reserves in the space."""
         allocations = self._plan_module(module).stages.assignment.allocations
-        return sum(each.size for each in allocations if each.color == self.space.color)
+        return sum(
+            allocation.size for allocation in allocations if allocation.color == self.space.color
+        )
 
     @cached_property
     def planned_size(self) -> int:
-        """What our plan of the program as it is reserves in the space."""
+        """The bytes our plan of the unchanged program reserves in the space."""
         return self.reserved(self.module)
 
     @cached_property
@@ -97,7 +99,7 @@ class Subject:
 
 
 def subject_of_program(
-    program: HloModule, backend: str, chip: str, era: str, space: str | None
+    program: HloModule, backend: str | Machine, chip: str, era: str, space: str | None
 ) -> Subject:
     """A program that is planned first."""
     base = plan(program, backend=backend, chip=chip, era=era, name=program.name)
@@ -125,7 +127,7 @@ def subject_of_memory(memory: MemoryView, space: str | None = None) -> Subject:
         return Subject(module, memory, chosen, planner)
 
     def rebuild() -> HloModule:
-        made = replan(dump, backend=machine.platform, chip=machine.chip_name)
+        made = replan(dump, backend=machine)
         return made.stages.module
 
     notes = ("the program was rebuilt from the dump",)
@@ -138,8 +140,7 @@ def _planner(
     def plan_module(module: HloModule) -> Plan:
         return plan(
             module,
-            backend=machine.platform,
-            chip=machine.chip_name,
+            backend=machine,
             era=era,
             preset=preset,
             order="text",

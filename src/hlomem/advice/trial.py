@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Spread(NamedTuple):
-    """What may come of a planned saving, as shares of it."""
+    """The range a planned saving may turn out to be in, as shares of it."""
 
     least: float
     most: float

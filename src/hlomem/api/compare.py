@@ -33,7 +33,7 @@ def diff(
     by: Grouping = "line",
     space: str | None = None,
 ) -> Diff:
-    """What changed from one compile of a program to another.
+    """The changes in memory from one compile of a program to another.
 
     `module` chooses a program where both are folders. `before_module` and `after_module` are the
     programs of dumps whose text does not lie beside them; they name source lines.
@@ -52,7 +52,7 @@ def diff(
 
 
 def _name(subject: Subject, title: str) -> str:
-    """What a side is called: the path that was given, or the program."""
+    """A side's name: the path that was given, or the program."""
     is_path = isinstance(subject, Path) or (
         isinstance(subject, str) and not is_given_as_text(subject)
     )
@@ -68,7 +68,7 @@ def advise(
     era: str = "",
     space: str | None = None,
 ) -> AdviceReport:
-    """What would save memory in a program, or in the program of a dump.
+    """Changes that would save memory in a program, or in the program of a dump.
 
     `module` chooses a program of a folder by name, or is the program of a dump whose text does not
     lie beside it. `backend` and `chip` are inferred where they are not given.
@@ -78,12 +78,10 @@ def advise(
     given = opened.dump or opened.program
     assert given is not None
     program = opened.program if module is None or isinstance(module, str) else module
-    if opened.machine is not None and not (backend or chip):
-        backend, chip = opened.machine.platform, opened.machine.chip_name
     return advise_program(
         given,
         module=None if opened.dump is None else program,
-        backend=backend,
+        backend=backend if backend or chip else opened.machine or "",
         chip=chip,
         era=era,
         space=space,

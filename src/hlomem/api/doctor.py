@@ -1,4 +1,4 @@
-"""What is installed here, what can be compiled for, and where dumps are: for `hlomem doctor`.
+"""The state of an installation: packages, targets, folders of dumps; for `hlomem doctor`.
 
 In: the environment. Out: `Health`. Nothing is imported to find out; versions are read from what pip
 wrote, and a folder of dumps is listed, not read.
@@ -32,7 +32,7 @@ OPTIONAL = {
     "ortools": "a second opinion on packings",
     "zstandard": "reads compressed caches",
 }
-"""What is not needed for dumps and modules, and what it is for."""
+"""Packages that dumps and modules do not need, and their uses."""
 _DUMP_TO = re.compile(r"--xla_dump_to=(\S+)")
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MAX_LISTED = 10_000
@@ -45,7 +45,7 @@ class Package(Record, frozen=True, kw_only=True):
     version: str
     """Empty where it is not installed."""
     use: str
-    """What it is for; empty where hlomem cannot do without it."""
+    """Its use; empty where hlomem cannot do without it."""
 
 
 class TargetHealth(Record, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Place(Record, frozen=True, kw_only=True):
 
 
 class Health(Record, frozen=True, kw_only=True):
-    """What there is for hlomem to work with."""
+    """All there is for hlomem to work with."""
 
     version: str
     python: str

@@ -62,7 +62,7 @@ def explain(
     space: str | None = None,
     results: Sequence[str] = (),
 ) -> MemoryExplanation:
-    """What the memory of a dump, of a plan, or of a program that is planned for it, is for.
+    """An explanation of the memory of a dump, of a plan, or of a program that is planned for it.
 
     `subject` is what `hlomem.load` takes, a dump, a plan, HLO text or a module, or a compiled
     program: anything with `as_text()`, such as `jax.jit(f).lower(x).compile()`. `module` chooses a
@@ -106,7 +106,7 @@ class MemoryExplanation(_Screen):
     @cached_property
     def buffers(self) -> Table[Buffer]:
         """Every value in its place."""
-        return Table(each for each in self.memory.buffers if each.color == self.space.color)
+        return Table(buffer for buffer in self.memory.buffers if buffer.color == self.space.color)
 
     @property
     def timeline(self) -> Timeline | None:
@@ -115,16 +115,16 @@ class MemoryExplanation(_Screen):
 
     @cached_property
     def roles(self) -> tuple[RoleShare, ...]:
-        """What the bytes are for; they add up to `space.size`."""
+        """The bytes by purpose; they add up to `space.size`."""
         return build_role_shares(self.memory, self.space.color)
 
     @cached_property
     def peak(self) -> Snapshot:
-        """When most is alive, and who."""
+        """The step at which most is alive, and the buffers alive then."""
         return build_snapshot(self.memory, self.space)
 
     def at(self, step: int | str) -> Snapshot:
-        """Who is alive at a step, or when an instruction runs."""
+        """The buffers alive at a step, or while an instruction runs."""
         return build_snapshot(self.memory, self.space, at=str(step))
 
     def by(self, key: Key, at: int | str | None = None) -> Table[Row]:
@@ -148,22 +148,22 @@ class MemoryExplanation(_Screen):
 
     @cached_property
     def padding(self) -> Padding:
-        """What layouts cost."""
+        """The bytes that layouts cost."""
         return build_padding(self.memory, self.space)
 
     @cached_property
     def copies(self) -> Copies:
-        """What is there twice, and why."""
+        """The copies in the program, and why they exist."""
         return build_copies(self.memory, self.space)
 
     @cached_property
     def donation(self) -> Donation:
-        """What becomes of each argument's memory."""
+        """The fate of each argument's memory."""
         return build_donation(self.memory, self.space)
 
     @cached_property
     def holes(self) -> Holes:
-        """What packing lost."""
+        """The bytes packing lost."""
         return build_holes(self.memory, self.space)
 
     def __getitem__(self, name: str) -> BufferExplanation:

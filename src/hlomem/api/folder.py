@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hlomem.base.source import Source
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
-"""What writes the files read here."""
+"""The flags that make XLA write the files read here."""
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
@@ -47,7 +47,7 @@ class Module(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What its author called the program."""
+        """The program's name as its author wrote it."""
         return program_name(self.name)
 
 
@@ -75,9 +75,9 @@ def files_of(path: Path) -> tuple[Path, ...]:
     for suffix, short in _FILE_NAMES:
         if plain.endswith(suffix):
             stem = plain.removesuffix(suffix)
-            return _existing(path, [stem + each.suffix for each in _FILE_NAMES])
+            return _existing(path, [stem + names.suffix for names in _FILE_NAMES])
         if plain == short:
-            return _existing(path, [each.short for each in _FILE_NAMES])
+            return _existing(path, [names.short for names in _FILE_NAMES])
     return (path,)
 
 
@@ -89,7 +89,7 @@ def program_beside(path: Path) -> Path | None:
         if plain.endswith(suffix):
             names.insert(0, plain.removesuffix(suffix) + ".txt")
     candidates = [path.with_name(name + ending) for name in names for ending in ("", ".gz")]
-    return next((each for each in candidates if answers_yes(each.is_file)), None)
+    return next((candidate for candidate in candidates if answers_yes(candidate.is_file)), None)
 
 
 def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
@@ -100,7 +100,7 @@ def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
         if path in candidates:
             found.append(path)
         else:
-            found += [each for each in candidates if answers_yes(each.is_file)][:1]
+            found += [candidate for candidate in candidates if answers_yes(candidate.is_file)][:1]
     return tuple(found)
 
 
@@ -119,14 +119,14 @@ def list_modules(folder: Path) -> list[Module]:
         if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):
             continue
         files = files_of(path)
-        seen.update(each.with_name(each.name.removesuffix(".gz")) for each in files)
+        seen.update(file.with_name(file.name.removesuffix(".gz")) for file in files)
         modules.append(Module(_module_name(path), files))
     return modules
 
 
 def _files_in(folder: Path) -> list[Path]:
     try:
-        return sorted(each for each in folder.iterdir() if each.is_file())
+        return sorted(path for path in folder.iterdir() if path.is_file())
     except OSError as error:
         raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
 
@@ -161,7 +161,7 @@ def _is_dump(path: Path) -> bool:
 def measure_all(modules: Sequence[Module], read: Callable[[Path], Source]) -> list[ModuleSize]:
     """Dumps with their sizes, the largest first; those that cannot be read last."""
     sized = [_measure(module, read) for module in modules]
-    return sorted(sized, key=lambda each: -1 if each.size is None else each.size, reverse=True)
+    return sorted(sized, key=lambda entry: -1 if entry.size is None else entry.size, reverse=True)
 
 
 def _measure(module: Module, read: Callable[[Path], Source]) -> ModuleSize:
@@ -203,12 +203,12 @@ def _named(
 ) -> list[Module]:
     """The dumps of a name: all of one program."""
     for is_meant in (
-        lambda each: each.name == wanted,
-        lambda each: each.title in {wanted, wanted.removeprefix("jit_")},
-        lambda each: wanted in each.name,
+        lambda module: module.name == wanted,
+        lambda module: module.title in {wanted, wanted.removeprefix("jit_")},
+        lambda module: wanted in module.name,
     ):
-        found = [each for each in modules if is_meant(each)]
-        if len(found) == 1 or (found and len({each.title for each in found}) == 1):
+        found = [module for module in modules if is_meant(module)]
+        if len(found) == 1 or (found and len({module.title for module in found}) == 1):
             return found
     problem = f"{len(found)} programs match" if found else "no program matches"
     where = visible(str(folder))
@@ -225,7 +225,7 @@ def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]
         words = "  ".join(filter(None, (module.title, difference)))
         lines.append(f"{amount:>12}  {visible(words)}")
     if rest := sized[most:]:
-        left = format_bytes(sum(each.size or 0 for each in rest))
+        left = format_bytes(sum(entry.size or 0 for entry in rest))
         lines.append(f"{left:>12}  in {len(rest)} smaller")
     return lines
 
@@ -233,9 +233,9 @@ def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]
 def tell_apart(sized: Sequence[ModuleSize]) -> list[str]:
     """For each dump what its name does not tell: its file's beginning, and shapes that differ."""
     alike: dict[str, list[ModuleSize]] = {}
-    for each in sized:
-        alike.setdefault(each.module.title, []).append(each)
-    return [_difference(each, alike[each.module.title]) for each in sized]
+    for entry in sized:
+        alike.setdefault(entry.module.title, []).append(entry)
+    return [_difference(entry, alike[entry.module.title]) for entry in sized]
 
 
 def _difference(one: ModuleSize, alike: list[ModuleSize]) -> str:

@@ -23,7 +23,7 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.text.printer import format_module
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.report.data.improvement import ComputationOrder, Improved, Verdict
+from hlomem.report.data.improvement import ComputationOrder, ImprovementReport, Verdict
 from hlomem.schedule.check import find_problems
 from hlomem.schedule.search import EFFORTS, Effort, Improvement
 from hlomem.schedule.search import improve as search
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class BetterOrder(NamedTuple):
     """An order that was found, right and verified."""
 
-    report: Improved
+    report: ImprovementReport
     stages: Stages
     """Of the program in the given order."""
     orders: Orders
@@ -126,8 +126,7 @@ def _stages_of_dump(
     order = None if module.is_scheduled else dump
     return plan(
         module,
-        backend=machine.platform,
-        chip=machine.chip_name,
+        backend=machine,
         like=dump,
         schedule=order,
         order="text",
@@ -151,7 +150,7 @@ def _refuse_fixed(stages: Stages) -> None:
 def _judged(
     stages: Stages, found: Improvement, rules: Rules, notes: list[str], *, is_rebuilt: bool
 ) -> Improvement:
-    """What was found, if nobody objects; else the given order."""
+    """The order found, if nothing objects; else the given one."""
     if not found.orders:
         return found
     problems = find_problems(
@@ -174,7 +173,7 @@ def _judged(
 
 
 def _objections(stages: Stages, orders: Orders) -> list[str]:
-    """What verifying the plan of the new order finds that it does not find in the given one."""
+    """Findings of the judge in the new order's plan that the given order's plan does not have."""
 
     def rules_of(text: str) -> dict[str, str]:
         again = start_stages(hlo.parse(text), stages.options, order_lists=in_text_order)
@@ -202,7 +201,7 @@ def _text_of(stages: Stages, orders: Orders) -> str:
 
 def _report(
     name: str, stages: Stages, found: Improvement, effort: Effort, notes: list[str]
-) -> Improved:
+) -> ImprovementReport:
     computations = tuple(
         ComputationOrder(
             name=order.computation.name,
@@ -215,7 +214,7 @@ def _report(
         for order in reversed(found.found)
         if order.computation in found.orders
     )
-    return Improved(
+    return ImprovementReport(
         name=name,
         backend=stages.options.machine.name,
         effort=effort,

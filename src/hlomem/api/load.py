@@ -43,7 +43,7 @@ _MAX_GROWTH = 100
 """How much larger than packed a text may be; dumps are 5 to 25 times as large."""
 MAX_BYTES = 4 << 30
 _max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
-"""What every input is held to; the command line sets it once for all that is read."""
+"""The limit every input is held to; the command line sets it once for all that is read."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _OOM = re.compile(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
@@ -154,7 +154,7 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
 def load_any(
     path_or_text: str | Path, *, module: str | None = None, as_program: bool = False
 ) -> Dump | HloModule:
-    """What `load` gives, or the HLO module if the file or text is one.
+    """The dump `load` gives, or the HLO module if the file or text is one.
 
     `as_program` leaves the plan aside that stands beside a program in one file.
     """
@@ -211,7 +211,7 @@ def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
         raise InputError(f"{visible(source.name)}: this is {problem}; {hint}")
     sources = [source if str(path) == source.name else read_source(path) for path in files]
-    return join_parts(source.name, [parse_part(each) for each in sources or [source]])
+    return join_parts(source.name, [parse_part(part) for part in sources or [source]])
 
 
 def is_module_text(text: str) -> bool:

@@ -28,7 +28,7 @@ from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import notes_on_release, options_for
-from hlomem.machines.registry import find_chip, find_machine, machines_of
+from hlomem.machines.registry import find_machine, given_machine, machines_of
 from hlomem.machines.releases import JAXLIB, LIBTPU, NEWEST_LETTER, Release, find_release
 from hlomem.pipeline import OrderLists, Stages, in_text_order, run_stages
 from hlomem.rebuild.names_from_dump import expand, unnamed_elements
@@ -54,19 +54,19 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     stages: Stages
     name: str
-    """What its files begin with."""
+    """The beginning of its files' names."""
     era: Era
     """The version of the format they are written in."""
     files: dict[str, Kind]
-    """Which of XLA's files there are, by their names."""
+    """XLA's files that there are, by their names."""
     seconds: dict[str, float]
     """CPU time of each step, by its name."""
     notes: tuple[str, ...] = ()
-    """What the text did not say and the plan had to choose."""
+    """Choices the plan had to make because the text does not say."""
 
     @cached_property
     def dump(self) -> Dump:
-        """What XLA would write, as records; made when first asked for."""
+        """The dump XLA would write, as records; made when first asked for."""
         with collector_off():
             contents = build_contents(self.stages, self.era.features)
         parts = [
@@ -106,7 +106,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 def plan(
     program: str | HloModule,
     *,
-    backend: str = "",
+    backend: str | Machine = "",
     chip: str = "",
     era: str = "",
     like: Dump | None = None,
@@ -116,18 +116,18 @@ def plan(
     order: str = "xla",
     name: str = "module",
 ) -> Plan:
-    """What XLA's buffer assignment does with a program.
+    """The plan XLA's buffer assignment makes for a program.
 
-    `program` is HLO text, or a module. `backend` and `chip` (`v5e`, `h200`) are inferred from it
-    where they are not given, and asked for where that cannot be done and machines would plan it
-    differently. `era` is a release (`jaxlib-0.7.2`) or an era's letter, by default the newest;
-    `like` takes it from a dump, and where releases that write alike plan otherwise, the one whose
-    allocations are the dump's. `schedule` is a dump to take the instruction order from, for text
-    that carries none. `preset` is a dump to take the offsets in a TPU's fast memory from, which a
-    pass before buffer assignment has fixed and the text does not show. `pack` replaces the heap
-    algorithm. `order` is that of XLA's lists: `xla` infers it, so that ids are XLA's, `text` takes
-    the text's, which is faster and puts every value where it lies, too. The files of the plan's
-    dump begin with `name`. `notes` of the plan say what was assumed.
+    `program` is HLO text, or a module. `backend` and `chip` (`v5e`, `h200`), or a machine as the
+    backend, are inferred from it where they are not given, and asked for where that cannot be done
+    and machines would plan it differently. `era` is a release (`jaxlib-0.7.2`) or an era's letter,
+    by default the newest; `like` takes it from a dump, and where releases that write alike plan
+    otherwise, the one whose allocations are the dump's. `schedule` is a dump to take the
+    instruction order from, for text that carries none. `preset` is a dump to take the offsets in a
+    TPU's fast memory from, which a pass before buffer assignment has fixed and the text does not
+    show. `pack` replaces the heap algorithm. `order` is that of XLA's lists: `xla` infers it, so
+    that ids are XLA's, `text` takes the text's, which is faster and puts every value where it lies,
+    too. The files of the plan's dump begin with `name`. `notes` of the plan say what was assumed.
     """
     order_lists = find_order(order)
     watch = Stopwatch()
@@ -165,13 +165,13 @@ def _outline(made: Plan) -> list[object]:
 
 
 def find_machines(
-    module: HloModule, backend: str, chip: str, dumps: Sequence[Dump] = ()
+    module: HloModule, backend: str | Machine, chip: str, dumps: Sequence[Dump] = ()
 ) -> MachineCandidates:
     """The machines a module may be for: given, told by its text, or by dumps of the program."""
-    if backend and (chip or len(machines_of(backend)) == 1):
-        return MachineCandidates((find_machine(backend, chip),), "")
-    if chip and not backend:
-        return MachineCandidates((find_chip(chip),), "")
+    if not isinstance(backend, str) or chip or (backend and len(machines_of(backend)) == 1):
+        given = given_machine(backend, chip)
+        assert given is not None
+        return MachineCandidates((given,), "")
     guess = guess_for_module(module, module.source_name, backend)
     if len(guess.machines) == 1:
         return guess
@@ -293,9 +293,9 @@ def _releases(machine: Machine, era: str, like: Dump | None) -> list[Release]:
 
 def _has_allocations_of(dump: Dump, planned: Dump) -> bool:
     texts = [
-        format_part("assignment", Contents(assignment=each.assignment), dump.era)
-        for each in (dump, planned)
-        if each.assignment is not None
+        format_part("assignment", Contents(assignment=side.assignment), dump.era)
+        for side in (dump, planned)
+        if side.assignment is not None
     ]
     return texts[0] == texts[-1]
 
@@ -318,16 +318,16 @@ def unknown_era(dump: Dump) -> ParseError:
 
 
 def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
-    """What memory-space assignment placed, as a dump shows it: one temporary allocation."""
+    """The values memory-space assignment placed: in a dump, those of one temporary allocation."""
     where = visible(dump.name)
     if dump.assignment is None:
         raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")
     if machine.preset_color is None:
         raise CommandError(f"nothing is placed beforehand on `{machine.name}`: give no preset")
     allocations = [
-        each
-        for each in dump.assignment.allocations
-        if each.color == machine.preset_color and each.is_preallocated_temp
+        allocation
+        for allocation in dump.assignment.allocations
+        if allocation.color == machine.preset_color and allocation.is_preallocated_temp
     ]
     if not allocations:
         problem = f"no temporary allocation in memory space {machine.preset_color}"
@@ -335,21 +335,23 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
         raise InputError(
             f"{where}: {problem}, which every dump of `{machine.name}` has: give its own"
         )
-    shape_of = {each.name: each.shape for each in module.iter_outer_instructions()}
-    for value in (value for each in allocations for value in each.values):
+    shape_of = {
+        instruction.name: instruction.shape for instruction in module.iter_outer_instructions()
+    }
+    for value in (value for allocation in allocations for value in allocation.values):
         whole = shape_of.get(value.name)
         part = None if whole is None else whole.optional_subshape(value.index or ())
         if part is None or part.text != value.shape:
             problem = f"it places `{visible(value.name)}` of shape {visible(value.shape)}"
             raise InputError(f"{where}: {problem}, which `{module.name}` does not have")
     return Preset(
-        {Color(each.color): ByteCount(each.size) for each in allocations},
+        {Color(allocation.color): ByteCount(allocation.size) for allocation in allocations},
         {
             (value.name, ShapeIndex(value.index or ())): OffsetSize(
                 Offset(value.offset), ByteCount(value.size)
             )
-            for each in allocations
-            for value in each.values
+            for allocation in allocations
+            for value in allocation.values
         },
     )
 
@@ -366,7 +368,10 @@ def _check_all_placed(stages: Stages, dump: Dump) -> None:
 
 def _notes_on_preset(stages: Stages) -> list[str]:
     color = stages.options.machine.preset_color
-    if all(each.color != color or not each.slices for each in stages.assignment.allocations):
+    if all(
+        allocation.color != color or not allocation.slices
+        for allocation in stages.assignment.allocations
+    ):
         return []
     problem = f"the text does not say where values lie in memory space {color}"
     return [f"{problem}: packed anew (a dump given as preset has their places)"]

@@ -164,7 +164,7 @@ def list_programs(programs: Sequence[ProtoProgram]) -> list[str]:
 def open_chosen(
     programs: Sequence[ProtoProgram], wanted: str | None, where: str, *, as_program: bool
 ) -> Dump | HloModule:
-    """What `choose_program` chooses, opened; `as_program` leaves its plan aside."""
+    """The program `choose_program` chooses, opened; `as_program` leaves its plan aside."""
     program, reason = choose_program(programs, wanted, where)
     if as_program:
         return program.open_module()

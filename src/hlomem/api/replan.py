@@ -27,7 +27,7 @@ from hlomem.dump.compare import find_differences
 from hlomem.dump.eras import era_of, releases_of
 from hlomem.hlo.schedule import Schedule
 from hlomem.machines.options import notes_on_release, options_for
-from hlomem.machines.registry import find_chip, find_machine
+from hlomem.machines.registry import given_machine
 from hlomem.machines.releases import find_release
 from hlomem.pipeline import Stages
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
@@ -71,29 +71,26 @@ class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
 def replan(
     dump: Dump,
     *,
-    backend: str = "",
+    backend: str | Machine = "",
     chip: str = "",
     era: str = "",
     like: Dump | None = None,
     pack: Pack | None = None,
     name: str = "module",
 ) -> Plan:
-    """What XLA's buffer assignment does with the program a dump is of.
+    """The plan XLA's buffer assignment makes for the program a dump is of.
 
-    `backend` and `chip` are inferred where they are not given. `era` and `like` choose a release as
-    they do for `plan`. Without them it is one that writes the dump's format: where such releases
-    plan differently, the newest whose plan is the dump's, else the newest. `notes` of the plan say
-    what was assumed.
+    `backend` and `chip`, or a machine as the backend, are inferred where they are not given. `era`
+    and `like` choose a release as they do for `plan`. Without them it is one that writes the dump's
+    format: where such releases plan differently, the newest whose plan is the dump's, else the
+    newest. `notes` of the plan say what was assumed.
     """
     if era and like is not None:
         raise both_given()
     notes: list[str] = []
     joined = join_dump(dump)
-    if backend:
-        machine = find_machine(backend, chip)
-    elif chip:
-        machine = find_chip(chip)
-    else:
+    machine = given_machine(backend, chip)
+    if machine is None:
         guess = choose_machine(joined, None)
         machine = guess.machine
         notes.append(f"planned for {machine.name}: {guess.reason}")
@@ -119,9 +116,9 @@ def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release,
         return
     if like.era.letter == "?":
         raise unknown_era(like)
-    for each in reversed(like.eras):
-        for release in releases_of(each, package):
-            yield release, each
+    for known in reversed(like.eras):
+        for release in releases_of(known, package):
+            yield release, known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +134,7 @@ class _Replanner:
         """As the first release whose plan is the dump's; as the first, if there is none."""
         plans: list[Plan] = []
         for release, era, options in releases:
-            if not any(options.plans_like(each.stages.options) for each in plans):
+            if not any(options.plans_like(plan.stages.options) for plan in plans):
                 plans.append(self._plan_as(release, era, options))
                 if not find_differences(self.joined.dump, plans[-1].dump):
                     return plans[-1]

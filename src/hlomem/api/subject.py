@@ -1,4 +1,4 @@
-"""What users hand to `explain`, `diff` and `advise`, made one of two things: a dump or a module.
+"""The inputs of `explain`, `diff` and `advise`, made one of two things: a dump or a module.
 
 In: a path, a text, a dump, a plan, a module, or anything with `as_text()`, such as what
 `jax.jit(f).lower(x).compile()` returns. Out: a `Subject`. JAX is not imported: a compiled program
@@ -35,7 +35,7 @@ class Compiled(Protocol):
 
 
 Subject: TypeAlias = "str | Path | Dump | Plan | HloModule | Compiled"
-"""What has memory to look at."""
+"""Anything with memory to look at."""
 
 
 class OpenedSubject(NamedTuple):
@@ -77,9 +77,8 @@ def open_memory(
     opened = open_subject(subject, module=module)
     if opened.dump is None:
         assert opened.program is not None
-        wanted = machine or opened.machine
-        platform, chip = (wanted.platform, wanted.chip_name) if wanted else ("", "")
-        made = plan(opened.program, backend=platform, chip=chip, name=opened.program.name)
+        wanted = machine or opened.machine or ""
+        made = plan(opened.program, backend=wanted, name=opened.program.name)
         opened = open_subject(made)
         assert opened.dump is not None
     given = hlo.parse(program) if isinstance(program, str) else program
@@ -96,13 +95,13 @@ def machine_of(compiled: object) -> Machine | None:
     """The machine of a compiled program's devices, which its shardings name; None if none does."""
     pending = [getattr(compiled, name, None) for name in ("input_shardings", "output_shardings")]
     while pending:
-        each = pending.pop(0)
-        if isinstance(each, dict):
-            pending += each.values()
-        elif isinstance(each, tuple | list):
-            pending += each
+        tree = pending.pop(0)
+        if isinstance(tree, dict):
+            pending += tree.values()
+        elif isinstance(tree, tuple | list):
+            pending += tree
         else:
-            for device in getattr(each, "device_set", ()):
+            for device in getattr(tree, "device_set", ()):
                 return find_device(device.platform, device.device_kind)
     return None
 

@@ -105,8 +105,7 @@ def _write_page(planned: PlannedProgram, summary: Summary, html: Path, *, force:
     from hlomem.report.page.html import format_page  # noqa: PLC0415 - only a page needs it
     from hlomem.report.page.page import build_page  # noqa: PLC0415
 
-    capacity = summary.capacity.size if summary.capacity else None
-    text = format_page([build_page(planned.memory.memory, capacity)])
+    text = format_page([build_page(planned.memory.memory, summary.capacity)])
     write_files(html.parent, {html.name: [text.encode()]}, force=force)
     click.echo(f"{html}", err=True)
 

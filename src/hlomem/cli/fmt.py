@@ -57,7 +57,7 @@ def _format(file: str, check: bool) -> int:
 
 
 def _notes(dump: Dump, file: str) -> list[str]:
-    """What a reader of this one file should know; files found beside it are not missing."""
+    """Notes for a reader of this one file; files found beside it are not missing."""
     alone = file == "-" or len(files_of(Path(file))) == 1
     return [note.text for note in dump.notes if alone or note.kind != "missing"]
 

@@ -52,7 +52,7 @@ def command(
         raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
     given = parse_capacity(capacity) if capacity else None
     with collector_off():
-        memories = [open_memory(each, **subject) for each in (path, other) if each is not None]
+        memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
         pages = [build_page(memory, given, _advised(memory)) for memory in memories]
         difference = None
         if other is not None:
@@ -68,5 +68,5 @@ def command(
 
 
 def _advised(memory: MemoryView) -> AdviceReport | None:
-    """What would save memory; not tried where the program is very large."""
+    """Advice for the page; none where the program is too large to try changes in passing."""
     return advise_on(memory) if is_quick(memory) else None

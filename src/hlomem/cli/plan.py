@@ -161,7 +161,7 @@ def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
 
 
 def _stem(path: str) -> str:
-    """What the files are called: the module's file without its ending."""
+    """The files' name: the module's file without its ending."""
     name = Path(path).name.removesuffix(".gz")
     for ending in (".txt", ".hlo", ".pb", ".hlo"):
         name = name.removesuffix(ending)

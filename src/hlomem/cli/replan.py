@@ -83,7 +83,7 @@ def command(
 
 
 def _stem(dump: Dump) -> str:
-    """What the files are called: as those of the dump."""
+    """The files' name: that of the dump's files."""
     name = Path(dump.name).name.removesuffix(".gz").removesuffix(".txt")
     return name.removesuffix("-buffer-assignment") or "module"
 
@@ -98,7 +98,7 @@ def _encode(made: Plan, differences: list[Difference] | None) -> bytes:
 
 
 def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[Line]:
-    """Whether a plan is the dump's, and where it is not."""
+    """The verdict on whether a plan is the dump's, and the places where it is not."""
     assert dump.values is not None
     assert dump.assignment is not None
     count = len(dump.assignment.allocations)
@@ -110,10 +110,10 @@ def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[
             (f", {format_bytes(dump.values.total_bytes)}", ""),
         ],
     ]
-    for each in differences:
-        lines.append([(f"{each.stage}, line {each.line}", "yellow")])
-        column = _first_difference(each.ours or "", each.theirs or "")
-        for mark, text in (("-", each.ours), ("+", each.theirs)):
+    for difference in differences:
+        lines.append([(f"{difference.stage}, line {difference.line}", "yellow")])
+        column = _first_difference(difference.ours or "", difference.theirs or "")
+        for mark, text in (("-", difference.ours), ("+", difference.theirs)):
             if text is not None:
                 lines.append([(f"  {mark} {_excerpt(text, column, columns - 4)}", "")])
     return lines

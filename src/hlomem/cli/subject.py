@@ -1,4 +1,4 @@
-"""What a command is about: a dump, or an HLO module that is planned first.
+"""The subject of a command: a dump, or an HLO module that is planned first.
 
 `about_memory` gives a command the arguments they all take, and hands it a `MemoryView` and a
 `Space`.
@@ -42,7 +42,7 @@ SUBJECT = (
     MODULE_ERA,
     click.option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
 )
-"""What `open_memory` takes beside a path."""
+"""The options `open_memory` takes beside a path."""
 _OPTIONS = (
     click.argument("path", metavar="DUMP|MODULE"),
     *SUBJECT,

@@ -51,7 +51,7 @@ class Fact(Generic[T]):
         return fact
 
 
-class Numbered(NamedTuple):
+class NameParts(NamedTuple):
     """A name, taken apart."""
 
     base: str
@@ -209,10 +209,10 @@ class Trace:
         return [module[callee] for callee in module.call_graph.callees[self.computation]]
 
     @Fact
-    def parameter(self) -> Numbered | None:
+    def parameter(self) -> NameParts | None:
         """The name of its first parameter, if it has any."""
         name = self.computation.first_parameter_name
-        return Numbered(*split_number(name)) if name else None
+        return NameParts(*split_number(name)) if name else None
 
     @property
     def parameter_number(self) -> int:

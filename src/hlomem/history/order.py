@@ -98,4 +98,6 @@ def _order_of_ids(tables: Tables, traces: Traces, options: Options) -> ListOrder
 
 def _read_anew(computations: Sequence[HloComputation], traces: Traces) -> list[HloComputation]:
     """The computations of a module that was read callees first, then what was made afterwards."""
-    return sorted(computations, key=lambda each: traces[each].is_called_by("async-start"))
+    return sorted(
+        computations, key=lambda computation: traces[computation].is_called_by("async-start")
+    )

@@ -1,4 +1,4 @@
-"""What the pass did to which program: kept in this process, shown by `report`.
+"""A log of the pass, program by program: kept in this process, shown by `report`.
 
 Programs that JAX takes from its compilation cache on disk do not pass through the compiler, and so
 are not listed here, though they have the order they were compiled with.
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["improved", "kept", "skipped", "failed"]
 
 
 class Outcome(NamedTuple):
-    """What came of one program."""
+    """The outcome for one program."""
 
     program: str
     platform: str
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What the pass has done so far."""
+    """The pass's work so far."""
 
     outcomes: tuple[Outcome, ...]
     """The programs, in the order they were compiled."""
@@ -85,7 +85,7 @@ def record(outcome: Outcome) -> None:
 
 
 def report() -> Report:
-    """What was done to the programs compiled since the process began, or since `forget`."""
+    """The outcome for every program compiled since the process began, or since `forget`."""
     with _lock:
         return Report(tuple(_outcomes))
 

@@ -96,7 +96,7 @@ class Optimization:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """Where the pass is on; empty when it has been removed."""
+        """The platforms the pass is on for; empty when it has been removed."""
         return tuple(self._platforms)
 
     def remove(self) -> None:

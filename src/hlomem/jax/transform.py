@@ -30,7 +30,7 @@ UNNAMED = "a module"
 
 
 class Limits(NamedTuple):
-    """Which programs are looked at."""
+    """Bounds on the programs that are looked at."""
 
     min_bytes: int
     """Temporaries below which a program is not worth it."""

@@ -70,6 +70,17 @@ def find_chip(chip: str) -> Machine:
     raise CommandError(_unknown_chip("", chip))
 
 
+def given_machine(backend: str | Machine, chip: str = "") -> Machine | None:
+    """The machine users give: itself, or by platform and chip; None where they leave it open."""
+    if isinstance(backend, str):
+        if backend:
+            return find_machine(backend, chip)
+        return find_chip(chip) if chip else None
+    if chip:
+        raise CommandError(f"`{backend.name}` is a machine, which has its chip: leave the chip out")
+    return backend
+
+
 def find_device(platform: str, kind: str) -> Machine | None:
     """The machine of a device as JAX calls it (`tpu`, `TPU v5 lite`); None where none is known."""
     platform = _KINDS_OF_GPU.get(platform, platform)

@@ -1,4 +1,4 @@
-"""What a dump means: reports as data, on screens and as a page."""
+"""The meaning of a dump: reports as data, on screens and as a page."""
 
 from hlomem.base.submodules import find_submodules
 

@@ -28,7 +28,7 @@ def encode_dump(dump: Dump) -> bytes:
 
 
 def dump_content(dump: Dump) -> dict[str, Any]:
-    """What `encode_dump` encodes."""
+    """The records `encode_dump` encodes."""
     return {
         "kind": "dump",
         "name": dump.name,
@@ -72,7 +72,7 @@ def _decodable(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isascii() else visible(value)
     if isinstance(value, dict):
-        return {key: _decodable(each) for key, each in value.items()}
+        return {key: _decodable(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_decodable(each) for each in value]
+        return [_decodable(member) for member in value]
     return value

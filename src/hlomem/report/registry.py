@@ -25,7 +25,7 @@ class Report(NamedTuple):
 
     name: str
     help: str
-    """What its command says about itself, the first line alone in the list of commands."""
+    """The help of its command; the list of commands shows the first line alone."""
 
     @property
     def build(self) -> Callable[[MemoryView, Space], Record]:
@@ -41,7 +41,7 @@ class Report(NamedTuple):
         return draw
 
     def hint_of(self, data: Record) -> Hint | None:
-        """What could be saved, by this report; None where nothing could."""
+        """The saving this report suggests; None where there is none."""
         hint: Hint | None = self._data.hint_of(data)
         return hint
 

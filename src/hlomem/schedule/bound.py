@@ -50,7 +50,7 @@ def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
 
 
 class _Reach:
-    """Which nodes must run before and after which, as bits."""
+    """The nodes that must run before and after each node, as bits."""
 
     def __init__(self, flow: Flow) -> None:
         count = len(flow.nodes)

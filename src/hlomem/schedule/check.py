@@ -1,4 +1,4 @@
-"""Whether a program may run in another order: a judge that knows nothing of who chose the order.
+"""A judge of whether a program may run in another order; it knows nothing of who chose the order.
 
 In: a module, and new orders for some of its computations. Out: what is wrong with them, nothing
 where they are right. All is worked out from the module anew: values by `hlomem.check.flow`, shared
@@ -41,7 +41,7 @@ _TAKES_NO_TIME = frozenset(_IDLE.split())
 _DECLARED_EFFECT = "custom_call_has_side_effect=true"
 _CALLS = ("calls=", "to_apply=")
 _FIRST_OPERAND = frozenset({"dynamic-update-slice", "set-dimension-size"})
-"""What is written over its first operand."""
+"""Opcodes whose result is written over their first operand."""
 _WRITES_OVER = (*_FIRST_OPERAND, "scatter", "output_to_operand_aliasing")
 
 
@@ -53,7 +53,7 @@ def find_problems(
     may_reorder_collectives: bool = False,
     may_lose_overlap: bool = False,
 ) -> list[str]:
-    """What is wrong with orders, compared to the given ones; these are the text's where absent."""
+    """The problems of orders, compared to the given ones; these are the text's where absent."""
     problems = [
         problem
         for computation, order in orders.items()
@@ -171,7 +171,7 @@ def _check_overwriting(module: HloModule, old: Orders, orders: Orders) -> Iterat
 
 
 def _times(module: HloModule, orders: Orders) -> dict[str, int]:
-    """When each instruction runs, what it runs before it."""
+    """The time at which each instruction runs, with the instructions it runs before it."""
     place_of = {
         instruction.name: place
         for computation in module.outer_computations
@@ -182,7 +182,7 @@ def _times(module: HloModule, orders: Orders) -> dict[str, int]:
 
 
 def _touching(flow: Flow, value: Position) -> Iterator[str]:
-    """Who makes, hands on or reads a value."""
+    """The instructions that make, hand on or read a value."""
     yield value[0]
     for instruction, _ in flow.positions_of.get(value, ()):
         yield instruction.name
@@ -232,7 +232,7 @@ def _alike(
 
 
 def _written_over(instruction: HloInstruction) -> Iterator[tuple[Index, int, Index]]:
-    """What of its operands an instruction writes over: the part of the result, of which operand."""
+    """The operands an instruction writes over: the part of the result, and of which operand."""
     opcode = instruction.opcode
     for alias in instruction.output_to_operand_aliasing:
         yield tuple(alias.output_index), alias.operand_number, tuple(alias.operand_index)

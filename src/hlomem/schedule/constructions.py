@@ -32,7 +32,7 @@ def iter_constructions(flow: Flow) -> Iterator[tuple[str, list[int]]]:
 
 
 class _Progress:
-    """What has run so far, going forwards: who is ready, and what running a node would free."""
+    """The state of a forward construction: nodes that are ready, and what running one frees."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow

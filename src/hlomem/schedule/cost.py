@@ -36,7 +36,7 @@ class _Transfer(NamedTuple):
 
 
 class Delays:
-    """What the orders of one computation leave unhidden."""
+    """The time of transfers that an order of one computation leaves unhidden."""
 
     def __init__(self, flow: Flow, size_of: Callable[[Shape], int]) -> None:
         node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}

@@ -1,4 +1,4 @@
-"""What must come before what: an order is legal if it keeps every edge.
+"""The edges of a computation; an order is legal if it keeps every one.
 
 In: the stages of a plan, where its values are made and read, and what has effects. Out: for every
 node of a computation those it must come after. Edges are operands and control predecessors; that
@@ -68,13 +68,13 @@ class Edges:
                 yield from _in_turn(places)
 
     def _visible(self, nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]]:
-        """What others see happen stays in its order."""
+        """Edges that keep visible effects in their order."""
         return pairwise(
             node for node, instruction in enumerate(nodes) if self._effects.has(instruction)
         )
 
     def _hidden(self, nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]]:
-        """What runs while something goes on in the background still does."""
+        """Edges that keep work between the start and the end of what runs in the background."""
         for node, instruction in enumerate(nodes):
             end = find_end(instruction) if is_start(instruction) else None
             if end is None:

@@ -1,4 +1,4 @@
-"""Which instructions the world outside a program sees, and which ones run in the background.
+"""Instructions the world outside a program sees, and those that run in the background.
 
 In: an instruction. Out: whether its order among its like must stay (`HasSideEffect` of
 hlo/ir/hlo_instruction.cc), whether devices do it together, whether it begins or ends something that
@@ -29,14 +29,14 @@ _OUTSIDE = frozenset(
         "send-done",
     }
 )
-"""What changes, or depends on, something that is not in the program."""
+"""Opcodes that change, or depend on, something that is not in the program."""
 _TOGETHER = COLLECTIVES | {
     "all-gather-start",
     "all-reduce-start",
     "collective-permute-start",
     "collective-reduce",
 }
-"""What devices do together, the beginning of it where it is asynchronous."""
+"""Opcodes of what devices do together; its beginning where it is asynchronous."""
 _FREE = frozenset(
     {
         "add-dependency",
@@ -52,7 +52,7 @@ _FREE = frozenset(
         "tuple",
     }
 )
-"""What takes no time, and so hides nothing."""
+"""Opcodes that take no time, and so hide nothing."""
 _STARTS = frozenset({"send", "recv"})
 
 
@@ -67,7 +67,7 @@ def is_start(instruction: HloInstruction) -> bool:
 
 
 def find_end(start: HloInstruction) -> HloInstruction | None:
-    """What waits for the end of what a start began; None where nothing does."""
+    """The instruction that waits for the end of what a start began; None where nothing does."""
     pending = start
     while True:
         followers = [user for user in pending.users if user.operands[0] is pending]
@@ -81,7 +81,7 @@ def find_end(start: HloInstruction) -> HloInstruction | None:
 
 
 class Effects:
-    """Whether instructions have effects, those of what they call included."""
+    """Answers whether instructions have effects, those of what they call included."""
 
     def __init__(self, call_graph: CallGraph, *, may_reorder_collectives: bool = False) -> None:
         self._call_graph = call_graph
@@ -104,7 +104,7 @@ class Effects:
         return known
 
     def _found_in(self, computation: HloComputation) -> Iterator[bool]:
-        """What is in a body of a fusion is known by opcodes, without opening it."""
+        """The body of a fusion is known by its opcodes, without opening it."""
         if self._call_graph.is_fused(computation):
             body = self._call_graph.bodies[computation]
             yield not self._counts.isdisjoint(body.opcodes)

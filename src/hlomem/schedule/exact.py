@@ -47,7 +47,7 @@ def prove(flow: Flow, order: list[int], floor: int, steps: int) -> Proof:
 
 
 class _State(NamedTuple):
-    """What has run, and what that leaves."""
+    """A state of the search: what has run, and what that leaves."""
 
     has_run: int
     """As bits."""
@@ -119,7 +119,7 @@ class _Search:
         self._dead.add(state.has_run)
 
     def _after(self, state: _State, node: int) -> tuple[int, _State]:
-        """What a node needs while it runs, and what is left then."""
+        """The peak while a node runs, and the state after it."""
         flow, level = self._flow, state.level
         unread, alive, waits = state.unread.copy(), state.alive.copy(), state.waits.copy()
         saved = shared_bytes(flow, node, unread) if node in flow.shares else 0

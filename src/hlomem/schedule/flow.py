@@ -41,7 +41,7 @@ class FlowLender(NamedTuple):
 
     size: int
     values: tuple[FlowValue, ...]
-    """What of it is the program's own; `buffer` has no meaning here."""
+    """The part of it that is the program's own; `buffer` has no meaning here."""
 
 
 class Flow(Struct, frozen=True, eq=False):
@@ -159,7 +159,7 @@ class FlowBuilder:
         peaks: Mapping[HloComputation, int],
         buffers: Mapping[HloBuffer, int],
     ) -> tuple[dict[int, int], dict[int, frozenset[int]]]:
-        """What called computations need, and which of this one's buffers that counts."""
+        """The memory called computations need, and the buffers of this one that it counts."""
         inner: dict[int, int] = {}
         counted: dict[int, frozenset[int]] = {}
         for node, instruction in enumerate(nodes):
@@ -188,7 +188,7 @@ class FlowBuilder:
     def _shares(
         self, nodes: Sequence[HloInstruction], kept: Mapping[HloValue, int]
     ) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
-        """Which values may be written over which, where neither must share with a third.
+        """Pairs of values that may share bytes, where neither must share with a third.
 
         As `HeapSimulator` decides it once it is known that the operand is read no more.
         """

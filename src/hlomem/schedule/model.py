@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Peak(NamedTuple):
-    """When most is alive."""
+    """The step at which most is alive."""
 
     size: int
     place: int

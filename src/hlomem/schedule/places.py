@@ -1,4 +1,4 @@
-"""Where in each computation a value is made, read and handed on.
+"""The places in each computation where a value is made, read and handed on.
 
 In: the stages of a plan up to its buffers. Out: for every computation the `Place` of each value
 that is seen there. A node is the position of an instruction in XLA's order of its computation.

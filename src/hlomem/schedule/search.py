@@ -222,7 +222,7 @@ class _Search:
         return proof.is_proven
 
     def _allows(self, flow: Flow) -> Callable[[Sequence[int]], bool]:
-        """Whether an order hides what runs in the background well enough."""
+        """A test of whether an order hides what runs in the background well enough."""
         if not self._max_slowdown:
             return lambda _: True
         delays = Delays(flow, self._stages.options.machine.size_of)
@@ -258,7 +258,7 @@ class _Search:
     def _costs(
         self, entry: Flow, finalists: list[_Candidate], given: _Candidate, before: int
     ) -> list[int]:
-        """What the plans of the best orders need; that of the given program is known."""
+        """The bytes the plans of the best orders need; that of the given program is known."""
         self._chosen[entry.computation] = given.order
         is_known = not self._orders()
         return [
@@ -328,7 +328,7 @@ class _Search:
         }
 
     def _report(self, orders: Orders) -> tuple[Found, ...]:
-        """What was found about each computation, given which orders were taken in the end."""
+        """The findings for each computation, given the orders taken in the end."""
         report = []
         for flow, found in zip(self._flows, self._found, strict=True):
             is_taken = flow.computation in orders
@@ -345,7 +345,7 @@ _RANKS = 100
 
 
 def _key(flow: Flow) -> Hashable:
-    """What two flows have in common if one's orders are as good for the other."""
+    """The key two flows share if one's orders are as good for the other."""
     return (
         tuple(map(tuple, flow.before)),
         tuple(flow.sizes),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hlomem.machines.options import Options
 
 _GIVEN = frozenset({"parameter", "constant"})
-"""What is there before anything runs, and so frees and takes nothing."""
+"""Values that are there before anything runs, and so free and take nothing."""
 _FIRST = 1 << 63
 
 
@@ -148,7 +148,7 @@ def _made_first(instruction: HloInstruction) -> tuple[bool, int]:
 def _successors(
     instructions: Sequence[HloInstruction],
 ) -> Mapping[HloInstruction, list[HloInstruction]]:
-    """Who waits for each instruction without reading it."""
+    """The instructions that wait for each instruction without reading it."""
     found: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in instructions:
         for earlier in instruction.control_predecessors:
@@ -299,7 +299,7 @@ class _ListScheduler:
         return order
 
     def _competitors(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Who else reads what an instruction has read."""
+        """The other readers of what an instruction has read."""
         return [user for operand in instruction.operands for user in self._lists.users(operand)]
 
     def _use(self, instruction: HloInstruction) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +21,19 @@ def test_sorts(numbers: list[int]) -> None:
     items = numbers[:]
     introsort(items, operator.lt)
     assert items == sorted(numbers)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("most", [0, 1, 20, 10_000])
+@pytest.mark.parametrize("length", [24, 128, 129, 1000])
+def test_sorts_what_is_long(length: int, most: int, seed: int) -> None:
+    chance = Random(seed)  # noqa: S311 - no secret
+    numbers = [chance.randint(0, most) for _ in range(length)]
+    for given_order in (numbers, sorted(numbers), sorted(numbers, reverse=True)):
+        items = list(enumerate(given_order))
+        introsort(items, lambda one, other: one[1] < other[1])
+        assert [number for _, number in items] == sorted(numbers)
+        assert sorted(position for position, _ in items) == list(range(length))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers()), min_size=6, max_size=23))

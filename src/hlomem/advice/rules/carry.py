@@ -35,20 +35,20 @@ inputs = (weights, jnp.arange(layers))
 
 def advise_carry(subject: Subject) -> Iterator[Advice]:
     """One advice for all caches."""
-    if any(is_backward(each.op_name) for each in subject.memory.buffers):
+    if any(is_backward(buffer.op_name) for buffer in subject.memory.buffers):
         return  # gradients are stacked, too, and have the shapes of arguments
     stacked = _stacked_like_arguments(subject)
     if not stacked:
         return
     memory = subject.memory
     gone: dict[int, tuple[Buffer, ...]] = {}
-    for each, _ in stacked:
-        family = memory.family(memory.joined.placed_by_id[each.id])
+    for buffer, _ in stacked:
+        family = memory.family(memory.joined.placed_by_id[buffer.id])
         gone |= dict.fromkeys([placed.id for placed in family], ())
     saved = subject.replay.saved(gone)
     names = sorted({name for _, known in stacked for name in known})
-    slices = sum(each.size // _count(each) for each, _ in stacked)
-    size = format_bytes(sum(each.size for each, _ in stacked))
+    slices = sum(buffer.size // _count(buffer) for buffer, _ in stacked)
+    size = format_bytes(sum(buffer.size for buffer, _ in stacked))
     yield Advice(
         rule="carry",
         title=f"carry {', '.join(names)} through the loop over layers: as xs and ys of a scan"
@@ -70,17 +70,17 @@ def _count(buffer: Buffer) -> int:
 
 
 def _stacked_like_arguments(subject: Subject) -> list[tuple[Buffer, list[str]]]:
-    """What loops stack of the shape of an argument, one of each storage, with their names."""
+    """Stacked values shaped like an argument, one for each storage, with the arguments' names."""
     arguments: dict[str, list[str]] = {}
-    for each in subject.memory.buffers:
-        if each.opcode == "parameter" and each.parameter:
-            name = top_level_name(each.parameter) or each.parameter
-            arguments.setdefault(_elements(each), []).append(name)
+    for buffer in subject.memory.buffers:
+        if buffer.opcode == "parameter" and buffer.parameter:
+            name = top_level_name(buffer.parameter) or buffer.parameter
+            arguments.setdefault(_elements(buffer), []).append(name)
     found: dict[tuple[int, int], tuple[Buffer, list[str]]] = {}
-    for each in subject.replay.buffers:
-        names = arguments.get(_elements(each))
-        if each.role == roles.STACKED and names and each.op_name:
-            found.setdefault((each.allocation, each.offset), (each, names))
+    for buffer in subject.replay.buffers:
+        names = arguments.get(_elements(buffer))
+        if buffer.role == roles.STACKED and names and buffer.op_name:
+            found.setdefault((buffer.allocation, buffer.offset), (buffer, names))
     return list(found.values())
 
 

@@ -54,16 +54,16 @@ def _ids(subject: Subject, buffers: Iterable[Buffer]) -> Iterator[int]:
     memory = subject.memory
     for buffer in buffers:
         placed = memory.joined.placed_by_id[buffer.id]
-        yield from (each.id for each in memory.family(placed))
+        yield from (member.id for member in memory.family(placed))
 
 
 def _repeated(subject: Subject) -> dict[int, tuple[Buffer, ...]]:
-    """What both passes compute several times, as they do for layers."""
+    """Values both passes compute several times, as they do for layers."""
     made = Counter(map(_likeness, subject.replay.buffers))
     return {
-        each.id: ()
-        for each in subject.replay.buffers
-        if "jvp(" in (each.op_name or "") and made[_likeness(each)] > 1
+        buffer.id: ()
+        for buffer in subject.replay.buffers
+        if "jvp(" in (buffer.op_name or "") and made[_likeness(buffer)] > 1
     }
 
 

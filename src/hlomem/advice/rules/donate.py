@@ -32,9 +32,9 @@ _WHOLE = 0.5
 """The share of an argument's bytes results must take for all of it to be donated."""
 _SURE = 0.9
 _MOVED = Spread(0.9, 1.02)
-"""Where temporaries lie in results' memory they must find another place, in another schedule."""
+"""Temporaries that lie in results' memory must move elsewhere, in another schedule."""
 _PLACED_ANEW = Spread(0.7, 1.3)
-"""Where fast memory is assigned before, that is done over, and the rest has what is left."""
+"""Fast memory assigned beforehand is assigned anew, and the rest gets what is left."""
 _BEYOND = 1.05
 """Of the donated bytes, what is saved at most: packing may be better, too."""
 _IN_PLACE = re.compile(
@@ -103,7 +103,7 @@ def _may_overwrite(subject: Subject, row: Argument) -> bool:
 def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
     module = subject.module
     rewriter = Rewriter(module)
-    parameters = {each.parameter_number: each for each in module.entry.parameters}
+    parameters = {parameter.parameter_number: parameter for parameter in module.entry.parameters}
     for row in rows:
         _drop_saving_copy(rewriter, parameters[row.number])
         rewriter.donate(row.number, row.output_index or ())
@@ -129,11 +129,11 @@ def _spread(subject: Subject, rows: list[Argument]) -> Spread:
     """Exact where nothing but the results lies in their memory."""
     memory = subject.memory
     names = {row.result for row in rows}
-    allocations = {each.allocation for each in memory.buffers if each.name in names}
+    allocations = {buffer.allocation for buffer in memory.buffers if buffer.name in names}
     shares = any(
-        each.name not in names and not memory.is_carried(each)
+        buffer.name not in names and not memory.is_carried(buffer)
         for index in allocations
-        for each in memory.buffers_in(index)
+        for buffer in memory.buffers_in(index)
     )
     has_fast_memory = subject.machine.preset_color is not None
     if has_fast_memory and (shares or subject.layers is not None):

@@ -31,9 +31,9 @@ _WORTH = 0.01
 def advise_layout(subject: Subject) -> Iterator[Advice]:
     """One advice a copy, for the largest."""
     size_of = {
-        each.name: each.size
-        for each in subject.memory.buffers
-        if each.color == subject.space.color and each.opcode == "copy"
+        buffer.name: buffer.size
+        for buffer in subject.memory.buffers
+        if buffer.color == subject.space.color and buffer.opcode == "copy"
     }
     large = [name for name, size in size_of.items() if size > _WORTH * subject.space.size]
     large.sort(key=lambda name: -size_of[name])
@@ -87,7 +87,7 @@ def _is_default(shape: Shape) -> bool:
 
 def _asked_for(subject: Subject, copy: HloInstruction, result: HloInstruction) -> Advice:
     """A result is in a layout that is not the usual one, and a copy puts it there."""
-    ids = [each.id for each in subject.memory.buffers if each.name == copy.name]
+    ids = [buffer.id for buffer in subject.memory.buffers if buffer.name == copy.name]
     saved = subject.replay.saved(dict.fromkeys(ids, ()))
     own = format_layout(result.shape)
     advice = _advice("", result.name, "out_shardings", result.shape)

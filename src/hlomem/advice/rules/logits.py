@@ -50,13 +50,13 @@ def advise_logits(subject: Subject) -> Iterator[Advice]:
     found = [(head, logits) for head, logits in found if logits]
     if not found:
         return
-    head, logits = max(found, key=lambda each: sum(buffer.size for buffer in each[1]))
-    largest = max(logits, key=lambda each: each.size)
+    head, logits = max(found, key=lambda pair: sum(buffer.size for buffer in pair[1]))
+    largest = max(logits, key=lambda buffer: buffer.size)
     if largest.size < _WORTH * subject.space.size:
         return
     replay, steps = subject.replay, subject.memory.steps
     few, many = (
-        {each.id: (shrunk(each, each.size // chunks),) for each in logits}
+        {buffer.id: (shrunk(buffer, buffer.size // chunks),) for buffer in logits}
         for chunks in (_CHUNKS, _MANY_CHUNKS)
     )
     least = replay.saved(few, [(0, steps, 2 * head.size)])
@@ -87,46 +87,46 @@ total, _ = jax.lax.scan(chunk, 0.0, (split(hidden), split(labels)))"""
 
 def _heads(subject: Subject) -> Iterator[_Head]:
     """Arguments that are matrices with many rows or columns."""
-    for each in subject.memory.buffers:
-        shape = parse_shape_or_none(each.shape)
+    for buffer in subject.memory.buffers:
+        shape = parse_shape_or_none(buffer.shape)
         is_matrix = shape is not None and len(shape.dimensions) == 2
-        if each.opcode == "parameter" and each.parameter and shape is not None and is_matrix:
+        if buffer.opcode == "parameter" and buffer.parameter and shape is not None and is_matrix:
             vocabulary = max(shape.dimensions)
             if vocabulary > max(_FEW, min(shape.dimensions)):
-                yield _Head(vocabulary, each.size, tuple(shape.dimensions))
+                yield _Head(vocabulary, buffer.size, tuple(shape.dimensions))
 
 
 def _logits(subject: Subject, head: _Head) -> list[Buffer]:
     """Values of the loss and its gradient with the vocabulary as a dimension, and all positions."""
     found: list[tuple[int, Buffer]] = []
-    for each in subject.replay.buffers:
-        shape = parse_shape_or_none(each.shape)
+    for buffer in subject.replay.buffers:
+        shape = parse_shape_or_none(buffer.shape)
         if shape is None or not shape.is_array or head.vocabulary not in shape.dimensions:
             continue
-        is_of_loss = is_forward(each.op_name) or is_backward(each.op_name)
-        is_of_loss = is_of_loss and "/while/" not in (each.op_name or "")
+        is_of_loss = is_forward(buffer.op_name) or is_backward(buffer.op_name)
+        is_of_loss = is_of_loss and "/while/" not in (buffer.op_name or "")
         is_weight = sorted(shape.dimensions)[-2:] == sorted(head.dimensions) and not _is_wide(
             shape.dimensions, head
         )
         if is_of_loss and not is_weight:
-            found.append((prod(shape.dimensions) // head.vocabulary, each))
+            found.append((prod(shape.dimensions) // head.vocabulary, buffer))
     positions = Counter({number: 0 for number, _ in found})
-    for number, each in found:
-        positions[number] += each.size
+    for number, buffer in found:
+        positions[number] += buffer.size
     if not positions:
         return []
     most = max(positions, key=lambda number: positions[number])
-    logits = [each for number, each in found if number == most and most > 1]
+    logits = [buffer for number, buffer in found if number == most and most > 1]
     return [] if _is_of_layers(logits) else logits
 
 
 def _is_of_layers(values: list[Buffer]) -> bool:
     """Whether several products make the like: then it is the width of layers, no vocabulary."""
     made = Counter(
-        each.shape.partition("{")[0]
-        for each in values
-        if is_forward(each.op_name) and (each.op_name or "").endswith("/dot_general")
-        if each.opcode not in MOVES
+        buffer.shape.partition("{")[0]
+        for buffer in values
+        if is_forward(buffer.op_name) and (buffer.op_name or "").endswith("/dot_general")
+        if buffer.opcode not in MOVES
     )
     return any(number > 1 for number in made.values())
 

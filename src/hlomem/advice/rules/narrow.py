@@ -27,13 +27,15 @@ _LEAST, _MOST = 0.6, 1.8
 
 def advise_narrow(subject: Subject) -> Iterator[Advice]:
     """One advice for the widest type of what is computed."""
-    computed = [each for each in subject.replay.buffers if "jvp(" in (each.op_name or "")]
+    computed = [buffer for buffer in subject.replay.buffers if "jvp(" in (buffer.op_name or "")]
     old = next((old for old in _NARROWER if _size(computed, old)), "")
     if not old or (subject.machine.is_host and old == "f32"):
         return
     new, numpy = _NARROWER[old]
-    wide = [each for each in computed if each.shape.startswith(f"{old}[")]
-    saved = subject.replay.saved({each.id: (shrunk(each, each.size // 2),) for each in wide})
+    wide = [buffer for buffer in computed if buffer.shape.startswith(f"{old}[")]
+    saved = subject.replay.saved(
+        {buffer.id: (shrunk(buffer, buffer.size // 2),) for buffer in wide}
+    )
     yield Advice(
         rule="narrow",
         title=f"compute in {new} instead of {old}, with parameters in {old}",
@@ -50,4 +52,4 @@ def advise_narrow(subject: Subject) -> Iterator[Advice]:
 
 
 def _size(buffers: list[Buffer], old: str) -> int:
-    return sum(each.size for each in buffers if each.shape.startswith(f"{old}["))
+    return sum(buffer.size for buffer in buffers if buffer.shape.startswith(f"{old}["))

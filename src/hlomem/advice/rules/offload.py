@@ -39,8 +39,8 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
     ):
         return
     gone: dict[int, tuple[Buffer, ...]] = {}
-    for each in layers.kept:
-        family = memory.family(memory.joined.placed_by_id[each.id])
+    for buffer in layers.kept:
+        family = memory.family(memory.joined.placed_by_id[buffer.id])
         gone |= dict.fromkeys([placed.id for placed in family], ())
     saved = subject.replay.saved(gone)
     function = layers.function.rpartition(".")[2] or "layer"
@@ -60,4 +60,6 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
 
 
 def _is_checkpointed(subject: Subject) -> bool:
-    return any("rematted_computation" in (each.op_name or "") for each in subject.memory.buffers)
+    return any(
+        "rematted_computation" in (buffer.op_name or "") for buffer in subject.memory.buffers
+    )

@@ -31,17 +31,17 @@ def advise_padding(subject: Subject) -> Iterator[Advice]:
     if worst is None:
         return
     replay = subject.replay
-    padded = [each for each in replay.buffers if each.padding]
-    tight = {each.id: (shrunk(each, each.size - each.padding),) for each in padded}
+    padded = [buffer for buffer in replay.buffers if buffer.padding]
+    tight = {buffer.id: (shrunk(buffer, buffer.size - buffer.padding),) for buffer in padded}
     arguments = {
-        each.shape.partition("{")[0]
-        for each in subject.memory.buffers
-        if each.opcode == "parameter" and not each.padding
+        buffer.shape.partition("{")[0]
+        for buffer in subject.memory.buffers
+        if buffer.opcode == "parameter" and not buffer.padding
     }
     without_copies = tight | {
-        each.id: ()
-        for each in padded
-        if each.opcode == "copy" or each.shape.partition("{")[0] in arguments
+        buffer.id: ()
+        for buffer in padded
+        if buffer.opcode == "copy" or buffer.shape.partition("{")[0] in arguments
     }
     saved = replay.saved(tight)
     most = max(saved, replay.saved(without_copies)) + replay.holes

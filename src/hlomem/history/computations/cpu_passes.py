@@ -87,7 +87,7 @@ def _places_of_calls(claims: Claims) -> dict[HloComputation, tuple[int, int]]:
     for number, computation in enumerate(call_graph.module.computations):
         if not call_graph.is_in_flow(computation):
             continue
-        time_of = {each: time for time, each in enumerate(computation.instructions)}
+        time_of = {member: time for time, member in enumerate(computation.instructions)}
         for instruction in reversed(computation.instructions):
             channel = channel_of(instruction)
             operands = instruction.operands if channel is None else instruction.operands[:1]

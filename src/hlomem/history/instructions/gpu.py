@@ -70,15 +70,19 @@ def _is_made_late(instruction: HloInstruction, _trace: Trace) -> bool:
     return instruction.name.startswith(_MADE_LATE)
 
 
-def _is_loop_start(instruction: HloInstruction, _trace: Trace) -> bool:
-    whole = instruction.operands[0] if instruction.opcode == _PART else instruction
-    is_new = whole.opcode == "tuple" and not is_tracked(whole)
-    return is_new and any(user.opcode == "while" for user in whole.users)
+def _whole(instruction: HloInstruction) -> HloInstruction:
+    """The tuple a part is of; any other instruction itself."""
+    return instruction.operands[0] if instruction.opcode == _PART else instruction
 
 
 def _is_new_result(instruction: HloInstruction, _trace: Trace) -> bool:
-    whole = instruction.operands[0] if instruction.opcode == _PART else instruction
+    whole = _whole(instruction)
     return whole.opcode == "tuple" and not is_tracked(whole)
+
+
+def _is_loop_start(instruction: HloInstruction, trace: Trace) -> bool:
+    is_new = _is_new_result(instruction, trace)
+    return is_new and any(user.opcode == "while" for user in _whole(instruction).users)
 
 
 def _is_part_of_loop(instruction: HloInstruction, trace: Trace) -> bool:

@@ -22,7 +22,7 @@ class Advice(Record, frozen=True, kw_only=True):
     rule: str
     title: str
     argument: str = ""
-    """What of the program it is about: arguments, a policy; empty where the rule says it all."""
+    """The part of the program it is about: arguments, a policy; empty where the rule tells."""
     least: int
     """Bytes that it saves at least, as far as can be told."""
     most: int
@@ -31,9 +31,9 @@ class Advice(Record, frozen=True, kw_only=True):
     """`re-planned`: of two plans the difference. `counted`: what is alive, replayed without it."""
     confidence: Confidence
     cost: str
-    """What it costs, or can break."""
+    """Its cost, and what it can break."""
     how: str
-    """What to write or to type, in one or several lines."""
+    """The code to write or the command to type, in one or several lines."""
     link: str
 
     @property
@@ -43,12 +43,12 @@ class Advice(Record, frozen=True, kw_only=True):
 
 
 class AdviceReport(Record, frozen=True, kw_only=True):
-    """What can be done about a program's memory."""
+    """Advice about a program's memory."""
 
     name: str
     space: str
     size: int
-    """What the program's plan reserves."""
+    """The bytes the program's plan reserves."""
     advice: tuple[Advice, ...]
     """By the bytes it saves, those that are sure before those that are not."""
     notes: tuple[str, ...] = ()

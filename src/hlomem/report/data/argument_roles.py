@@ -1,4 +1,4 @@
-"""What an argument of a program is, by the path JAX gave it.
+"""The role of a program's argument, by the path JAX gave it.
 
 In: `opt_state[0].mu['block_0']['kernel']`. Out: a role. The first name on the path that says
 something decides: `params['mu']` are parameters, `batch['weights']` is a part of the batch. A path
@@ -28,7 +28,7 @@ _NAMES = {
         r"|keys?|rngs?|seed|positions?|segment_ids|prompts?|features?"
     ),
 }
-"""What says which role, whole names of a path."""
+"""The names of a path that tell a role, each a whole name."""
 _PATTERNS = {role: re.compile(names, re.IGNORECASE) for role, names in _NAMES.items()}
 
 

@@ -1,4 +1,4 @@
-"""Where in the schedule each called computation runs: the bands beneath the skyline.
+"""The steps at which each called computation runs: the bands beneath the skyline.
 
 In: a `MemoryView`. Out: spans of steps, each deeper than the one around it. XLA puts what an
 instruction calls directly before that instruction (`HloLiveRange::FlattenSchedule`), so a
@@ -25,9 +25,9 @@ class Band(Record, frozen=True, kw_only=True):
 
     name: str
     operation: str
-    """What calls it as the program names it, short; empty where the dump does not tell."""
+    """Its caller as the program names it, short; empty where the dump does not tell."""
     kind: str
-    """What calls it: `while`, `conditional`, `call`, …"""
+    """Its caller's opcode: `while`, `conditional`, `call`, …"""
     start: int
     end: int
     """Its last step."""
@@ -81,7 +81,9 @@ def _of_module(memory: MemoryView, module: HloModule) -> Iterator[_Span]:
     }
     for computation in scheduled:
         caller = caller_of.get(computation)
-        times = [time_of[each.name] for each in computation.instructions if each.name in time_of]
+        times = [
+            time_of[member.name] for member in computation.instructions if member.name in time_of
+        ]
         if times and caller is not None:
             yield _Span(computation.name, caller.name, caller.opcode, min(times), max(times))
 

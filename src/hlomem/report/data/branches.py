@@ -51,7 +51,7 @@ def build_branches(
 ) -> tuple[Branch, ...]:
     """The tree of who holds bytes, to a depth."""
     path_of: Callable[[Buffer], tuple[str, ...]] = _argument if by == "arg" else _scope
-    entries = [(path_of(each.buffer), each.size) for each in owned]
+    entries = [(path_of(part.buffer), part.size) for part in owned]
     return _grow(entries, 0, depth)
 
 

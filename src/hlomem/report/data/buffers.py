@@ -53,9 +53,9 @@ class Buffer(Record, frozen=True, kw_only=True):
     end: int | None
     """The last step it is alive at; None, as `start`, where the dump does not say."""
     role: str
-    """What it is, wherever it lies."""
+    """The buffer's own role, wherever it lies."""
     place: str
-    """What the memory it lies in is for, as `places` names it."""
+    """The kind of memory it lies in, as `places` names it."""
     moved: str | None
     """How it came to be what another value was: `moved from vmem to hbm`; None for copies beside
     their sources and for all that is computed."""
@@ -64,7 +64,7 @@ class Buffer(Record, frozen=True, kw_only=True):
     source: str | None
     """`file:line` of the code its author wrote."""
     told_by: str | None
-    """Who says so, where its own instruction does not: `its reader fusion.3`."""
+    """The instruction that says so, where its own does not: `its reader fusion.3`."""
     parameter: str | None
     """The argument of the program whose memory it lies in, by JAX's name or by its number."""
     result: str | None = None
@@ -135,7 +135,7 @@ class BufferBuilder:
         return self._origins.find(placed).frames
 
     def origin_of_instruction(self, name: str) -> Origin | None:
-        """Where an instruction comes from, by what it says itself, or else of what it defines."""
+        """The origin of an instruction: its own, or else that of the value it defines."""
         said = self._origins.said_by(name)
         if said is not None and said.line:
             return said
@@ -150,7 +150,7 @@ class BufferBuilder:
 
     @cached_property
     def role_of_allocation(self) -> dict[int, str | None]:
-        """What each allocation is held for; None for temporaries', whose values have their own."""
+        """The role each allocation is held for; None for temporaries, whose values differ."""
         return {
             allocation.index: self._roles.role_of_allocation(allocation)
             for allocation in self._joined.allocations
@@ -160,9 +160,9 @@ class BufferBuilder:
     def parameter_names(self) -> dict[int, str]:
         """The argument each parameter's allocation holds."""
         names = {
-            each.index: _parameter_number(each.parameter)
-            for each in self._joined.allocations
-            if each.parameter is not None
+            allocation.index: _parameter_number(allocation.parameter)
+            for allocation in self._joined.allocations
+            if allocation.parameter is not None
         }
         for placed in self._joined.placed:
             if placed.allocation.parameter is None or placed.value.is_phi:

@@ -37,7 +37,7 @@ class Copy(Record, frozen=True, kw_only=True):
     size: int
     shape: str
     of: str | None
-    """What it copies."""
+    """The value it copies."""
     of_shape: str | None
     cause: Cause
     why: str
@@ -82,22 +82,22 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
     """The copies in a space, those at the peak first, then by size."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
-    owned = {each.buffer.id: each.size for each in alive}
+    owned = {part.buffer.id: part.size for part in alive}
     size_by_id = {
-        each.id: owned[each.id]
-        for each in memory.buffers
-        if each.id in owned and timeline and each.is_live_at(timeline.peak.step)
+        buffer.id: owned[buffer.id]
+        for buffer in memory.buffers
+        if buffer.id in owned and timeline and buffer.is_live_at(timeline.peak.step)
     }
     found = [
-        each
-        for each in memory.buffers
-        if each.opcode in roles.MAY_COPY and each.color == space.color and _is_copy(each)
+        buffer
+        for buffer in memory.buffers
+        if buffer.opcode in roles.MAY_COPY and buffer.color == space.color and _is_copy(buffer)
     ]
     is_fast = memory.machine.preset_color == space.color
-    copies = [each for each in found if is_fast or not _is_move(memory, each)]
-    kept = {each.id for each in copies}
-    at_peak = {each.id: _size_at_peak(memory, each, size_by_id) for each in found}
-    rows = [_row(memory, each, at_peak[each.id] > 0) for each in copies]
+    copies = [copy for copy in found if is_fast or not _is_move(memory, copy)]
+    kept = {copy.id for copy in copies}
+    at_peak = {copy.id: _size_at_peak(memory, copy, size_by_id) for copy in found}
+    rows = [_row(memory, copy, at_peak[copy.id] > 0) for copy in copies]
     rows.sort(key=lambda row: (not row.is_at_peak, -row.size, row.name))
     return Copies(
         name=memory.dump.title,
@@ -116,7 +116,7 @@ def _size_at_peak(memory: MemoryView, copy: Buffer, size_by_id: dict[int, int]) 
     if copy.id in size_by_id or not memory.is_carried(copy):
         return size_by_id.get(copy.id, 0)
     family = memory.family(memory.joined.placed_by_id[copy.id])
-    return max((size_by_id.get(each.id, 0) for each in family), default=0)
+    return max((size_by_id.get(member.id, 0) for member in family), default=0)
 
 
 def _is_move(memory: MemoryView, buffer: Buffer) -> bool:
@@ -134,7 +134,7 @@ def _grouped(rows: list[Copy]) -> tuple[CopyGroup, ...]:
         members.setdefault((line, row.cause, row.shape.partition("{")[0]), []).append(row)
     groups = [_group(same) for same in members.values()]
     return tuple(
-        sorted(groups, key=lambda each: (not each.count_at_peak, -each.size, each.example.name))
+        sorted(groups, key=lambda group: (not group.count_at_peak, -group.size, group.example.name))
     )
 
 
@@ -154,7 +154,7 @@ def _group(rows: list[Copy]) -> CopyGroup:
 
 
 def hint_of(copies: Copies) -> Hint | None:
-    """What fewer copies would save at the peak."""
+    """The bytes fewer copies would save at the peak."""
     if not copies.size_at_peak:
         return None
     worst = next((row for row in copies.rows if row.cause != "memory space"), copies.rows[0])
@@ -193,7 +193,7 @@ def _row(memory: MemoryView, buffer: Buffer, is_at_peak: bool) -> Copy:
 def _copied(memory: MemoryView, buffer: Buffer) -> Buffer | None:
     """The largest value a copy reads."""
     read = memory.operands(buffer)
-    return max(read, key=lambda each: (each.size, -each.id)) if read else None
+    return max(read, key=lambda operand: (operand.size, -operand.id)) if read else None
 
 
 def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[Cause, str]:
@@ -215,7 +215,7 @@ def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[C
 
 
 def _why_transposed(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
-    """What dimensions are put in another order for: the product that is computed with them."""
+    """The reason dimensions are put in another order: the product that is computed with them."""
     names = [buffer.op_name, *_readers(memory, buffer)]
     scopes = [scope for name in names for scope in (name or "").split("/")]
     product = next((scope for scope in scopes if "->" in scope), "")
@@ -235,7 +235,7 @@ def _readers(memory: MemoryView, buffer: Buffer) -> Iterator[str]:
 
 
 def _for_loop(memory: MemoryView, buffer: Buffer) -> str:
-    """What a copy that a loop carries on is for, and how it need not be made."""
+    """The reason for a copy that a loop carries on, and the way to do without it."""
     if not memory.is_carried(buffer):
         return ""
     return ", as the loop that carries it has it"
@@ -269,19 +269,19 @@ def _is_stack(buffer: Buffer) -> bool:
 
 
 def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Buffer | None:
-    """Who takes the bytes of what was copied while the copy is alive."""
+    """The buffer that takes the bytes of the original while the copy is alive."""
     assert buffer.start is not None
     assert buffer.end is not None
     end = copied.offset + copied.size
     found = [
-        each
-        for each in memory.buffers_in(copied.allocation)
-        if each.start is not None
-        and buffer.start < each.start <= buffer.end
-        and each.offset < end
-        and copied.offset < each.offset + each.size
+        other
+        for other in memory.buffers_in(copied.allocation)
+        if other.start is not None
+        and buffer.start < other.start <= buffer.end
+        and other.offset < end
+        and copied.offset < other.offset + other.size
     ]
-    return min(found, key=lambda each: (each.start or 0, each.id), default=None)
+    return min(found, key=lambda other: (other.start or 0, other.id), default=None)
 
 
 def _space_of(shape: str) -> str:

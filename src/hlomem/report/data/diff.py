@@ -50,12 +50,16 @@ class Side(Record, frozen=True, kw_only=True):
     """One of the two compiles."""
 
     name: str
+    program: str
+    """The program's own name."""
+    chosen: str
+    """`the largest of 3 programs`, where it is one of several that were given; else empty."""
     size: int
-    """What XLA reserves in the memory space."""
+    """The bytes XLA reserves in the memory space."""
     peak: int | None
     """Bytes alive at the peak; None without live ranges."""
     step: int | None
-    """When the temporaries need most, which decides what XLA reserves for them."""
+    """The step at which the temporaries need most, which decides what XLA reserves for them."""
     steps: int
 
 
@@ -86,7 +90,7 @@ class Diff(Record, frozen=True, kw_only=True):
     delta: int
     """Bytes more that are reserved."""
     causes: tuple[Cause, ...]
-    """What explains most, first."""
+    """The causes, the one that explains most first."""
     rows: tuple[Row, ...]
     """Largest difference first; they add up to `delta`."""
     matched: int
@@ -135,8 +139,11 @@ def name_sides(found: Diff, before: str, after: str) -> Diff:
 
 def _side(shared: SharedOut) -> Side:
     timeline = shared.memory.timeline(shared.space.color)
+    dump = shared.memory.dump
     return Side(
-        name=shared.memory.dump.name,
+        name=dump.name,
+        program=dump.title,
+        chosen=dump.chosen,
         size=shared.space.size,
         peak=timeline.peak.size if timeline else None,
         step=shared.step,
@@ -167,5 +174,5 @@ def _row(key: str, changes: list[Change]) -> Row:
         before_size=sum(change.before_size for change in changes),
         after_size=sum(change.after_size for change in changes),
         kinds=kinds,
-        largest=max(moved, key=lambda each: abs(each.delta), default=None),
+        largest=max(moved, key=lambda change: abs(change.delta), default=None),
     )

@@ -1,4 +1,4 @@
-"""Which arguments give their memory to the result, and which could.
+"""The arguments that give their memory to the result, and those that could.
 
 In: a `MemoryView` and a space. Out: a row per argument: whether its memory is taken over (donated
 and used), whether a result could take it, and what stands in the way. A result needs the same bytes
@@ -44,7 +44,7 @@ class Argument(Record, frozen=True, kw_only=True):
     result: str | None
     """The result that takes it, or could."""
     output_index: tuple[int, ...] | None = None
-    """Where in the program's result that is; None where it takes no result's memory yet."""
+    """Its index in the program's result; None where it takes no result's memory yet."""
     copied_size: int = 0
     """Bytes of the copy that was made of a donated argument, as it is read later."""
     why: str
@@ -57,7 +57,7 @@ class Donation(Record, frozen=True, kw_only=True):
     space: str
     used_size: int
     possible_size: int
-    """What donating the arguments that are `possible` would save at most."""
+    """The most bytes that donating the `possible` arguments would save."""
     is_declared_known: bool
     """Whether the module is at hand, which says what was donated in vain."""
     rows: tuple[Argument, ...]
@@ -80,12 +80,14 @@ class _Matcher:
     def __init__(self, memory: MemoryView, arguments: Sequence[tuple[Allocation, Buffer]]) -> None:
         self._memory = memory
         self._live_out = {
-            each.index: each for each in memory.joined.allocations if each.maybe_live_out
+            allocation.index: allocation
+            for allocation in memory.joined.allocations
+            if allocation.maybe_live_out
         }
         self._results = list(_results(memory))
         self._partner: dict[int, _Partner] = {}
         """By the id of an argument's value."""
-        free = [each for each in self._results if not self._is_taken(each.buffer)]
+        free = [partner for partner in self._results if not self._is_taken(partner.buffer)]
         left = [buffer for allocation, buffer in arguments if not allocation.maybe_live_out]
         for group in _trees(left):
             self._pair_tree(group, free)
@@ -97,8 +99,8 @@ class _Matcher:
         return allocation is not None and allocation.parameter is not None
 
     def _pair_tree(self, leaves: list[Buffer], free: list[_Partner]) -> None:
-        wanted = [_elements(each) for each in leaves]
-        offered = [_elements(each.buffer) for each in free]
+        wanted = [_elements(argument) for argument in leaves]
+        offered = [_elements(partner.buffer) for partner in free]
         for start in range(len(offered) - len(wanted) + 1):
             if offered[start : start + len(wanted)] == wanted:
                 for leaf, partner in zip(leaves, free[start : start + len(wanted)], strict=True):
@@ -116,10 +118,10 @@ class _Matcher:
                 return
 
     def match(self, argument: Buffer) -> tuple[State, _Partner | None, str]:
-        """Whether a result could take an argument's memory, which one, and why."""
+        """The state of an argument: the result that could take its memory, if any, and why."""
         partner = self._partner.get(argument.id)
         if partner is None:
-            same = any(_elements(each.buffer) == _elements(argument) for each in self._results)
+            same = any(_elements(other.buffer) == _elements(argument) for other in self._results)
             taken = "the results of its shape take the memory of other arguments"
             return "no match", None, taken if same else "no result has its shape"
         result = partner.buffer
@@ -167,8 +169,8 @@ def _results(memory: MemoryView) -> Iterator[_Partner]:
 def _trees(arguments: Iterable[Buffer]) -> list[list[Buffer]]:
     """Arguments of the program by the name of the function's argument, trees of several alone."""
     trees: dict[str, list[Buffer]] = {}
-    for each in arguments:
-        trees.setdefault(top_level_name(each.parameter or ""), []).append(each)
+    for argument in arguments:
+        trees.setdefault(top_level_name(argument.parameter or ""), []).append(argument)
     return [leaves for name, leaves in trees.items() if name and len(leaves) > 1]
 
 
@@ -188,9 +190,9 @@ def build_donation(memory: MemoryView, space: Space) -> Donation:
         for buffer in [_held(memory, allocation)]
         if buffer is not None
     ]
-    arguments.sort(key=lambda each: _position(each[0]))
+    arguments.sort(key=lambda pair: _position(pair[0]))
     matcher = _Matcher(memory, arguments)
-    rows = [_row(matcher, memory, *each, declared) for each in arguments]
+    rows = [_row(matcher, memory, *pair, declared) for pair in arguments]
     rows.sort(key=lambda row: (_ORDER.index(row.state), -row.size, row.number))
     return Donation(
         name=memory.dump.title,
@@ -208,7 +210,7 @@ def _position(allocation: Allocation) -> tuple[int, tuple[int, ...]]:
 
 
 def hint_of(donation: Donation) -> Hint | None:
-    """What donating more would save."""
+    """The bytes donating more would save."""
     if not donation.possible_size:
         return None
     first = next(row for row in donation.rows if row.state == "possible")
@@ -228,8 +230,8 @@ def _declared(memory: MemoryView) -> frozenset[tuple[int, tuple[int, ...]]]:
 def _held(memory: MemoryView, allocation: Allocation) -> Buffer | None:
     """The argument itself among the values of its allocation."""
     values = memory.buffers_in(allocation.index)
-    parameters = [each for each in values if each.opcode == "parameter"]
-    return min(parameters or values, key=lambda each: each.id, default=None)
+    parameters = [value for value in values if value.opcode == "parameter"]
+    return min(parameters or values, key=lambda value: value.id, default=None)
 
 
 def _row(
@@ -287,8 +289,8 @@ def _copy_of(memory: MemoryView, argument: Buffer) -> Buffer | None:
         text = memory.joined.printed.get(use.instruction)
         if text is None or text.opcode not in MOVES:
             continue
-        for each in memory.joined.values_at.get((use.instruction, ()), ()):
-            copy = memory.buffer_by_id[each.id]
+        for value in memory.joined.values_at.get((use.instruction, ()), ()):
+            copy = memory.buffer_by_id[value.id]
             in_result = copy.allocation == argument.allocation
             if copy.shape == argument.shape and copy.color == argument.color and not in_result:
                 return copy

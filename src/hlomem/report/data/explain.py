@@ -37,11 +37,11 @@ class Neighbour(Record, frozen=True, kw_only=True):
 
 
 class Explanation(Record, frozen=True, kw_only=True):
-    """What there is to say about a buffer."""
+    """The explanation of one buffer."""
 
     buffer: Buffer
     allocation_kind: str
-    """What its allocation is for."""
+    """The purpose of its allocation."""
     allocation_size: int
     space: str
     """The memory space it lies in."""
@@ -56,7 +56,7 @@ class Explanation(Record, frozen=True, kw_only=True):
     also_known_as: tuple[str, ...]
     """The other instructions it is a part of: tuples, loops, what hands it on unchanged."""
     readers: tuple[str, ...]
-    """Who reads it, in the order of the schedule."""
+    """Its readers, in the order of the schedule."""
     first: str
     """Why it is alive from its first step on."""
     last: str
@@ -68,7 +68,7 @@ class Explanation(Record, frozen=True, kw_only=True):
 
 
 def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
-    """What there is to say about a buffer."""
+    """The explanation of one buffer."""
     placed = memory.joined.placed_by_id[buffer.id]
     used = placed.used
     positions = used.positions if used else ()
@@ -84,9 +84,9 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
         frames=memory.frames(buffer),
         growths=growths(buffer.shape, buffer.size) if buffer.padding else (),
         also_known_as=tuple(
-            indexed(each.instruction, each.index or ())
-            for each in positions
-            if each.instruction != placed.value.name
+            indexed(position.instruction, position.index or ())
+            for position in positions
+            if position.instruction != placed.value.name
         ),
         readers=tuple(sorted(readers, key=lambda name: (times.get(name, -1), name))),
         first=_why_from(memory, placed, buffer),
@@ -110,7 +110,7 @@ def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
 
 
 def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
-    """What needs a buffer at its last step."""
+    """The reason a buffer is needed at its last step."""
     if buffer.end is None:
         return ""
     joined, used = memory.joined, placed.used
@@ -124,17 +124,17 @@ def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     if last:
         return f"{last[0]} reads it"
     following = [
-        each.value.name
-        for each in memory.family(placed)
-        if each is not placed and each.life and each.life.start == buffer.end
+        member.value.name
+        for member in memory.family(placed)
+        if member is not placed and member.life and member.life.start == buffer.end
     ]
     if following:
         return f"from then on its bytes are {following[0]}, which must lie where it lies"
     positions = used.positions if used else ()
     parts = [
-        indexed(each.instruction, each.index or ())
-        for each in positions
-        if joined.time_of.get(each.instruction) == buffer.end
+        indexed(position.instruction, position.index or ())
+        for position in positions
+        if joined.time_of.get(position.instruction) == buffer.end
     ]
     if parts:
         return f"it is {parts[0]}"
@@ -144,7 +144,9 @@ def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
 
 def _loops(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[str]:
     joined = memory.joined
-    positions = {each.instruction for each in (placed.used.positions if placed.used else ())}
+    positions = {
+        position.instruction for position in (placed.used.positions if placed.used else ())
+    }
     for loop in memory.structure.loops:
         first = joined.time_of[loop.condition_parameter]
         last = joined.time_of[loop.instruction]
@@ -158,24 +160,28 @@ def _loops(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[
 
 
 def _neighbours(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[Neighbour]:
-    """Who holds bytes of it, in the order they live."""
-    family = {each.id for each in memory.family(placed)}
+    """The other holders of its bytes, in the order they live."""
+    family = {member.id for member in memory.family(placed)}
     others = [
-        each
-        for each in memory.buffers_in(buffer.allocation)
-        if each.id != buffer.id and buffer.shares_bytes_with(each)
+        other
+        for other in memory.buffers_in(buffer.allocation)
+        if other.id != buffer.id and buffer.shares_bytes_with(other)
     ]
-    for each in sorted(others, key=lambda other: (other.start or 0, other.id)):
-        when = _when(buffer, each)
+    for neighbour in sorted(others, key=lambda other: (other.start or 0, other.id)):
+        when = _when(buffer, neighbour)
         why = ""
         if when == "together":
-            why = "another version of the same value" if each.id in family else "written in place"
+            why = (
+                "another version of the same value"
+                if neighbour.id in family
+                else "written in place"
+            )
         yield Neighbour(
-            name=each.name,
-            offset=each.offset,
-            size=each.size,
-            start=each.start,
-            end=each.end,
+            name=neighbour.name,
+            offset=neighbour.offset,
+            size=neighbour.size,
+            start=neighbour.start,
+            end=neighbour.end,
             when=when,
             why=why,
         )

@@ -1,4 +1,4 @@
-"""What a report suggests to save."""
+"""A report's suggestion of what to save."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ class Hole(Record, frozen=True, kw_only=True):
     above_start: int | None
     above_end: int | None
     before: str | None
-    """Who held bytes of it last."""
+    """The buffer that held bytes of it last."""
     before_end: int | None
     after: str | None
-    """Who holds bytes of it next."""
+    """The buffer that holds bytes of it next."""
     after_start: int | None
 
 
@@ -46,7 +46,7 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
     index: int
     size: int
     step: int
-    """When most of it is in use."""
+    """The step at which most of it is in use."""
     instruction: str | None
     most_alive: int
     """Bytes in use then: no packing of these live ranges needs less."""
@@ -55,7 +55,7 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
 
 
 class Holes(Record, frozen=True, kw_only=True):
-    """What packing lost in a memory space."""
+    """The bytes packing lost in a memory space."""
 
     name: str
     space: str
@@ -68,9 +68,9 @@ class Holes(Record, frozen=True, kw_only=True):
 def build_holes(memory: MemoryView, space: Space) -> Holes:
     """The holes of every allocation of temporaries, those that lost most first."""
     rows = [
-        _allocation(memory, each, step)
-        for each in memory.temporary_allocations(space.color)
-        if (step := memory.fullest_step_of(each)) is not None
+        _allocation(memory, allocation, step)
+        for allocation in memory.temporary_allocations(space.color)
+        if (step := memory.fullest_step_of(allocation)) is not None
     ]
     rows.sort(key=lambda row: (row.most_alive - row.size, row.index))
     return Holes(
@@ -83,7 +83,7 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
 
 
 def hint_of(holes: Holes) -> Hint | None:
-    """What denser packing would save."""
+    """The bytes denser packing would save."""
     what = "fragmentation: free between temporaries when they need most"
     return Hint(size=holes.size, what=what, command="holes") if holes.size else None
 
@@ -99,20 +99,24 @@ def _allocation(memory: MemoryView, allocation: Allocation, step: int) -> HoledA
         size=allocation.size,
         step=step,
         instruction=sequence[step] if step < len(sequence) else None,
-        most_alive=sum(each.size for each in owned),
-        holes=tuple(sorted(_holes(values, step, gaps), key=lambda each: (-each.size, each.offset))),
+        most_alive=sum(part.size for part in owned),
+        holes=tuple(sorted(_holes(values, step, gaps), key=lambda hole: (-hole.size, hole.offset))),
     )
 
 
 def _holes(values: list[Buffer], step: int, gaps: list[tuple[int, int]]) -> Iterator[Hole]:
-    above = {each.offset: each for each in values if each.is_live_at(step) and each.size}
-    places = {(each.offset, each.size) for each in values}
+    above = {value.offset: value for value in values if value.is_live_at(step) and value.size}
+    places = {(value.offset, value.size) for value in values}
     beside = {place for place in places if _touched(gaps, *place)}
-    around = [each for each in values if (each.offset, each.size) in beside]
-    ended = [each for each in around if each.end is not None and each.end < step]
-    to_come = [each for each in around if each.start is not None and each.start > step]
-    last = _first_in(gaps, sorted(ended, key=lambda each: (-(each.end or 0), -each.size, each.id)))
-    following = _first_in(gaps, sorted(to_come, key=lambda each: (each.start, -each.size, each.id)))
+    around = [value for value in values if (value.offset, value.size) in beside]
+    ended = [value for value in around if value.end is not None and value.end < step]
+    to_come = [value for value in around if value.start is not None and value.start > step]
+    last = _first_in(
+        gaps, sorted(ended, key=lambda value: (-(value.end or 0), -value.size, value.id))
+    )
+    following = _first_in(
+        gaps, sorted(to_come, key=lambda value: (value.start, -value.size, value.id))
+    )
     for low, high in gaps:
         top, before, after = above.get(high), last.get(low), following.get(low)
         yield Hole(

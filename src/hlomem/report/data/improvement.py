@@ -26,8 +26,8 @@ class ComputationOrder(Record, frozen=True, kw_only=True):
     """Whether no order that keeps the rules has a lower peak."""
 
 
-class Improved(Record, frozen=True, kw_only=True):
-    """What a better order is worth."""
+class ImprovementReport(Record, frozen=True, kw_only=True):
+    """The worth of a better order."""
 
     name: str
     backend: str

@@ -1,4 +1,4 @@
-"""Whether a buffer was written over an operand of its instruction, and if not, why not.
+"""Writing in place: of a buffer and each operand, whether it was written over it, and why not.
 
 In: a `MemoryView` and a buffer. Out: one `InPlace` an operand. The reasons are those the planner
 goes by: sizes and lives first, then the rules of `hlomem.analysis.alias_rules`, on the module
@@ -39,7 +39,7 @@ class InPlace(Record, frozen=True, kw_only=True):
 
 
 def iter_in_place(memory: MemoryView, buffer: Buffer) -> Iterator[InPlace]:
-    """Whether, and if not why not, a result lies where one of its operands lies."""
+    """One operand of a result: whether the result lies where it lies, and if not, why not."""
     if buffer.opcode is None or buffer.opcode in _MAKES_NOTHING:
         return
     seen: set[int] = set()
@@ -72,7 +72,7 @@ def _why_not(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str:
 
 
 def _by_module(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str | None:
-    """What the planner's rules say of the instruction; None where there is no module of it."""
+    """The answer of the planner's rules for the instruction; None where there is no module."""
     placed, read = memory.joined.placed_by_id[buffer.id], memory.joined.placed_by_id[operand.id]
     user = memory.instruction_by_name.get(placed.value.name)
     if user is None or memory.module is None:
@@ -101,7 +101,7 @@ def _why_not_by_rules(
 
 
 def _by_opcode(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str | None:
-    """What the rules say of an opcode, as far as the printed line tells how it reads."""
+    """The answer of the rules for an opcode, as far as the printed line tells how it reads."""
     joined = memory.joined
     placed, read = joined.placed_by_id[buffer.id], joined.placed_by_id[operand.id]
     printed = joined.printed.get(placed.value.name)

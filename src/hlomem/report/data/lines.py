@@ -41,7 +41,7 @@ class Frame(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where an instruction comes from."""
+    """The origin of an instruction."""
 
     op_name: str | None
     """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
@@ -50,11 +50,11 @@ class Origin(NamedTuple):
     line: str | None
     """`file:line` of the code its author wrote; None where nothing is said."""
     told_by: str | None = None
-    """Who says so, of a value whose own instruction does not: `its reader fusion.3`."""
+    """The instruction that says so, of a value whose own does not: `its reader fusion.3`."""
 
 
 class Lines:
-    """Where instructions come from, by their metadata."""
+    """The origins of instructions, by their metadata."""
 
     def __init__(self, module: HloModule | None) -> None:
         self._tables = module.stack_frame_tables if module else None
@@ -62,7 +62,7 @@ class Lines:
         self._origins: dict[str, Origin] = {}
 
     def origin(self, instruction: str) -> Origin:
-        """Where an instruction comes from; those of the same metadata share it."""
+        """The origin of an instruction; those of the same metadata share it."""
         start = instruction.find(METADATA)
         text = instruction[start:] if start >= 0 else ""
         known = self._origins.get(text)
@@ -71,7 +71,7 @@ class Lines:
         return known
 
     def origin_of(self, metadata: Metadata) -> Origin:
-        """Where an instruction of that metadata comes from."""
+        """The origin of an instruction of that metadata."""
         frames = self._find_frames(metadata)
         frame = users_frame(frames)
         return Origin(metadata.op_name or None, frames, frame.place if frame else None)
@@ -85,8 +85,8 @@ class Lines:
     def _frames_of_id(self, number: int) -> tuple[Frame, ...]:
         if self._tables is not None and number not in self._frames:
             self._frames[number] = tuple(
-                Frame(each.file_name, each.line, each.function_name)
-                for each in self._tables.frames(number)
+                Frame(frame.file_name, frame.line, frame.function_name)
+                for frame in self._tables.frames(number)
             )
         return self._frames.get(number, ())
 

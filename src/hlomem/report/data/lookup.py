@@ -1,4 +1,4 @@
-"""What people type, found in a dump: a memory space, a buffer, a step.
+"""Lookups of what people type in a dump: a memory space, a buffer, a step.
 
 In: a `MemoryView` and a word. Out: what it names, or an error that says what there is instead.
 """
@@ -50,15 +50,15 @@ def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
     for buffer in memory.buffers:
         if wanted in {buffer.name, f"<{buffer.id}>"}:
             return buffer
-    parts = [each for each in memory.buffers if each.name.partition("{")[0] == wanted]
+    parts = [part for part in memory.buffers if part.name.partition("{")[0] == wanted]
     parts = parts or _argument(memory, wanted)
-    parts = parts or [each for each in memory.buffers if each.result == wanted]
+    parts = parts or [part for part in memory.buffers if part.result == wanted]
     if parts:
-        return max(parts, key=lambda each: each.size)
+        return max(parts, key=lambda part: part.size)
     known = chain(
-        (each.name for each in memory.buffers),
-        (each.parameter for each in memory.buffers if each.parameter),
-        (each.result for each in memory.buffers if each.result),
+        (candidate.name for candidate in memory.buffers),
+        (candidate.parameter for candidate in memory.buffers if candidate.parameter),
+        (candidate.result for candidate in memory.buffers if candidate.result),
     )
     raise UnknownNameError(_unknown(memory, "buffer", wanted, known))
 

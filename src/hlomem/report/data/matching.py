@@ -1,4 +1,4 @@
-"""Which buffer of one compile is which buffer of another.
+"""Pairs of buffers: the same one in two compiles.
 
 In: two `MemoryView`s of one program. Out: pairs of buffers. Instruction names renumber from version
 to version and mean nothing between backends, so buffers are matched by what they are: an argument
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What a buffer is recognised by."""
+    """The traits a buffer is recognised by."""
 
     argument: str | None
     number: str | None
@@ -66,15 +66,15 @@ def match_buffers(before: MemoryView, after: MemoryView) -> list[Pair]:
     """Every buffer of both sides, of all memory spaces, paired with its partner or alone."""
     matcher = _Matcher(_Side(before), _Side(after))
     for key in _KEYS:
-        matcher.match_by(lambda side, each, key=key: key(side.traits[each.id]))  # type: ignore[misc]
+        matcher.match_by(lambda side, buffer, key=key: key(side.traits[buffer.id]))  # type: ignore[misc]
     for neighbours in (_Side.sources, _Side.users) * 2:
-        matcher.match_by(lambda side, each, of=neighbours: side.place(each, of(side, each)))  # type: ignore[misc]
+        matcher.match_by(lambda side, buffer, of=neighbours: side.place(buffer, of(side, buffer)))  # type: ignore[misc]
     matcher.match_by(_Side.kind)
     return matcher.pairs
 
 
 def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
-    """What a buffer is recognised by."""
+    """The traits a buffer is recognised by."""
     parameter = memory.joined.placed_by_id[buffer.id].allocation.parameter
     is_argument = buffer.opcode == "parameter" and parameter is not None
     return Traits(
@@ -111,7 +111,7 @@ class _Side:
     def __init__(self, memory: MemoryView) -> None:
         self.memory = memory
         self.left = sorted(memory.buffers, key=_place_in_schedule)
-        self.traits = {each.id: traits_of(memory, each) for each in self.left}
+        self.traits = {buffer.id: traits_of(memory, buffer) for buffer in self.left}
         self.pair_of: dict[int, int] = {}
         """The number of a buffer's pair, by its id."""
         self.pair_of_instruction: dict[str, int] = {}
@@ -134,7 +134,9 @@ class _Side:
     def sources(self, buffer: Buffer) -> tuple[int, ...]:
         """The pairs of what a buffer is computed from."""
         read = self.memory.operands(buffer)
-        return tuple(sorted({self.pair_of[each.id] for each in read if each.id in self.pair_of}))
+        return tuple(
+            sorted({self.pair_of[operand.id] for operand in read if operand.id in self.pair_of})
+        )
 
     def users(self, buffer: Buffer) -> tuple[int, ...]:
         """The pairs of what is computed from a buffer."""
@@ -157,14 +159,14 @@ class _Matcher:
     def match_by(self, key_of: Callable[[_Side, Buffer], Hashable | None]) -> None:
         """Pairs buffers of equal keys, in the order of the schedule."""
         waiting: dict[Hashable, list[Buffer]] = {}
-        for each in reversed(self._after.left):
-            if (key := key_of(self._after, each)) is not None:
-                waiting.setdefault(key, []).append(each)
-        for each, key in [(each, key_of(self._before, each)) for each in self._before.left]:
+        for buffer in reversed(self._after.left):
+            if (key := key_of(self._after, buffer)) is not None:
+                waiting.setdefault(key, []).append(buffer)
+        for buffer, key in [(buffer, key_of(self._before, buffer)) for buffer in self._before.left]:
             if members := waiting.get(key):
-                self._join(each, members.pop())
+                self._join(buffer, members.pop())
         for side in (self._before, self._after):
-            side.left = [each for each in side.left if each.id not in side.pair_of]
+            side.left = [buffer for buffer in side.left if buffer.id not in side.pair_of]
 
     def _join(self, before: Buffer, after: Buffer) -> None:
         self._before.join(before, len(self._joined))
@@ -174,8 +176,8 @@ class _Matcher:
     @property
     def pairs(self) -> list[Pair]:
         """The pairs, then those without a partner."""
-        alone = [Pair(each, None) for each in self._before.left]
-        return [*self._joined, *alone, *(Pair(None, each) for each in self._after.left)]
+        alone = [Pair(buffer, None) for buffer in self._before.left]
+        return [*self._joined, *alone, *(Pair(None, buffer) for buffer in self._after.left)]
 
 
 def _place_in_schedule(buffer: Buffer) -> tuple[int, int]:

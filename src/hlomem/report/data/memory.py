@@ -44,14 +44,14 @@ class Space(Record, frozen=True, kw_only=True):
     color: int
     name: str
     size: int
-    """What must fit: the sum of its allocations, those of single threads apart."""
+    """The bytes that must fit: the sum of its allocations, without those of single threads."""
     allocation_count: int
     thread_local: int = 0
     """Bytes each thread that needs them has on its own stack; XLA's total counts them once."""
 
 
 class Moment(Record, frozen=True, kw_only=True):
-    """What runs at a step of the schedule."""
+    """The instruction that runs at a step of the schedule."""
 
     instruction: str | None
     """None after the last."""
@@ -67,7 +67,7 @@ def build_memory(
     is_planned: bool = False,
     results: Sequence[str] = (),
 ) -> MemoryView:
-    """What there is to say about a dump, XLA's or ours; without allocations there is nothing.
+    """The view of a dump, XLA's or ours; without allocations there is nothing to see.
 
     `module` is the program, by default the one found beside the dump; `results` are the paths of
     what it returns, in order.
@@ -105,7 +105,7 @@ class MemoryView:
 
     @property
     def machine_name(self) -> str:
-        """What to call the machine: a TPU's chip only where it was given, a dump does not tell."""
+        """The machine's name: a TPU's chip only where it was given, as a dump does not tell."""
         return self.machine.name if self.given_machine else self.machine.platform
 
     @cached_property
@@ -117,17 +117,17 @@ class MemoryView:
         return tuple(self._space(color, found[color]) for color in sorted(found))
 
     def _space(self, color: int, allocations: list[Allocation]) -> Space:
-        shared = [each.size for each in allocations if not each.is_thread_local]
+        shared = [allocation.size for allocation in allocations if not allocation.is_thread_local]
         return Space(
             color=color,
             name=self.machine.space_name(color),
             size=sum(shared),
             allocation_count=len(shared),
-            thread_local=sum(each.size for each in allocations) - sum(shared),
+            thread_local=sum(allocation.size for allocation in allocations) - sum(shared),
         )
 
     def space_name(self, color: int) -> str:
-        """What the memory space of a color is called."""
+        """The name of the memory space of a color."""
         return self.machine.space_name(color)
 
     @cached_property
@@ -177,36 +177,36 @@ class MemoryView:
         return [] if self.dump.live_ranges is None else bytes_over_time(uses, self.steps + 1)
 
     def alive(self, color: int, step: int) -> list[OwnedBytes]:
-        """Who holds bytes at a step, largest first; the sizes add up to the bytes in use then."""
+        """The holders of bytes at a step, largest first; sizes add up to the bytes in use then."""
         if (color, step) not in self._alive_at:
             self._alive_at[color, step] = self._share_out_all(color, step)
         return self._alive_at[color, step]
 
     def _share_out_all(self, color: int, step: int) -> list[OwnedBytes]:
         owned = [
-            each
+            part
             for allocation in self.joined.allocations
             if allocation.color == color
-            for each in self.share_out(allocation, step)[0]
+            for part in self.share_out(allocation, step)[0]
         ]
-        return sorted(owned, key=lambda each: (-each.size, each.buffer.id))
+        return sorted(owned, key=lambda part: (-part.size, part.buffer.id))
 
     def share_out(
         self, allocation: Allocation, step: int
     ) -> tuple[list[OwnedBytes], list[ByteRange]]:
-        """Whose each byte of an allocation is at a step, and the byte ranges taken in all.
+        """The owner of each byte of an allocation at a step, and the byte ranges taken in all.
 
         Memory of an argument or a result is held for it while others, or nobody, use it.
         """
         here = self.buffers_in(allocation.index)
-        owned, taken = share_out(each for each in here if each.is_live_at(step))
+        owned, taken = share_out(buffer for buffer in here if buffer.is_live_at(step))
         owner = self.owner(allocation)
         if owner is None:
             return owned, taken
         rest = allocation.size - sum(end - start for start, end in taken)
         if rest > 0:
-            mine = sum(each.size for each in owned if each.buffer is owner)
-            others = [each for each in owned if each.buffer is not owner]
+            mine = sum(part.size for part in owned if part.buffer is owner)
+            others = [part for part in owned if part.buffer is not owner]
             return [*others, OwnedBytes(owner, mine + rest)], [(0, allocation.size)]
         return owned, taken
 
@@ -215,7 +215,7 @@ class MemoryView:
         if kind_of(allocation) not in HELD_WHOLE:
             return None
         here = self.buffers_in(allocation.index)
-        return max(here, key=lambda each: self._claim(allocation, each), default=None)
+        return max(here, key=lambda buffer: self._claim(allocation, buffer), default=None)
 
     def _claim(self, allocation: Allocation, buffer: Buffer) -> tuple[bool, int, int]:
         """The larger, the more it is what an allocation is held for."""
@@ -226,8 +226,10 @@ class MemoryView:
         return is_it, buffer.size, -buffer.id
 
     def uses(self, color: int) -> Iterator[Usage]:
-        """What the bytes of a space are in use for, and when."""
-        return self._uses_of(each for each in self.joined.allocations if each.color == color)
+        """The uses of the bytes of a space: what for, and when."""
+        return self._uses_of(
+            allocation for allocation in self.joined.allocations if allocation.color == color
+        )
 
     def _uses_of(self, allocations: Iterable[Allocation]) -> Iterator[Usage]:
         return chain.from_iterable(map(self._uses_in, allocations))
@@ -242,15 +244,15 @@ class MemoryView:
         return [*uses, *iter_held(uses, allocation.size, owner.role, self.steps + 1)]
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
-        """What an allocation is held for; None for temporaries', whose values have their own."""
+        """The role an allocation is held for; None for temporaries, whose values differ."""
         return self._builder.role_of_allocation.get(allocation.index)
 
     def temporary_allocations(self, color: int) -> list[Allocation]:
         """The allocations of a space whose bytes different values use one after another."""
         return [
-            each
-            for each in self.joined.allocations
-            if each.color == color and self.role_of_allocation(each) is None
+            allocation
+            for allocation in self.joined.allocations
+            if allocation.color == color and self.role_of_allocation(allocation) is None
         ]
 
     @property
@@ -281,7 +283,9 @@ class MemoryView:
         """The module's instructions outside of fusions; none without a module."""
         if self.module is None:
             return {}
-        return {each.name: each for each in self.module.iter_outer_instructions()}
+        return {
+            instruction.name: instruction for instruction in self.module.iter_outer_instructions()
+        }
 
     def operands(self, buffer: Buffer) -> list[Buffer]:
         """The buffers the instruction that defines one reads, in the order of its operands."""
@@ -295,7 +299,7 @@ class MemoryView:
         ]
 
     def moment(self, step: int) -> Moment:
-        """What runs at a step."""
+        """The instruction that runs at a step."""
         sequence = self.joined.sequence
         name = sequence[step] if step < len(sequence) else None
         origin = self._builder.origin_of_instruction(name) if name else None

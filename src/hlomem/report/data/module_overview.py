@@ -1,4 +1,4 @@
-"""What an HLO module is in one screen: its size, what goes in and out, what is donated.
+"""An HLO module in one screen: its size, what goes in and out, what is donated.
 
 In goes a module, out comes plain data; `module_overview_text` draws it. Bytes are those of the
 arrays with the padding their layouts ask for, which is what they take on every backend.

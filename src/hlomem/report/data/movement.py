@@ -41,7 +41,7 @@ class Movements:
         self._space_name = space_name
 
     def find(self, placed: PlacedValue) -> Movement | None:
-        """What a value repeats; None where it is computed."""
+        """The value that a value repeats; None where it is computed."""
         text = self._joined.printed.get(placed.value.name)
         if text is None or placed.value.is_phi or placed.value.shape.startswith("("):
             return None
@@ -73,7 +73,7 @@ class Movements:
         else:
             is_data = is_part or (opcode in SAME_DATA and opcode != "copy-done")
         read = self._joined.read_by.get((placed.value.name, 0), ()) if is_data else ()
-        arrays = [each for index, each in read if not index and each is not placed]
+        arrays = [operand for index, operand in read if not index and operand is not placed]
         if len(arrays) != 1:
             return None
         stays = placed.allocation.color == arrays[0].allocation.color

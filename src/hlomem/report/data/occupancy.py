@@ -1,4 +1,4 @@
-"""Whose the bytes of an allocation are at one moment.
+"""The owners of an allocation's bytes at one moment.
 
 In: the buffers alive in it. Out: each with the bytes that are its own, where several share some,
 and the byte ranges taken in all. A range does not include its last byte.
@@ -30,13 +30,13 @@ class OwnedBytes(NamedTuple):
 
 
 def share_out(alive: Iterable[Buffer]) -> tuple[list[OwnedBytes], list[ByteRange]]:
-    """Whose each byte is, each counted once, and the ranges taken, in order and apart."""
+    """The owner of every byte, each byte counted once, and the ranges taken, in order and apart."""
     taken: list[ByteRange] = []
     owned = [
-        OwnedBytes(each, _claim_bytes(taken, each.offset, each.offset + each.size))
-        for each in sorted(alive, key=ownership_key)
+        OwnedBytes(buffer, _claim_bytes(taken, buffer.offset, buffer.offset + buffer.size))
+        for buffer in sorted(alive, key=ownership_key)
     ]
-    return [each for each in owned if each.size or not each.buffer.size], taken
+    return [part for part in owned if part.size or not part.buffer.size], taken
 
 
 def alignment_gaps(taken: Sequence[ByteRange], size: int, alignment: int) -> Iterator[int]:
@@ -54,7 +54,7 @@ def ownership_key(buffer: Buffer) -> tuple[int, bool, bool, int]:
 
 def _claim_bytes(taken: list[ByteRange], start: int, end: int) -> int:
     """Adds [start, end) to sorted, disjoint ranges, and says how many bytes of it are new."""
-    low = bisect_left(taken, start, key=lambda each: each[1])
+    low = bisect_left(taken, start, key=lambda taken_range: taken_range[1])
     high = low
     covered = 0
     first, last = start, end

@@ -1,4 +1,4 @@
-"""Where a value comes from: the operation that computes it, and the user's line.
+"""The origin of a value: the operation that computes it, and the user's line.
 
 In: the values of a dump, those that share one storage, their roles in loops, and, where at hand,
 the module. Out: an `Origin` for each value. What a loop hands on says nothing about it; whoever
@@ -35,7 +35,7 @@ _MAX_VISITS = 64
 
 
 class Origins:
-    """What the instruction that speaks for each value says."""
+    """The words of the instruction that speaks for each value."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Origins:
         self._found: dict[PlacedValue, Origin] = {}
 
     def find(self, placed: PlacedValue) -> Origin:
-        """Where a value comes from; nothing where neither it nor its neighbours say."""
+        """The origin of a value; nothing where neither it nor its neighbours say."""
         if placed not in self._found:
             self._found[placed] = self._find(placed)
         return self._found[placed]
@@ -77,7 +77,7 @@ class Origins:
         return found
 
     def _named(self, placed: PlacedValue) -> Origin:
-        """What the instruction that computes a value says."""
+        """The words of the instruction that computes a value."""
         if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
             return found
         return self._computed(placed)
@@ -90,7 +90,7 @@ class Origins:
     # What computes a value.
 
     def _computed(self, placed: PlacedValue, hops: int = _MAX_HOPS) -> Origin:
-        """Who computes a value: the first with a name, where loops and copies hand it on."""
+        """The instruction that computes a value, beyond loops and copies that hand it on."""
         if not placed.value.is_phi and (found := self._said(placed)).op_name:
             return found
         makers = self._makers(placed) if placed.value.is_phi else [placed]
@@ -104,7 +104,7 @@ class Origins:
         return next((origin for origin in said if origin.op_name), said[0])
 
     def _said(self, placed: PlacedValue) -> Origin:
-        """What a value's own instruction says."""
+        """The words of a value's own instruction."""
         return self._lines.origin(placed.used.instruction if placed.used else "")
 
     def _makers(self, phi: PlacedValue) -> list[PlacedValue]:
@@ -113,14 +113,14 @@ class Origins:
         return [maker for maker in family if maker.used and not maker.value.is_phi] or [phi]
 
     def _handed_on(self, makers: Iterable[PlacedValue]) -> Iterator[PlacedValue]:
-        """What instructions without a name, that only copy or convert, read."""
+        """The values read by instructions without a name that only copy or convert."""
         for maker in makers:
             text = self._joined.printed.get(maker.value.name)
             if text is not None and _is_same_data(maker.value.name, text.opcode):
                 yield from (read for _, read in self._joined.read_by.get((maker.value.name, 0), ()))
 
     def _written(self, placed: PlacedValue) -> Origin | None:
-        """What computes the slices of a stacked value; None where the update tells itself."""
+        """The operation that computes a stacked value's slices; None where the update tells."""
         family = self._families.get(placed, (placed,))
         for writer in family:
             text = self._joined.printed.get(writer.value.name)
@@ -143,10 +143,12 @@ class Origins:
     def _instructions(self) -> dict[str, HloInstruction]:
         if self._module is None:
             return {}
-        return {each.name: each for each in self._module.iter_outer_instructions()}
+        return {
+            instruction.name: instruction for instruction in self._module.iter_outer_instructions()
+        }
 
     def _fused(self, name: str) -> Origin | None:
-        """What the instructions say that one was fused from, the nearest to its result first."""
+        """The words of the instructions one was fused from, the nearest to its result first."""
         instruction = self._instructions.get(name)
         if instruction is None or instruction.opcode != "fusion":
             return None
@@ -157,7 +159,7 @@ class Origins:
         return next((origin for origin in said if origin.line), None)
 
     def said_by(self, name: str) -> Origin | None:
-        """What the instruction of a name says of where it comes from; None of an unknown one."""
+        """The origin that the instruction of a name tells; None for an unknown one."""
         text = self._joined.text_of.get(name)
         if text is not None:
             return self._lines.origin(text)
@@ -166,7 +168,7 @@ class Origins:
         return None
 
     def _line_of(self, name: str) -> Origin | None:
-        """What an instruction says, be it of itself or of what it fuses."""
+        """The words of an instruction, be they of itself or of what it fuses."""
         origin = self.said_by(name)
         return origin if origin is None or origin.line else self._fused(name)
 
@@ -188,14 +190,14 @@ class Origins:
                         pending.append(other)
 
     def _sources(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
-        """What a value repeats; an argument has no line to give."""
+        """The value that a value repeats; an argument has no line to give."""
         makers = self._makers(placed) if placed.value.is_phi else [placed]
         for source in self._handed_on(makers):
             if not self._is_argument(source):
                 yield source.value.name, [source]
 
     def _readers(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
-        """Who reads a value, in the order of the schedule, and the values those define."""
+        """The readers of a value, in the order of the schedule, and the values those define."""
         times = self._joined.time_of
         family = self._families.get(placed, (placed,))
         names = {name for member in family for name in member.users}
@@ -204,7 +206,7 @@ class Origins:
             yield name, [v for index in indices for v in self._joined.values_at[name, index]]
 
     def _operands(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
-        """What a value is computed from."""
+        """The values a value is computed from."""
         text = self._joined.printed.get(placed.value.name)
         for number in range(len(text.operands) if text else 0):
             for _, read in self._joined.read_by.get((placed.value.name, number), ()):

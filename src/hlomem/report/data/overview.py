@@ -1,4 +1,4 @@
-"""What a dump says in one screen: totals by memory space and kind, and the peak.
+"""A dump in one screen: totals by memory space and kind, and the peak.
 
 In go the records of a dump, whole or in parts; out comes plain data in which the bytes of the
 kinds add up to what the program needs of its main memory, and the spaces to XLA's total. Drawing it
@@ -55,7 +55,7 @@ class PeakOverview(Record, frozen=True, kw_only=True):
     moment: int
     steps: int
     instruction: str | None
-    """What runs at that moment."""
+    """The instruction that runs at that moment."""
     size: int
     """Sum of the buffers' bytes; aliases count each time, padding does not."""
     buffers: tuple[LiveBuffer, ...]
@@ -69,9 +69,9 @@ class Overview(Record, frozen=True, kw_only=True):
     name: str
     era: str
     needs: int | None
-    """What must fit: the allocations of the main memory space, those of single threads apart."""
+    """The bytes that must fit: the main memory space's allocations but those of single threads."""
     space: str | None
-    """What that memory space is called; None where the dump does not say."""
+    """The name of that memory space; None where the dump does not say."""
     total: int | None
     """XLA's own total: the bytes of all spaces, added up."""
     allocation_count: int | None
@@ -79,7 +79,7 @@ class Overview(Record, frozen=True, kw_only=True):
     spaces: tuple[Share, ...] = ()
     """All memory spaces; they are different memories, and add up to `total`."""
     kinds: tuple[Share, ...] = ()
-    """What the main space is for; they add up to `needs`."""
+    """The purposes of the main space's bytes; they add up to `needs`."""
     peak: PeakOverview | None = None
     notes: tuple[str, ...] = ()
 
@@ -91,12 +91,12 @@ def build_overview(dump: Dump) -> Overview:
     return Overview(
         name=dump.title,
         era=describe(dump.eras, _machine(dump).package),
-        needs=sum(each.size for each in here) if dump.assignment else total,
+        needs=sum(allocation.size for allocation in here) if dump.assignment else total,
         space=_space_names(dump).get(here[0].color) if here else None,
         total=total,
         allocation_count=len(here) if dump.assignment else None,
         spaces=_spaces(dump),
-        kinds=_shares((kind_of(each), each.size) for each in here),
+        kinds=_shares((kind_of(allocation), allocation.size) for allocation in here),
         peak=None if dump.live_ranges is None else _peak(dump, dump.live_ranges),
         notes=tuple(note.text for note in dump.notes),
     )
@@ -104,9 +104,9 @@ def build_overview(dump: Dump) -> Overview:
 
 def _main_allocations(allocations: Sequence[Allocation]) -> list[Allocation]:
     """Those of the first memory space that holds anything but threads' own stacks."""
-    shared = [each for each in allocations if not each.is_thread_local]
-    main = min((each.color for each in shared if each.size), default=0)
-    return [each for each in shared if each.color == main]
+    shared = [allocation for allocation in allocations if not allocation.is_thread_local]
+    main = min((allocation.color for allocation in shared if allocation.size), default=0)
+    return [allocation for allocation in shared if allocation.color == main]
 
 
 def _space_names(dump: Dump) -> Mapping[int, str]:
@@ -117,7 +117,7 @@ def _space_names(dump: Dump) -> Mapping[int, str]:
 
 def _total(dump: Dump) -> int | None:
     if dump.assignment is not None:
-        return sum(each.size for each in dump.assignment.allocations)
+        return sum(allocation.size for allocation in dump.assignment.allocations)
     if dump.values is not None:
         return dump.values.total_bytes
     if dump.report is None:
@@ -138,7 +138,8 @@ def _spaces(dump: Dump) -> tuple[Share, ...]:
     if dump.assignment is not None:
         names = _space_names(dump)
         return _shares(
-            (_space_name(each.color, names), each.size) for each in dump.assignment.allocations
+            (_space_name(allocation.color, names), allocation.size)
+            for allocation in dump.assignment.allocations
         )
     report = dump.report if isinstance(dump.report, SpaceReport) else None
     if report is not None:
@@ -172,7 +173,7 @@ def _shares(named_sizes: Iterable[tuple[str, int]]) -> tuple[Share, ...]:
 def _peak(dump: Dump, live: LiveRanges) -> PeakOverview | None:
     if (peak := live.peak) is None:
         return None
-    largest = sorted(enumerate(peak.buffers), key=lambda each: (-each[1].size, each[0]))
+    largest = sorted(enumerate(peak.buffers), key=lambda entry: (-entry[1].size, entry[0]))
     joined = join_dump(dump)
     return PeakOverview(
         moment=peak.moment,

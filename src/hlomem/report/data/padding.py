@@ -1,4 +1,4 @@
-"""What layouts cost: the bytes of arrays that hold no element, dimension by dimension.
+"""The cost of layouts: the bytes of arrays that hold no element, dimension by dimension.
 
 In: a `MemoryView` and a space. Out: one row per padded shape, those that cost most at the peak
 first.
@@ -38,7 +38,7 @@ class Growth(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Which dimension grows, and how."""
+        """The dimension that grows, and how."""
         if self.dimension is None:
             return f"a tile of {self.padded_size} for {self.size}"
         return f"dimension {self.dimension}: {self}"
@@ -58,9 +58,9 @@ class PaddedShape(Record, frozen=True, kw_only=True):
     """How many buffers have this shape."""
     count_at_peak: int
     padding_at_peak: int
-    """What all of them lose at the peak."""
+    """The bytes all of them lose at the peak."""
     fix: str
-    """What to change in the program; empty where nothing is known to help."""
+    """The change to make in the program; empty where nothing is known to help."""
     example: str
     """The first of the buffers, alive at the peak where one is."""
     source: str | None
@@ -81,7 +81,7 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
     """The padded shapes of a space."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
-    at_peak = {each.buffer.id for each in alive}
+    at_peak = {part.buffer.id for part in alive}
     groups: dict[str, list[Buffer]] = {}
     for buffer in memory.buffers:
         if buffer.color == space.color and buffer.padding:
@@ -99,7 +99,7 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
 
 
 def hint_of(padding: Padding) -> Hint | None:
-    """What less padding would save at the peak."""
+    """The bytes less padding would save at the peak."""
     if not padding.padding_at_peak:
         return None
     worst = padding.rows[0]
@@ -114,14 +114,14 @@ def growths(shape_text: str, size: int) -> tuple[Growth, ...]:
     if shape is None or not shape.is_array or padded_size(shape) != size:
         return ()
     return tuple(
-        Growth(each.dimension, each.size, each.padded_size)
-        for each in padded_dimensions(shape)
-        if each.padded_size != each.size
+        Growth(dimension.dimension, dimension.size, dimension.padded_size)
+        for dimension in padded_dimensions(shape)
+        if dimension.padded_size != dimension.size
     )
 
 
 def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
-    alive = [each for each in members if each.id in at_peak]
+    alive = [buffer for buffer in members if buffer.id in at_peak]
     example = (alive or members)[0]
     return PaddedShape(
         shape=example.shape,
@@ -130,7 +130,7 @@ def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
         growths=growths(example.shape, example.size),
         count=len(members),
         count_at_peak=len(alive),
-        padding_at_peak=sum(each.padding for each in alive),
+        padding_at_peak=sum(buffer.padding for buffer in alive),
         fix=find_fix(example.shape, example.op_name),
         example=example.name,
         source=example.source,
@@ -138,7 +138,7 @@ def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
 
 
 def find_fix(shape_text: str, operation: str | None = None) -> str:
-    """What to write so that the dimension along the lanes of a tile fills them; "" if unknown.
+    """The change that makes the dimension along the lanes of a tile fill them; "" if unknown.
 
     Folding it with the one beside it keeps the elements; else it has to be another size.
     """
@@ -146,12 +146,14 @@ def find_fix(shape_text: str, operation: str | None = None) -> str:
     if shape is None or not shape.is_array or shape.layout is None or not shape.dimensions:
         return ""
     grown = {
-        each.dimension: each
-        for each in padded_dimensions(shape)
-        if each.dimension is not None and each.padded_size != each.size
+        dimension.dimension: dimension
+        for dimension in padded_dimensions(shape)
+        if dimension.dimension is not None and dimension.padded_size != dimension.size
     }
     minor = shape.layout.minor_to_major[0]
-    worst = max(grown.values(), key=lambda each: each.padded_size / each.size, default=None)
+    worst = max(
+        grown.values(), key=lambda dimension: dimension.padded_size / dimension.size, default=None
+    )
     if worst is None or worst.dimension is None:
         return ""
     if worst.dimension != minor or len(shape.dimensions) < _FOLDABLE:

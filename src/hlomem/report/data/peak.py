@@ -1,4 +1,4 @@
-"""Who is alive at a step: at the peak, or at any other.
+"""The buffers alive at a step: at the peak, or at any other.
 
 In: a `MemoryView` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer
 or one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how
@@ -57,11 +57,11 @@ class Row(Record, frozen=True, kw_only=True):
     """Its source line."""
     op_name: str | None
     place: str
-    """What the memory it lies in is for."""
+    """The purpose of the memory it lies in."""
     moved: str | None
     """How XLA brought it there from elsewhere."""
     told_by: str | None
-    """Whose line that is, where its own instruction names none."""
+    """The instruction whose line that is, where its own names none."""
 
 
 class Reason(Record, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Reason(Record, frozen=True, kw_only=True):
     """Bytes to add."""
 
 
-class Printed(Record, frozen=True, kw_only=True):
+class PrintedPeak(Record, frozen=True, kw_only=True):
     """The peak XLA prints itself, and what makes it another number."""
 
     step: int
@@ -99,7 +99,7 @@ class Snapshot(Record, frozen=True, kw_only=True):
     peak_size: int
     """The most there are at any step."""
     space_size: int
-    """What must fit: what XLA reserves."""
+    """The bytes that must fit: those XLA reserves."""
     by: Key
     method: Literal["replayed"]
     """From live ranges, step by step."""
@@ -116,7 +116,7 @@ class Snapshot(Record, frozen=True, kw_only=True):
     outline: tuple[int, ...]
     """The most alive in each stretch of the schedule, from the first step to the last."""
     near_peaks: tuple[Summit, ...]
-    printed: Printed | None
+    printed: PrintedPeak | None
 
 
 def build_snapshot(
@@ -127,7 +127,7 @@ def build_snapshot(
     top: int | None = None,
     depth: int = DEFAULT_DEPTH,
 ) -> Snapshot:
-    """Who is alive in a space at a step, by default the peak."""
+    """The buffers alive in a space at a step, by default the peak."""
     timeline = require_timeline(memory, space)
     step = timeline.peak.step if at is None else find_step(memory, at)
     alive, moment = memory.alive(space.color, step), memory.moment(step)
@@ -170,8 +170,8 @@ def require_timeline(memory: MemoryView, space: Space) -> Timeline:
 def group(owned: Sequence[OwnedBytes], by: Key) -> list[Row]:
     """Buffers by what `by` says, largest group first."""
     groups: dict[str, list[OwnedBytes]] = {}
-    for each in owned:
-        groups.setdefault(key_of(each.buffer, by), []).append(each)
+    for part in owned:
+        groups.setdefault(key_of(part.buffer, by), []).append(part)
     rows = [_row(key, members) for key, members in groups.items()]
     return sorted(rows, key=lambda row: (-row.size, row.key))
 
@@ -195,10 +195,10 @@ def key_of(buffer: Buffer, by: Key) -> str:
 
 
 def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
-    largest = max(members, key=lambda each: (each.size, -each.buffer.id)).buffer
+    largest = max(members, key=lambda part: (part.size, -part.buffer.id)).buffer
     return Row(
         key=key,
-        size=sum(each.size for each in members),
+        size=sum(part.size for part in members),
         count=len(members),
         largest=largest.name,
         shape=largest.shape,
@@ -212,14 +212,14 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
 
 
 def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
-    """What a peak replayed from live ranges leaves out."""
-    here = [each for each in memory.buffers if each.color == space.color]
-    lost = [each for each in here if each.start is None and each.role != roles.THREAD_LOCAL]
+    """Sentences about what a peak replayed from live ranges leaves out."""
+    here = [buffer for buffer in memory.buffers if buffer.color == space.color]
+    lost = [buffer for buffer in here if buffer.start is None and buffer.role != roles.THREAD_LOCAL]
     found = []
     if lost:
-        size = sum(each.size for each in lost)
+        size = sum(buffer.size for buffer in lost)
         found.append(f"{len(lost)} values ({size} bytes) have no live range and are not counted")
-    local = sum(each.size for each in here if each.role == roles.THREAD_LOCAL)
+    local = sum(buffer.size for buffer in here if buffer.role == roles.THREAD_LOCAL)
     if local:
         found.append(f"{local} bytes on threads' own stacks are not counted")
     return tuple(found)
@@ -234,7 +234,7 @@ def _missing_lines(memory: MemoryView, rows: Sequence[Row], by: Key) -> tuple[st
     return (f"{why}, or name it with --hlo",)
 
 
-def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Printed | None:
+def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> PrintedPeak | None:
     """XLA's own peak of a dump, where it prints one, and why it is not this space's."""
     live = memory.dump.live_ranges
     if live is None or live.peak is None or live.peak.moment > memory.steps:
@@ -242,16 +242,18 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
     step = live.peak.moment
     size = sum(buffer.size for buffer in live.peak.buffers)
     listed_whole = any(buffer.index is None for buffer in live.peak.buffers)
-    alive = [each for each in memory.buffers if each.is_live_at(step)]
-    here = [each for each in alive if each.color == space.color]
+    alive = [value for value in memory.buffers if value.is_live_at(step)]
+    here = [value for value in alive if value.color == space.color]
     listed = {
-        each.id: _unpadded(_instruction_shape(memory, each) if listed_whole else each.shape, each)
-        for each in alive
+        value.id: _unpadded(
+            _instruction_shape(memory, value) if listed_whole else value.shape, value
+        )
+        for value in alive
     }
-    listed_here = sum(listed[each.id] for each in here)
+    listed_here = sum(listed[value.id] for value in here)
     other_size = sum(listed.values()) - listed_here
-    bare_size = sum(_unpadded(each.shape, each) for each in here)
-    full_size = sum(each.size for each in here)
+    bare_size = sum(_unpadded(value.shape, value) for value in here)
+    full_size = sum(value.size for value in here)
     later = (
         f"as more is alive at instruction {timeline.peak.step}: XLA looks for the peak without "
         "padding, without memory that is held for results, and with parts of tuples as pointers"
@@ -269,7 +271,7 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
         (later, timeline.peak.size - timeline.sizes[step]),
     ]
     shown = tuple(Reason(why=why, size=amount) for why, amount in reasons if amount)
-    return Printed(step=step, size=size, reasons=shown)
+    return PrintedPeak(step=step, size=size, reasons=shown)
 
 
 def _union(buffers: Iterable[Buffer]) -> int:
@@ -278,7 +280,7 @@ def _union(buffers: Iterable[Buffer]) -> int:
     for buffer in buffers:
         by_allocation.setdefault(buffer.allocation, []).append(buffer)
     owned = [share_out(here)[0] for here in by_allocation.values()]
-    return sum(each.size for here in owned for each in here)
+    return sum(part.size for here in owned for part in here)
 
 
 def _instruction_shape(memory: MemoryView, buffer: Buffer) -> str:

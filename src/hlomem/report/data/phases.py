@@ -1,4 +1,4 @@
-"""Which steps belong to the forward pass, the backward pass and what the latter recomputes.
+"""The phases of a training step: forward pass, backward pass, and what the latter recomputes.
 
 In: a `MemoryView`. Out: runs of steps, in order. JAX's differentiation writes it into the names of
 operations (`jvp(…)`, `transpose(jvp(…))`, `rematted_computation`); a step whose operation has none

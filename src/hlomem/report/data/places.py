@@ -1,4 +1,4 @@
-"""Where a value lies, apart from what it is: the kind of its allocation.
+"""The place of a value, apart from what it is: the kind of its allocation.
 
 In: an allocation. Out: its kind, of which each has exactly one. An activation may lie in memory
 that is reserved for a result, and a result in an argument's memory, which the caller has donated.
@@ -23,13 +23,13 @@ WORDS = {
     DONATED: "in an argument's memory (donated)",
     RESULTS: "in memory reserved for a result",
 }
-"""What is said of a value that lies where its role does not make one expect it."""
+"""Words for a value that lies where its role does not make one expect it."""
 HELD_WHOLE = frozenset({ARGUMENTS, DONATED, RESULTS, CONSTANTS})
-"""What is taken from the first instruction to the last, whether or not a value is in it."""
+"""Kinds that are held from the first instruction to the last, whether or not a value is in them."""
 
 
 def kind_of(allocation: Allocation) -> str:
-    """What an allocation is for."""
+    """The purpose of an allocation."""
     if allocation.parameter is not None:
         return DONATED if allocation.maybe_live_out else ARGUMENTS
     if allocation.maybe_live_out:

@@ -1,4 +1,4 @@
-"""What the bytes of a memory space are for, added up.
+"""The bytes of a memory space by purpose, added up.
 
 In: a `MemoryView` and the color of a space. Out: one share a role; the shares add up to the sum of
 the space's allocations, padding, alignment and fragmentation among
@@ -30,7 +30,7 @@ class RoleShare(Record, frozen=True, kw_only=True):
 
 
 def build_role_shares(memory: MemoryView, color: int) -> tuple[RoleShare, ...]:
-    """What the bytes of a space are for at its peak, largest first; they add up to its size."""
+    """The bytes of a space at its peak by purpose, largest first; they add up to its size."""
     shares: dict[str, list[int]] = {}
     step = memory.fullest_step(color)
     for allocation in memory.joined.allocations:
@@ -51,7 +51,7 @@ def _roles_of(
     if step is None:
         values = memory.buffers_in(allocation.index)
         # The largest value is the one the allocation was made for.
-        padding = max(values, key=lambda each: each.size).padding if values else 0
+        padding = max(values, key=lambda value: value.size).padding if values else 0
         padding = min(padding, allocation.size)
         yield memory.role_of_allocation(allocation) or roles.TEMPORARIES, allocation.size - padding
         yield roles.PADDING, padding

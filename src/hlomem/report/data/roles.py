@@ -85,7 +85,7 @@ ROLES = (
 OF_ARGUMENTS = frozenset({WEIGHTS, OPTIMIZER, CACHE, INPUTS, ARGUMENTS})
 """The roles arguments have."""
 NO_BUFFERS = frozenset({PADDING, ALIGNMENT, FRAGMENTATION})
-"""What is reserved, but no buffer."""
+"""Roles of memory that is reserved, but is no buffer."""
 MEANING = {role.name: role.meaning for role in ROLES}
 _RANK = {role.name: role.rank for role in ROLES}
 
@@ -99,7 +99,7 @@ _SCALAR = re.compile(r"[us]32\[\]")
 
 
 def rank(role: str) -> int:
-    """Where a role stands among those of values that share its bytes."""
+    """The rank of a role among those of values that share its bytes."""
     return _RANK[role]
 
 

@@ -27,7 +27,7 @@ class Layer(Record, frozen=True, kw_only=True):
 
     role: str
     steps: tuple[int, ...]
-    """Where the bytes change, ascending."""
+    """The steps at which the bytes change, ascending."""
     changes: tuple[int, ...]
     """By how much, at each of them."""
 

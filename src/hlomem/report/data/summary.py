@@ -50,7 +50,7 @@ class Summary(Record, frozen=True, kw_only=True):
     peak: Snapshot | None
     """By source line where the dump names any, else by buffer."""
     hints: tuple[Hint, ...]
-    """What could be saved, the most first."""
+    """Possible savings, the largest first."""
     notes: tuple[str, ...]
 
 
@@ -91,7 +91,7 @@ def _peak(memory: MemoryView, space: Space) -> Snapshot:
 def build_hints(
     memory: MemoryView, space: Space, built: Mapping[str, Record] | None = None
 ) -> tuple[Hint, ...]:
-    """What could be saved, the most first; what is less than a hundredth of the space is not said.
+    """Possible savings, the largest first; less than a hundredth of the space is not worth saying.
 
     Reports that are `built` already are not built again.
     """
@@ -106,7 +106,7 @@ def build_hints(
 
 
 def _recompute(memory: MemoryView, space: Space) -> Hint | None:
-    """What the backward pass could compute again instead of keeping it."""
+    """The saving if the backward pass computed activations again instead of keeping them."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     stacked = sum(size for buffer, size in alive if _is_kept(buffer, roles.STACKED))

@@ -30,7 +30,7 @@ class Summit(Record, frozen=True, kw_only=True):
     size: int
     """Bytes alive."""
     instruction: str | None
-    """What runs at that step; None after the last."""
+    """The instruction that runs at that step; None after the last."""
 
 
 class Timeline(Record, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Which bytes of an allocation are in use, when, and what for.
+"""The bytes of an allocation in use: which, when, and what for.
 
 In: the buffers of one allocation. Out: uses that add up, at each step, to exactly the bytes that
 belong to a buffer alive then. Buffers that share bytes while both are alive (a loop's versions of
@@ -43,12 +43,12 @@ _Life: TypeAlias = tuple[int, int]
 
 
 def iter_uses(buffers: Iterable[Buffer]) -> Iterator[Usage]:
-    """What the buffers of an allocation use; those whose lives are not known are left out."""
+    """The uses by the buffers of an allocation; those whose lives are not known are left out."""
     lives_at: dict[_Place, list[_Life]] = defaultdict(list)
-    for each in buffers:
-        if each.start is not None and each.end is not None:
-            place = (each.offset, each.offset + each.size, each.role)
-            lives_at[place].append((each.start, each.end))
+    for buffer in buffers:
+        if buffer.start is not None and buffer.end is not None:
+            place = (buffer.offset, buffer.offset + buffer.size, buffer.role)
+            lives_at[place].append((buffer.start, buffer.end))
     for island in _islands(sorted(lives_at)):
         runs = [(place, run) for place in island for run in _merged(lives_at[place])]
         if len(island) == 1:  # most often; one place is never used twice at a time
@@ -59,7 +59,7 @@ def iter_uses(buffers: Iterable[Buffer]) -> Iterator[Usage]:
 
 
 def iter_held(uses: Iterable[Usage], size: int, role: str, length: int) -> Iterator[Usage]:
-    """What an allocation of that size is held for over `length` steps, while nothing uses it."""
+    """The use of an allocation of that size over `length` steps while nothing is in it."""
     changes = {0: size, length: 0}
     for _, start, stop, used in uses:
         changes[start] = changes.get(start, 0) - used
@@ -116,7 +116,7 @@ def _crowded_uses(runs: Iterable[tuple[_Place, _Life]]) -> Iterator[Usage]:
 def _sharing_groups(
     pairs: Iterable[tuple[Residency[str], Residency[str]]],
 ) -> list[list[Residency[str]]]:
-    """What shares bytes with one another, directly or through others."""
+    """Groups of buffers that share bytes with one another, directly or through others."""
     sets = DisjointSets[int]()
     stay_of: dict[int, Residency[str]] = {}
     for one, two in pairs:

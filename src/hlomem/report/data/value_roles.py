@@ -1,4 +1,4 @@
-"""What each value of a dump is: its role, by what computes it, who reads it and what it repeats.
+"""The role of each value of a dump, by what computes it, who reads it and what it repeats.
 
 In: a joined dump, the values that share one storage, the origin and the movement of each. Out: one
 role a value. Where it lies does not matter: an activation in memory that is reserved for a result
@@ -52,14 +52,14 @@ class ValueRoles:
         """The role of what loops carry or stack."""
 
     def find(self, placed: PlacedValue, operation: str | None) -> str:
-        """What a value is; `operation` is the name of what computes it."""
+        """The role of a value; `operation` is the name of what computes it."""
         role = self._find(placed, operation, _MAX_HOPS)
         if role == roles.ACTIVATIONS and not self._is_kept(placed, _MAX_HOPS):
             return roles.TEMPORARIES
         return role
 
     def _find(self, placed: PlacedValue, operation: str | None, hops: int) -> str:
-        """What a value is, be it kept for the backward pass or not."""
+        """The role of a value, be it kept for the backward pass or not."""
         if (whole := self._role_of_all(placed)) is not None:
             return whole
         if self._is_result(placed):
@@ -80,7 +80,7 @@ class ValueRoles:
         return roles.role_by_name(placed.value.name, opcode, placed.value.shape, operation)
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
-        """What an allocation is held for; None for temporaries, which share theirs."""
+        """The role an allocation is held for; None for temporaries, which share theirs."""
         if allocation.parameter is not None:
             return role_of_argument(self._names.get(allocation.index, ""))
         if allocation.maybe_live_out:
@@ -119,10 +119,10 @@ class ValueRoles:
                 if _BACKWARD in text.metadata.op_name:
                     return True
             elif hops and any(
-                self._is_kept(each, hops - 1)
+                self._is_kept(value, hops - 1)
                 for index in self._joined.indices_at.get(name, ())
-                for each in self._joined.values_at[name, index]
-                if each is not placed and each.value.name == name
+                for value in self._joined.values_at[name, index]
+                if value is not placed and value.value.name == name
             ):
                 return True
         return False
@@ -194,7 +194,9 @@ class ValueRoles:
     def _instructions(self) -> dict[str, HloInstruction]:
         if self._module is None:
             return {}
-        return {each.name: each for each in self._module.iter_outer_instructions()}
+        return {
+            instruction.name: instruction for instruction in self._module.iter_outer_instructions()
+        }
 
 
 def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:

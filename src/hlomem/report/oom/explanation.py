@@ -1,4 +1,4 @@
-"""What an out-of-memory message means: how much is missing, what takes it, what to do next.
+"""The meaning of an out-of-memory message: how much is missing, what takes it, what to do next.
 
 In: `OomLog`, what the messages say. Out: `Oom`: the failure that ended the program, the buffers it
 names added up by role, sentences that follow from the numbers, and where to learn more.
@@ -34,7 +34,7 @@ _LARGE = 0.5
 _WORTH_SAYING = 0.05
 _SCRATCH = frozenset({"vmem", "smem"})
 _POOL_SHARE, _MAX_SHARE = 0.75, 0.95
-"""What JAX takes of a GPU by default, and what it can take."""
+"""The share of a GPU that JAX takes by default, and the share it can take."""
 
 
 class BufferGroup(Record, frozen=True, kw_only=True):
@@ -97,9 +97,9 @@ def build_oom(log: OomLog) -> Oom | None:
 
 def _principal(log: OomLog) -> Failure:
     """The failure that tells most: no warning if there is an error, and of errors the last."""
-    errors = [each for each in log.failures if each.moment != "rematerialization"]
+    errors = [failure for failure in log.failures if failure.moment != "rematerialization"]
     last = (errors or list(log.failures))[-1]
-    same = [each for each in errors if each.needed == last.needed and each.available]
+    same = [failure for failure in errors if failure.needed == last.needed and failure.available]
     return same[-1] if same else last
 
 
@@ -124,17 +124,17 @@ def _groups(buffers: tuple[NamedBuffer, ...]) -> list[BufferGroup]:
         all_ = [first, *rest]
         groups.append(
             BufferGroup(
-                size=sum(each.size for each in all_),
+                size=sum(buffer.size for buffer in all_),
                 count=len(all_),
                 role=first.role,
                 shape=first.shape,
-                padding=sum(each.padding for each in all_),
+                padding=sum(buffer.padding for buffer in all_),
                 op_name=first.op_name,
                 source=first.source,
                 label=first.label,
             )
         )
-    return sorted(groups, key=lambda each: (-each.size, _likeness(each)))
+    return sorted(groups, key=lambda group: (-group.size, _likeness(group)))
 
 
 def _likeness(group: BufferGroup) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _without_parameters(op_name: str | None) -> str | None:
 
 
 def role_of(buffer: NamedBuffer) -> str:
-    """What a named buffer is for, as far as its description tells."""
+    """The role of a named buffer, as far as its description tells."""
     operation = read_metadata(buffer.metadata).op_name or None
     if buffer.kind == "parameter":
         return role_of_argument(operation or "")
@@ -181,7 +181,7 @@ def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[Part]:
     for group in groups:
         sizes[group.role] = sizes.get(group.role, 0) + group.size - group.padding
         sizes[roles.PADDING] = sizes.get(roles.PADDING, 0) + group.padding
-    for role, size in sorted(sizes.items(), key=lambda each: (-each[1], each[0])):
+    for role, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
         if size:
             yield Part(name=role, size=size)
 
@@ -216,30 +216,38 @@ def _about_large(failure: Failure, groups: tuple[BufferGroup, ...]) -> Iterator[
             yield f"padding makes it larger: {grown}"
         return
     for group in groups[:1]:
-        each = (group.size - group.padding) // group.count
-        if failure.available and each > _LARGE * failure.available:
-            share = percent(each, failure.available)
+        one = (group.size - group.padding) // group.count
+        if failure.available and one > _LARGE * failure.available:
+            share = percent(one, failure.available)
             yield f"one buffer alone takes {share} of the memory: {group.shape}; is it sharded?"
 
 
 def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
-    parts = [part for each in log.breakdowns for part in each.parts if part.unpadded is not None]
+    parts = [
+        part
+        for breakdown in log.breakdowns
+        for part in breakdown.parts
+        if part.unpadded is not None
+    ]
     lost = sum(part.size - (part.unpadded or 0) for part in parts)
     total = sum(part.size for part in parts)
     if not parts:
-        lost, total = sum(each.padding for each in groups), sum(each.size for each in groups)
+        lost, total = (
+            sum(member.padding for member in groups),
+            sum(member.size for member in groups),
+        )
     if lost <= _WORTH_SAYING * total:
         return
     missing = _missing(failure, log)
     fits = "; without it the program would fit" if missing is not None and missing <= lost else ""
     yield f"padding takes {format_bytes(lost)} of {format_bytes(total)}{fits}"
-    for group in sorted(groups, key=lambda each: -each.padding)[:1]:
+    for group in sorted(groups, key=lambda member: -member.padding)[:1]:
         if grown := ", ".join(_grown_dimensions(group.shape or "")):
             yield f"{group.shape} grows: {grown}"
 
 
 def _grown_dimensions(shape: str) -> Iterator[str]:
-    """Which dimensions of a shape are larger in memory, in words."""
+    """The dimensions of a shape that are larger in memory, in words."""
     try:
         dimensions = padded_dimensions(parse_shape_text(shape))
     except HlomemError:
@@ -262,9 +270,9 @@ def _about_arguments(failure: Failure, log: OomLog) -> Iterator[str]:
 
 def _about_copies(groups: tuple[BufferGroup, ...]) -> Iterator[str]:
     copies = [group for group in groups if group.role == roles.COPIES]
-    if copies and sum(each.size for each in copies) > _WORTH_SAYING * sum(g.size for g in groups):
-        count = sum(each.count for each in copies)
-        size = format_bytes(sum(each.size for each in copies))
+    if copies and sum(group.size for group in copies) > _WORTH_SAYING * sum(g.size for g in groups):
+        count = sum(group.count for group in copies)
+        size = format_bytes(sum(group.size for group in copies))
         yield f"copies take {size} ({count} of those named): a layout or a donation may save them"
 
 

@@ -45,7 +45,7 @@ class Failure(Record, frozen=True, kw_only=True):
     """The allocation or the instruction, where it is named."""
     shape: str | None = None
     line: int
-    """Where in the log it stands first."""
+    """The first line of the log it stands on."""
     count: int = 1
     """How often it stands there."""
 
@@ -80,7 +80,7 @@ class NamedBuffer(Record, frozen=True, kw_only=True):
     metadata: str = ""
     """`metadata={op_name="…" source_file="…"}`, as in an instruction."""
     kind: str | None = None
-    """What the message calls it: `HLO temp`, `scoped`, `parameter`."""
+    """The message's word for it: `HLO temp`, `scoped`, `parameter`."""
 
 
 class Holder(Record, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class Pool(Record, frozen=True, kw_only=True):
 
 
 class OomLog(Record, frozen=True, kw_only=True):
-    """What a log says about memory that ran out."""
+    """A log's account of memory that ran out."""
 
     name: str
     failures: tuple[Failure, ...] = ()
@@ -117,15 +117,15 @@ class _Line(NamedTuple):
 
 
 _LOG_PREFIX = re.compile(r"^.{0,200}?(?:\w\.(?:cc|h):\d+\] |\(\w+ pid=\d+[^)]{0,99}\) ?)")
-"""What log writers put before a line: `W1115 11:10:33.1 1743 bfc_allocator.cc:371] `."""
+"""The prefix log writers put before a line: `W1115 11:10:33.1 1743 bfc_allocator.cc:371] `."""
 _ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 
 
 def read_oom(text: str, name: str = "<string>") -> OomLog:
     """Everything a log says about memory that ran out; nothing is made up where it is silent."""
     lines = [
-        _Line(number, _LOG_PREFIX.sub("", _ESCAPES.sub("", each)).rstrip("\r"))
-        for number, each in enumerate(text.split("\n"), 1)
+        _Line(number, _LOG_PREFIX.sub("", _ESCAPES.sub("", line)).rstrip("\r"))
+        for number, line in enumerate(text.split("\n"), 1)
     ]
     return OomLog(
         name=name,
@@ -142,7 +142,7 @@ def read_oom(text: str, name: str = "<string>") -> OomLog:
 class _Message(NamedTuple):
     pattern: re.Pattern[str]
     known: dict[str, str]
-    """What it says without words."""
+    """Facts such a message implies: the platform, the moment, the memory space."""
 
 
 def _message(platform: str, moment: str, *pattern: str, space: str = "") -> _Message:
@@ -373,5 +373,5 @@ def _pool(lines: list[_Line]) -> Pool | None:
         elif (found := _LARGEST.search(text)) is not None:
             said["largest_free"] = parse_printed_size(found[1])
     held = [Holder(name=n, size=sum(s), count=len(s)) for n, s in holders.items()]
-    held.sort(key=lambda each: (-each.size, each.name))
+    held.sort(key=lambda holder: (-holder.size, holder.name))
     return Pool(**said, holders=tuple(held)) if said or held else None

@@ -1,4 +1,4 @@
-"""What a notebook shows for a dump or a plan: its report, in a frame of its own.
+"""The report of a dump or a plan as a notebook shows it, in a frame of its own.
 
 In: a dump and, where at hand, its module. Out: HTML for Jupyter's `_repr_html_`.
 """
@@ -16,6 +16,7 @@ from hlomem.report.page.page import build_page
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
+    from hlomem.machines.capacity import Capacity
     from hlomem.report.data.memory import MemoryView
 
 _STYLE = "width:100%;height:720px;border:1px solid #8884;border-radius:6px"
@@ -28,7 +29,7 @@ def format_frame(dump: Dump, module: HloModule | None = None, *, is_planned: boo
     return format_memory(build_memory(dump, module, is_planned=is_planned))
 
 
-def format_memory(memory: MemoryView, capacity: int | None = None) -> str:
+def format_memory(memory: MemoryView, capacity: Capacity | None = None) -> str:
     """The report of a memory as an element of another page."""
     page = format_page([build_page(memory, capacity)])
     return f'<iframe style="{_STYLE}" srcdoc="{html.escape(page)}"></iframe>'

@@ -59,7 +59,7 @@ class PageAllocation(Record, frozen=True, kw_only=True):
     size: int
     kind: str
     role: str
-    """What its values are; where they differ, one of them."""
+    """The role of its values; where they differ, one of them."""
     label: str
     """The argument it holds, or its kind."""
     is_shared_over_time: bool
@@ -117,7 +117,7 @@ class Columns(Record, frozen=True, kw_only=True):
 
 
 class Trust(Record, frozen=True, kw_only=True):
-    """What the numbers rest on."""
+    """The basis of the numbers."""
 
     files: tuple[str, ...]
     is_planned: bool
@@ -130,7 +130,7 @@ class Trust(Record, frozen=True, kw_only=True):
 
 
 class Labels(Record, frozen=True, kw_only=True):
-    """What groups of buffers are called where their names or lines are not known."""
+    """Names of groups of buffers whose own names or lines are not known."""
 
     arguments: str = ARGUMENTS
     no_line: str = NOWHERE
@@ -138,7 +138,7 @@ class Labels(Record, frozen=True, kw_only=True):
 
 
 class PageAdvice(Record, frozen=True, kw_only=True):
-    """What would save memory, each change tried."""
+    """Changes that would save memory, each tried."""
 
     space: str
     rows: tuple[Advice, ...]
@@ -230,15 +230,15 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
     donation, holes = build_donation(memory, space), build_holes(memory, space)
     built = {"padding": padding, "copies": copies, "donate": donation, "holes": holes}
     padded = padding.rows[:_TOP]
-    shared = {each.index for each in memory.temporary_allocations(space.color)}
+    shared = {allocation.index for allocation in memory.temporary_allocations(space.color)}
     return PageSpace(
         color=space.color,
         name=space.name,
         size=space.size,
         allocations=tuple(
-            _allocation(memory, each, each.index in shared)
-            for each in memory.joined.allocations
-            if each.color == space.color and not each.is_thread_local
+            _allocation(memory, allocation, allocation.index in shared)
+            for allocation in memory.joined.allocations
+            if allocation.color == space.color and not allocation.is_thread_local
         ),
         roles=build_role_shares(memory, space.color),
         fullest_step=memory.fullest_step(space.color),
@@ -250,7 +250,7 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
         growths=tuple(", ".join(map(str, row.growths)) or "rounded up" for row in padded),
         donation=donation.rows[:_TOP],
         copies=copies.rows[:_TOP],
-        holes=tuple(hole for each in holes.allocations for hole in each.holes)[:_TOP],
+        holes=tuple(hole for allocation in holes.allocations for hole in allocation.holes)[:_TOP],
     )
 
 
@@ -289,28 +289,28 @@ def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
     buffers = memory.buffers
     number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
     return Columns(
-        id=[each.id for each in buffers],
-        name=[number_of[each.name] for each in buffers],
-        shape=[number_of[each.shape] for each in buffers],
-        op_name=[number_of[each.op_name] for each in buffers],
-        source=[number_of[each.source] for each in buffers],
-        opcode=[number_of[each.opcode] for each in buffers],
-        parameter=[number_of[each.parameter] for each in buffers],
-        role=[number_of_role[each.role] for each in buffers],
+        id=[buffer.id for buffer in buffers],
+        name=[number_of[buffer.name] for buffer in buffers],
+        shape=[number_of[buffer.shape] for buffer in buffers],
+        op_name=[number_of[buffer.op_name] for buffer in buffers],
+        source=[number_of[buffer.source] for buffer in buffers],
+        opcode=[number_of[buffer.opcode] for buffer in buffers],
+        parameter=[number_of[buffer.parameter] for buffer in buffers],
+        role=[number_of_role[buffer.role] for buffer in buffers],
         rank=_ranks(buffers),
-        allocation=[each.allocation for each in buffers],
-        offset=[each.offset for each in buffers],
-        size=[each.size for each in buffers],
-        padding=[each.padding for each in buffers],
-        start=[-1 if each.start is None else each.start for each in buffers],
-        end=[-1 if each.end is None else each.end for each in buffers],
+        allocation=[buffer.allocation for buffer in buffers],
+        offset=[buffer.offset for buffer in buffers],
+        size=[buffer.size for buffer in buffers],
+        padding=[buffer.padding for buffer in buffers],
+        start=[-1 if buffer.start is None else buffer.start for buffer in buffers],
+        end=[-1 if buffer.end is None else buffer.end for buffer in buffers],
         last_use=[number_of[name] for name in _last_uses(memory)],
     )
 
 
 def _ranks(buffers: Sequence[Buffer]) -> list[int]:
     """The places of the buffers when sorted by who is said to hold shared bytes."""
-    claims = [ownership_key(each) for each in buffers]
+    claims = [ownership_key(buffer) for buffer in buffers]
     ranks = [0] * len(claims)
     for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
         ranks[number] = rank

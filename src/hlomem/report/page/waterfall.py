@@ -14,7 +14,7 @@ from hlomem.dump.records import Record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.report.data.diff import Diff
+    from hlomem.report.data.diff import Diff, Side
 
 _MAX_BARS = 12
 _BREAK = 4
@@ -41,9 +41,9 @@ class Waterfall(Record, frozen=True, kw_only=True):
     """The way from one compile to the other."""
 
     answer: str
-    """It in one sentence."""
+    """The difference in one sentence."""
     names: tuple[str, str]
-    """What the compiles are called."""
+    """The names of the compiles."""
     floor: int
     """The bytes at which the bars begin: 0, or little less than the least of them."""
     causes: tuple[Reason, ...]
@@ -76,14 +76,18 @@ def _floor(bars: tuple[Bar, ...]) -> int:
 
 def _bars(diff: Diff) -> Iterator[Bar]:
     at = diff.before.size
-    yield Bar(label=f"A: {diff.before.name}", start=0, end=at, is_total=True)
+    yield Bar(label=f"A: {_name(diff.before)}", start=0, end=at, is_total=True)
     changed = sorted((row for row in diff.rows if row.delta), key=lambda row: -abs(row.delta))
     for row in changed[:_MAX_BARS]:
         yield Bar(label=row.key, start=at, end=at + row.delta)
         at += row.delta
     if rest := sum(row.delta for row in changed[_MAX_BARS:]):
         yield Bar(label=f"{len(changed) - _MAX_BARS} more", start=at, end=at + rest)
-    yield Bar(label=f"B: {diff.after.name}", start=0, end=diff.after.size, is_total=True)
+    yield Bar(label=f"B: {_name(diff.after)}", start=0, end=diff.after.size, is_total=True)
+
+
+def _name(side: Side) -> str:
+    return f"{side.name} ({side.program})" if side.chosen else side.name
 
 
 def _answer(diff: Diff) -> str:

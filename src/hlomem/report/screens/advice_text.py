@@ -38,14 +38,14 @@ def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
     ]
     if not advised.advice:
         lines += [[], [("nothing found that would save more than 1%", "")]]
-    for each in advised.advice[:TOP]:
-        lines += [[], *_draw(each, advised.size, width)]
+    for piece in advised.advice[:TOP]:
+        lines += [[], *_draw(piece, advised.size, width)]
     if (rest := len(advised.advice) - TOP) > 0:
         lines += [[], [(f"  and {rest} more (all in --json)", "dim")]]
     if advised.notes:
         lines.append([])
     for note in advised.notes:
-        lines += [[(each, "dim")] for each in wrap(note, width, "note ")]
+        lines += [[(line, "dim")] for line in wrap(note, width, "note ")]
     return lines
 
 
@@ -55,17 +55,17 @@ def _draw(advice: Advice, size: int, width: int) -> list[Line]:
     shown = bar(advice.middle, size, _BAR)
     head = f"  {shown}".ljust(_MARGIN)
     lines: list[Line] = [[(head, "green"), (title[0][_MARGIN:], "bold")]]
-    lines += [[(each, "bold")] for each in title[1:]]
-    lines += [[(each, "green")] for each in wrap(_promise(advice, size), width, margin)]
-    lines += [[(each, "")] for each in wrap(f"costs: {advice.cost}", width, margin)]
+    lines += [[(line, "bold")] for line in title[1:]]
+    lines += [[(line, "green")] for line in wrap(_promise(advice, size), width, margin)]
+    lines += [[(line, "")] for line in wrap(f"costs: {advice.cost}", width, margin)]
     for code in advice.how.splitlines():
         indent = " " * (_CODE + len(code) - len(code.lstrip()))
-        lines += [[(each, "cyan")] for each in wrap(visible(code.strip()), width, indent)]
+        lines += [[(line, "cyan")] for line in wrap(visible(code.strip()), width, indent)]
     return lines
 
 
 def _promise(advice: Advice, size: int) -> str:
-    """What it saves, how that is known and how sure it is."""
+    """The saving, how it is known and how sure it is."""
     if advice.least == advice.most:
         saves = f"{format_bytes(advice.least)} ({percent(advice.least, size)})"
     else:

@@ -30,7 +30,7 @@ def draw_copies(copies: Copies, width: int) -> list[Line]:
         ]
     if copies.moved_size:
         words = f"{format_bytes(copies.moved_size)} more were moved here: no other place holds them"
-        lines += [[(each, "dim")] for each in wrap(words, width, "  ")]
+        lines += [[(line, "dim")] for line in wrap(words, width, "  ")]
     for group in copies.groups[:_MAX_LISTED]:
         lines += [[], *_draw_group(group, width)]
     if rest := copies.groups[_MAX_LISTED:]:
@@ -51,7 +51,7 @@ def _draw_group(group: CopyGroup, width: int) -> list[Line]:
             (f"  {format_bytes(group.size):>10}  ", "bold" if group.count_at_peak else "dim"),
             (shorten(f"{visible(row.name)}{of}{more}", cells), "bold"),
         ],
-        *([(each, "")] for each in wrap(f"{group.cause}: {visible(group.why)}", width, margin)),
+        *([(line, "")] for line in wrap(f"{group.cause}: {visible(group.why)}", width, margin)),
         [(margin + shorten(f"{visible(row.shape)}, {_life(row)}", cells), "cyan")],
     ]
     if origin := row.source or row.op_name:

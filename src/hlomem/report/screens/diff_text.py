@@ -26,6 +26,7 @@ TOP_CAUSES = 5
 TOP_ROWS = 10
 _BAR = 10
 _SMALLEST = 0.001
+_MARGIN = " " * 8
 """Share of the largest cause below which one is not shown alone."""
 
 
@@ -44,7 +45,7 @@ def draw_diff(diff: Diff, width: int) -> list[Line]:
     for cause in causes:
         head = f"  {signed(cause.delta):>11}  "
         wrapped = wrap(visible(cause.text), width, head, " " * len(head))
-        lines += [[(each, "")] for each in wrapped]
+        lines += [[(line, "")] for line in wrapped]
     if more := len(diff.causes) - len(causes):
         size = diff.delta - sum(cause.delta for cause in causes)
         lines.append([(f"  {signed(size):>11}  in {plural(more, 'other way')}", "dim")])
@@ -68,8 +69,8 @@ def _head(diff: Diff, width: int) -> list[Line]:
     style = "bold red" if diff.delta > 0 else "bold green"
     lines: list[Line] = [
         [(f"{space_label(visible(diff.space))} {signed(diff.delta)}{share}", style)],
-        _side("before", diff.before, width),
-        _side("after", diff.after, width),
+        *_side("before", diff.before, width),
+        *_side("after", diff.after, width),
     ]
     paired = f"{plural(diff.matched, 'buffer')} matched, {diff.unmatched} without a partner"
     return [*lines, [(paired, "dim")]]
@@ -79,10 +80,18 @@ def _signed_percent(diff: Diff) -> str:
     return f"{'+' if diff.delta > 0 else ''}{percent(diff.delta, diff.before.size)}"
 
 
-def _side(what: str, side: Side, width: int) -> Line:
+def _side(what: str, side: Side, width: int) -> list[Line]:
+    """One side; of several programs also which one it is."""
     peak = f"peak {format_bytes(side.peak):>10}" if side.peak is not None else ""
-    text = f"{what:<6}  needs {format_bytes(side.size):>10}  {peak}  "
-    return [(text, ""), (shorten_front(visible(side.name), width - len(text)), "dim")]
+    text = f"{what:<{len(_MARGIN)}}needs {format_bytes(side.size):>10}  {peak}  "
+    lines: list[Line] = [
+        [(text, ""), (shorten_front(visible(side.name), width - len(text)), "dim")]
+    ]
+    if side.chosen:
+        said = f", {side.chosen}; --module chooses another"
+        name = shorten_front(visible(side.program), width - len(_MARGIN) - len(said))
+        lines.append([(f"{_MARGIN}{name}{said}", "dim")])
+    return lines
 
 
 def _waterfall(diff: Diff, width: int) -> list[Line]:
@@ -119,7 +128,7 @@ def _row(row: Row, widest: int, width: int) -> list[Line]:
 def _describe(row: Row, change: Change) -> str:
     """How many buffers changed how, and the shape of the one that changed most."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in row.kinds.items())
-    shapes = [_elements(each.shape) for each in (change.before, change.after) if each]
+    shapes = [_elements(buffer.shape) for buffer in (change.before, change.after) if buffer]
     return f"{kinds}: {' → '.join(dict.fromkeys(shapes))}"
 
 

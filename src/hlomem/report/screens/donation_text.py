@@ -41,7 +41,7 @@ def draw_donation(donation: Donation, width: int) -> list[Line]:
     ]
     if not donation.is_declared_known:
         unknown = "without the HLO module, what was donated in vain is unknown"
-        lines += [[(each, "dim")] for each in wrap(unknown, width, "  ")]
+        lines += [[(line, "dim")] for line in wrap(unknown, width, "  ")]
     for state in _WORDS:
         rows = [row for row in donation.rows if row.state == state]
         if rows:
@@ -72,4 +72,4 @@ def _draw_row(row: Argument, width: int) -> list[Line]:
     first: Line = [(head, ""), (name, "bold"), (shape, "cyan")]
     if row.state == "used" and not row.copied_size:
         return [first]
-    return [first, *([(each, "dim")] for each in wrap(visible(row.why), width, " " * len(head)))]
+    return [first, *([(line, "dim")] for line in wrap(visible(row.why), width, " " * len(head)))]

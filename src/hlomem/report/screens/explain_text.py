@@ -34,7 +34,7 @@ def draw_explanation(told: Explanation, width: int, all_frames: bool = False) ->
         ("size", _size(told)),
         ("life", _life(told)),
         ("place", _place(told)),
-        ("in place", [f"{each.operand}: {each.why}" for each in told.in_place[:_MAX_LISTED]]),
+        ("in place", [f"{answer.operand}: {answer.why}" for answer in told.in_place[:_MAX_LISTED]]),
     ):
         lines += _section(title, sentences, width)
     return lines
@@ -75,7 +75,7 @@ def _size(told: Explanation) -> list[str]:
     buffer = told.buffer
     if not buffer.padding:
         return [f"{buffer.size} bytes"]
-    grown = ", ".join(each.words for each in told.growths) or "the whole is rounded up"
+    grown = ", ".join(growth.words for growth in told.growths) or "the whole is rounded up"
     share = percent(buffer.padding, buffer.size)
     return [
         f"{buffer.size} bytes, {buffer.size - buffer.padding} of them for its elements",
@@ -112,9 +112,9 @@ def _place(told: Explanation) -> list[str]:
         ("before", "before it:"),
         ("after", "after it:"),
     ):
-        found = [each for each in told.neighbours if each.when == when]
+        found = [neighbour for neighbour in told.neighbours if neighbour.when == when]
         nearest = found[::-1] if when == "before" else found
-        sentences += _most([f"{words} {_neighbour(each)}" for each in nearest])
+        sentences += _most([f"{words} {_neighbour(neighbour)}" for neighbour in nearest])
     return sentences
 
 

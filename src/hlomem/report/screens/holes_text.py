@@ -42,7 +42,7 @@ def _draw_allocation(allocation: HoledAllocation, width: int) -> list[Line]:
     at = f"instruction {allocation.step}, {visible(allocation.instruction or 'the end')}"
     sizes = f"{format_bytes(allocation.size)}, at most {format_bytes(allocation.most_alive)} in use"
     head = f"allocation {allocation.index}: {sizes}, at {at}"
-    lines: list[Line] = [[(each, "")] for each in wrap(head, width, "  ", _MARGIN)]
+    lines: list[Line] = [[(line, "")] for line in wrap(head, width, "  ", _MARGIN)]
     for hole in allocation.holes[:_MAX_HOLES]:
         lines += _draw_hole(hole, width)
     if rest := allocation.holes[_MAX_HOLES:]:
@@ -63,4 +63,4 @@ def _draw_hole(hole: Hole, width: int) -> list[Line]:
         lines += wrap(f"until instruction {hole.before_end} {hole.before} was here", width, _MARGIN)
     if hole.after is not None:
         lines += wrap(f"from instruction {hole.after_start} {hole.after} will be", width, _MARGIN)
-    return [[(lines[0], "")], *([(each, "dim")] for each in lines[1:])]
+    return [[(lines[0], "")], *([(line, "dim")] for line in lines[1:])]

@@ -9,19 +9,18 @@ from hlomem.base.source import visible
 from hlomem.report.screens.text import (
     Line,
     percent,
-    plural,
     shorten,
     shorten_front,
     wrap,
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.data.improvement import ComputationOrder, Improved
+    from hlomem.report.data.improvement import ComputationOrder, ImprovementReport
 
 TOP = 8
 
 
-def draw_improvement(improved: Improved, width: int) -> list[Line]:
+def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
     """The lines of the screen."""
     lines: list[Line] = [
         [(shorten_front(visible(improved.name), width), "bold")],
@@ -45,7 +44,7 @@ def draw_improvement(improved: Improved, width: int) -> list[Line]:
     return lines
 
 
-def _saving(improved: Improved) -> Line:
+def _saving(improved: ImprovementReport) -> Line:
     before, after = format_bytes(improved.before), format_bytes(improved.after)
     if not improved.saves:
         return [(f"{before} of temporaries: no order was found that needs less", "")]
@@ -53,7 +52,7 @@ def _saving(improved: Improved) -> Line:
     return [(f"temporaries {before} → {after}  ", ""), (saved, "green")]
 
 
-def _bound(improved: Improved) -> str:
+def _bound(improved: ImprovementReport) -> str:
     if improved.verdict == "at the bound":
         return "no order of these instructions needs less"
     known = "not known: the program is too large for it"
@@ -75,10 +74,3 @@ def _row(order: ComputationOrder, width: int) -> str:
     proven = ", proven" if order.proven else ""
     row = f"  {peaks:>24}   {order.instructions:>12}  {visible(order.name)}: {order.method}{proven}"
     return shorten(row, width)
-
-
-def describe(improved: Improved) -> str:
-    """One sentence, for logs."""
-    count = plural(len(improved.computations), "computation")
-    saved = f"{format_bytes(improved.before)} → {format_bytes(improved.after)}"
-    return f"{improved.name}: temporaries {saved}, {count} in another order"

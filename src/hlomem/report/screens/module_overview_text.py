@@ -58,19 +58,23 @@ def _opcodes(program: ModuleOverview, width: int) -> list[Line]:
 
 def _arguments(title: str, other: str, arguments: tuple[Argument, ...], width: int) -> list[Line]:
     """The largest arrays that go in or come out, and how many bytes of them are donated."""
-    total = sum(each.size or 0 for each in arguments)
-    shared = [each for each in arguments if each.alias is not None or each.is_donor]
-    donated = f", {format_bytes(sum(each.size or 0 for each in shared))} donated" if shared else ""
+    total = sum(argument.size or 0 for argument in arguments)
+    shared = [argument for argument in arguments if argument.alias is not None or argument.is_donor]
+    donated = (
+        f", {format_bytes(sum(argument.size or 0 for argument in shared))} donated"
+        if shared
+        else ""
+    )
     lines: list[Line] = [
         [],
         [(f"{title} ", ""), (format_bytes(total), "bold"), (f" in {len(arguments)}{donated}", "")],
     ]
-    ranked = sorted(enumerate(arguments), key=lambda each: (-(each[1].size or 0), each[0]))
-    shown = [each for _, each in ranked[:_TOP_ARGUMENTS]]
-    columns = max((len(_braced(each.index)) for each in shown), default=0)
-    lines += [_argument(each, other, columns, width) for each in shown]
+    ranked = sorted(enumerate(arguments), key=lambda entry: (-(entry[1].size or 0), entry[0]))
+    shown = [argument for _, argument in ranked[:_TOP_ARGUMENTS]]
+    columns = max((len(_braced(argument.index)) for argument in shown), default=0)
+    lines += [_argument(argument, other, columns, width) for argument in shown]
     if (rest := len(arguments) - _TOP_ARGUMENTS) > 0:
-        left = sum(each.size or 0 for _, each in ranked[_TOP_ARGUMENTS:])
+        left = sum(argument.size or 0 for _, argument in ranked[_TOP_ARGUMENTS:])
         lines.append([(f"  {format_bytes(left):>10}  in {rest} smaller", "dim")])
     return lines
 

@@ -35,7 +35,7 @@ def draw_oom(oom: Oom, width: int) -> list[Line]:
     if oom.findings:
         lines += [[], [("What it says", "bold")]]
         for finding in oom.findings:
-            lines += [[(each, "")] for each in wrap(visible(finding), width, "  - ", "    ")]
+            lines += [[(line, "")] for line in wrap(visible(finding), width, "  - ", "    ")]
     lines += [[], [("What next", "bold")]]
     for step in oom.steps:
         lines += _step(step, width)
@@ -48,7 +48,7 @@ def _head(oom: Oom, width: int) -> list[Line]:
     program = f", {failure.module}" if failure.module else ""
     title = f"Out of memory{where} {_MOMENTS[failure.moment]}{program}"
     lines: list[Line] = [[(shorten(visible(title), width), "bold")]]
-    lines += [[(each, "")] for each in wrap(visible(_amounts(oom, failure)), width)]
+    lines += [[(line, "")] for line in wrap(visible(_amounts(oom, failure)), width)]
     return lines
 
 
@@ -58,8 +58,8 @@ def _amounts(oom: Oom, failure: Failure) -> str:
     if failure.needed is None:
         return f"the message does not say how much{space}"
     verb = "asked for" if failure.moment == "run" else "needs"
-    each = " on each device" if failure.moment == "compile" and failure.space == "hbm" else ""
-    said = f"{verb} {format_bytes(failure.needed)}{space}{each}"
+    where = " on each device" if failure.moment == "compile" and failure.space == "hbm" else ""
+    said = f"{verb} {format_bytes(failure.needed)}{space}{where}"
     if failure.available is not None:
         there = "free" if failure.moment == "run" else "there"
         said += f", {format_bytes(failure.available)} {there}"
@@ -98,7 +98,7 @@ def _named(oom: Oom, width: int) -> list[Line]:
     for group in shown:
         lines += _group(group, oom.named, width)
     if rest := oom.groups[len(shown) :]:
-        size, buffers = sum(each.size for each in rest), sum(each.count for each in rest)
+        size, buffers = sum(group.size for group in rest), sum(group.count for group in rest)
         lines.append([(f"  {format_bytes(size):>10}  in {plural(buffers, 'more buffer')}", "dim")])
     return lines
 
@@ -115,7 +115,7 @@ def _group(group: BufferGroup, whole: int, width: int) -> list[Line]:
 
 
 def _origin(group: BufferGroup, room: int) -> str:
-    """Where a group comes from: its line whole, and of the operation as much as there is room."""
+    """The origin of a group: its whole line, and as much of the operation as there is room for."""
     line = shorten_front(visible(group.source or ""), room)
     what = visible(group.op_name or ("" if line else group.label or ""))
     left = room - len(line) - 2 if line else room
@@ -124,7 +124,7 @@ def _origin(group: BufferGroup, room: int) -> str:
 
 
 def _step(step: Step, width: int) -> list[Line]:
-    lines: list[Line] = [[(each, "")] for each in wrap(visible(step.text), width, "  - ", "    ")]
+    lines: list[Line] = [[(line, "")] for line in wrap(visible(step.text), width, "  - ", "    ")]
     if step.command:
         lines.append([(f"      {visible(step.command)}", "cyan")])
     return lines

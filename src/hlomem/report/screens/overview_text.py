@@ -92,7 +92,7 @@ def _peak(peak: PeakOverview, width: int) -> list[Line]:
             (format_bytes(peak.size), "bold"),
             (shorten(f" at instruction {peak.moment} of {peak.steps}{at}", width - 25), ""),
         ],
-        *([(each, "dim")] for each in wrap(_OWN_LIST, width, "  ")),
+        *([(line, "dim")] for line in wrap(_OWN_LIST, width, "  ")),
     ]
     for buffer in peak.buffers:
         lines += _buffer(buffer, peak.size, width)
@@ -126,7 +126,7 @@ def _buffer(buffer: LiveBuffer, whole: int, width: int) -> list[Line]:
 
 
 def _origin(buffer: LiveBuffer, columns: int) -> str:
-    """Where a buffer comes from: its line of code and its operation, ends first."""
+    """The origin of a buffer: its line of code and its operation, ends first."""
     place = shorten_front(visible(buffer.source or ""), columns)
     room = columns - len(place) - (2 if place else 0)
     operation = bare_op_name(visible(buffer.op_name or ""))

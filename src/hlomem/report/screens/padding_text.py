@@ -45,9 +45,9 @@ def _draw_row(row: PaddedShape, width: int) -> list[Line]:
             (f"  {format_bytes(_shown(row)):>10}  ", "bold" if row.count_at_peak else "dim"),
             (shorten(visible(row.shape), cells), "cyan"),
         ],
-        *([(each, "")] for each in wrap(_words(row), width, margin)),
+        *([(line, "")] for line in wrap(_words(row), width, margin)),
         [(shorten(f"{margin}{name}  {place}", width), "dim")],
-        *([(each, "cyan")] for each in wrap(visible(row.fix), width, margin) if row.fix),
+        *([(line, "cyan")] for line in wrap(visible(row.fix), width, margin) if row.fix),
     ]
 
 
@@ -57,8 +57,8 @@ def _shown(row: PaddedShape) -> int:
 
 
 def _words(row: PaddedShape) -> str:
-    how = ", ".join(each.words for each in row.growths) or "rounded up as a whole"
+    how = ", ".join(growth.words for growth in row.growths) or "rounded up as a whole"
     share = percent(row.padding, row.size)
     count = f"{row.count_at_peak} of {plural(row.count, 'buffer')} at the peak"
-    each = f", {format_bytes(row.padding)} each" if row.count_at_peak > 1 else ""
-    return f"{how}; {share} of {format_bytes(row.size)}; {count}{each}"
+    size_of_one = f", {format_bytes(row.padding)} each" if row.count_at_peak > 1 else ""
+    return f"{how}; {share} of {format_bytes(row.size)}; {count}{size_of_one}"

@@ -23,7 +23,7 @@ from hlomem.report.screens.text import (
 
 if TYPE_CHECKING:
     from hlomem.report.data.branches import Branch
-    from hlomem.report.data.peak import Printed, Row, Snapshot
+    from hlomem.report.data.peak import PrintedPeak, Row, Snapshot
     from hlomem.report.data.timeline import Summit
 
 _BAR = 8
@@ -45,9 +45,9 @@ def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
         draw_moment(alive, width),
     ]
     method = "replayed from live ranges; bytes that values share count once"
-    lines += [[(each, "dim")] for each in wrap(method, width, "  ")]
+    lines += [[(line, "dim")] for line in wrap(method, width, "  ")]
     for caveat in alive.caveats:
-        lines += [[(each, "dim")] for each in wrap(caveat, width, "  ")]
+        lines += [[(line, "dim")] for line in wrap(caveat, width, "  ")]
     lines.append(draw_outline(alive))
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)
     lines.append([])
@@ -77,7 +77,7 @@ def draw_moment(alive: Snapshot, width: int) -> Line:
 
 
 def draw_rest(alive: Snapshot) -> list[Line]:
-    """What is in groups that are not shown."""
+    """The sum of groups that are not shown."""
     if not alive.rest_count:
         return []
     share = percent(alive.rest_size, alive.size)
@@ -94,7 +94,7 @@ def _draw_branches(
     branches: tuple[Branch, ...], whole: int, width: int, level: int = 0
 ) -> list[Line]:
     """A tree with subtotals; small twigs are added up."""
-    shown = [each for each in branches if each.size >= _TWIG * whole]
+    shown = [twig for twig in branches if twig.size >= _TWIG * whole]
     if len(branches) - len(shown) < _FEW:
         shown = list(branches)
     lines: list[Line] = []
@@ -107,7 +107,7 @@ def _draw_branches(
         lines.append([(head + indent, ""), (name, style), (note, "dim")])
         lines += _draw_branches(branch.children, whole, width, level + 1)
     if rest := branches[len(shown) :]:
-        size = sum(each.size for each in rest)
+        size = sum(twig.size for twig in rest)
         head = f"  {format_bytes(size):>10}  {percent(size, whole):>6}  "
         lines.append([(f"{head}{'  ' * level}in {len(rest)} smaller", "dim")])
     return lines
@@ -157,7 +157,7 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
     return [first, [(below + words, "dim")]]
 
 
-def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
+def draw_printed(printed: PrintedPeak, size: int, width: int) -> list[Line]:
     """From the number XLA prints to this one, step by step."""
     lines: list[Line] = [
         [
@@ -168,7 +168,7 @@ def draw_printed(printed: Printed, size: int, width: int) -> list[Line]:
     for reason in printed.reasons:
         sign = "+" if reason.size > 0 else "-"
         words = wrap(reason.why, width, f"  {sign + format_bytes(abs(reason.size)):>10}  ")
-        lines += [[(each, "dim")] for each in words]
+        lines += [[(line, "dim")] for line in words]
     return [*lines, [(f"  {format_bytes(size):>10}  ", "bold"), ("the peak above", "")]]
 
 

@@ -41,11 +41,11 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
     ]
     if summary.capacity is not None:
         lines.append(_capacity(summary.capacity, space.size, width))
-    if others := [each for each in summary.spaces if each.color != space.color and each.size]:
+    if others := [other for other in summary.spaces if other.color != space.color and other.size]:
         words = ", ".join(
-            f"{format_bytes(each.size)} of {space_label(visible(each.name))}" for each in others
+            f"{format_bytes(other.size)} of {space_label(visible(other.name))}" for other in others
         )
-        lines += [[(each, "dim")] for each in wrap(f"and {words} (--space)", width)]
+        lines += [[(text, "dim")] for text in wrap(f"and {words} (--space)", width)]
     lines += _roles(summary.roles, space, summary.fullest_step is not None, width)
     if summary.peak is not None:
         lines += _peak(summary.peak, width)
@@ -54,7 +54,7 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
         lines += [line for hint in summary.hints for line in _hint(hint, width)]
     if summary.notes:
         lines.append([])
-        lines += [[(each, "yellow")] for note in summary.notes for each in wrap(note, width, "! ")]
+        lines += [[(text, "yellow")] for note in summary.notes for text in wrap(note, width, "! ")]
     return lines
 
 
@@ -96,7 +96,7 @@ def _peak(peak: Snapshot, width: int) -> list[Line]:
     lines: list[Line] = [
         [],
         draw_moment(peak, width),
-        *([(each, "dim")] for each in wrap(_method(peak), width, "  ")),
+        *([(line, "dim")] for line in wrap(_method(peak), width, "  ")),
         draw_outline(peak),
         *draw_near_peaks(peak.near_peaks, peak.peak_size, width),
     ]
@@ -118,5 +118,5 @@ def _hint(hint: Hint, width: int) -> list[Line]:
     head = f"  {format_bytes(hint.size):>10}  "
     words = wrap(f"{hint.what}; see `hlomem {hint.command}`", width, head)
     return [[(words[0][: len(head)], "cyan"), (words[0][len(head) :], "")]] + [
-        [(each, "")] for each in words[1:]
+        [(line, "")] for line in words[1:]
     ]

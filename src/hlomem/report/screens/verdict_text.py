@@ -38,22 +38,22 @@ def draw_verdict(verdict: Verdict, columns: int, sequence: Sequence[str] = ()) -
         lines += [[], *_draw_finding(finding, columns, shown)]
     if count > MAX_SHOWN:
         lines += [[], *_draw_counts(verdict, columns)]
-    notes = [f"assumed: {each}" for each in verdict.assumed]
-    notes += [f"not checked: {each.rules} ({each.reason})" for each in verdict.not_checked[:5]]
+    notes = [f"assumed: {assumption}" for assumption in verdict.assumed]
+    notes += [f"not checked: {gap.rules} ({gap.reason})" for gap in verdict.not_checked[:5]]
     if notes:
         lines.append([])
-    lines += [[(each, "dim")] for note in notes for each in wrap(note, columns)]
+    lines += [[(line, "dim")] for note in notes for line in wrap(note, columns)]
     return lines
 
 
 def _draw_finding(finding: Finding, columns: int, sequence: Sequence[str]) -> list[Line]:
     style = "red" if finding.severity == "error" else "yellow"
     lines: list[Line] = [[(shorten(f"{finding.severity}: {finding.rule}", columns), style)]]
-    lines += [[(each, "")] for each in wrap(finding.message, columns, "  ")]
+    lines += [[(line, "")] for line in wrap(finding.message, columns, "  ")]
     for value in finding.values:
-        lines += [[(each, "cyan")] for each in wrap(_describe(value), columns, "  ")]
+        lines += [[(line, "cyan")] for line in wrap(_describe(value), columns, "  ")]
     for fact in finding.evidence:
-        lines += [[(each, "dim")] for each in wrap(fact, columns, "  - ", "    ")]
+        lines += [[(line, "dim")] for line in wrap(fact, columns, "  - ", "    ")]
     return lines + _draw_context(finding, columns, sequence)
 
 

@@ -58,12 +58,12 @@ class Cause(Record, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What two programs differ in, before it is known how many bytes that makes."""
+    """A difference between two programs, before it is known how many bytes it makes."""
 
     kind: CauseKind
     text: str
     claims: Callable[[Entry], bool]
-    """Whether an entry shows this change itself."""
+    """A test of entries: those that show this change themselves."""
     source: str | None = None
     is_certain: bool = True
     takes_rest: bool = True

@@ -55,7 +55,7 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class SharedOut:
-    """What one side reserves in a space, shared out among its buffers."""
+    """The bytes one side reserves in a space, shared out among its buffers."""
 
     def __init__(self, memory: MemoryView, space: Space) -> None:
         self.memory = memory
@@ -65,7 +65,7 @@ class SharedOut:
         for buffer, size in iter_owners(memory, space.color, self.step):
             self.size_of[buffer.id] = self.size_of.get(buffer.id, 0) + size
         self.unused = space.size - sum(self.size_of.values())
-        """What nobody fills."""
+        """Bytes that no buffer fills."""
         self.lodged: dict[int, int] = {}
         """Bytes of temporaries in the memory of arguments and results when theirs is fullest."""
         for buffer, size in iter_lodgers(memory, space.color, self.step):
@@ -79,7 +79,7 @@ class SharedOut:
 
 
 def iter_owners(memory: MemoryView, color: int, step: int | None) -> Iterator[OwnedBytes]:
-    """Who holds the bytes of a space; a temporary only at the fullest step."""
+    """The holders of the bytes of a space; a temporary only at the fullest step."""
     temporary = {allocation.index for allocation in memory.temporary_allocations(color)}
     for allocation in memory.joined.allocations:
         if allocation.color != color or allocation.is_thread_local:
@@ -105,7 +105,7 @@ def iter_lodgers(memory: MemoryView, color: int, step: int | None) -> Iterator[O
 
 
 def _last(buffer: Buffer) -> tuple[int, int]:
-    """What is in an allocation last is what the caller gets."""
+    """The value that is in an allocation last is the one the caller gets."""
     return (buffer.end or 0, buffer.id)
 
 
@@ -115,7 +115,7 @@ def _claim(buffer: Buffer) -> tuple[bool, int, int, int]:
 
 
 def change_of(pair: Pair, before: SharedOut, after: SharedOut) -> Change:
-    """What became of a buffer."""
+    """The fate of a buffer."""
     sizes = (
         before.size_of.get(pair.before.id, 0) if pair.before else 0,
         after.size_of.get(pair.after.id, 0) if pair.after else 0,

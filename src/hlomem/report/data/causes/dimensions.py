@@ -71,7 +71,9 @@ def _merge_neighbours(
     The exact multiple names it, or what more arguments have.
     """
     merged: dict[_Resize, list[ArgumentPair]] = {}
-    order = sorted(groups, key=lambda each: (each.new % each.old != 0, -len(groups[each]), each))
+    order = sorted(
+        groups, key=lambda resize: (resize.new % resize.old != 0, -len(groups[resize]), resize)
+    )
     for resize in order:
         near = next((known for known in merged if _is_near(known, resize)), resize)
         merged.setdefault(near, []).extend(groups[resize])
@@ -113,7 +115,7 @@ def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
 
 
 def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callable[[Entry], bool]:
-    """Whether a buffer is one of the arguments, or its elements grew by a power of the factor."""
+    """A test of buffers: one of the arguments, or its elements grew by a power of the factor."""
     factor = Fraction(resize.new, max(resize.old, 1))
     powers = {factor**power for power in range(1, _MAX_POWER + 1)}
 

@@ -88,7 +88,7 @@ def _casts_by_line(program: Program) -> set[tuple[str, str]]:
 
 
 def _is_alone_at(side: int, dtype: str, line: str) -> Callable[[Entry], bool]:
-    """Whether a buffer of a type and a line exists on one side only."""
+    """A test of buffers: one of this type and line exists on one side only."""
 
     def claims(entry: Entry) -> bool:
         if entry.side != side or entry.partner is not None or entry.buffer.source != line:
@@ -144,7 +144,7 @@ def _most_common_by(
         sides.append(found)
     retypes = (_retype(sides[0][key], sides[1][key]) for key in sides[0].keys() & sides[1].keys())
     weights = Counter(retype for retype in retypes if retype is not None)
-    return max(weights, key=lambda each: (weights[each], each)) if weights else None
+    return max(weights, key=lambda retype: (weights[retype], retype)) if weights else None
 
 
 def _retype(before: set[str], after: set[str]) -> _Retype | None:

@@ -29,7 +29,7 @@ _MINOR = 0.1
 
 
 def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) -> list[Cause]:
-    """What was changed, or where, in bytes that add up to the difference."""
+    """The causes of a difference, or the lines it is in, in bytes that add up to it."""
     ledger = Ledger(before, after, changes)
     programs = Program(before.memory), Program(after.memory)
     comparison = Comparison(*programs, tuple(ledger.open))

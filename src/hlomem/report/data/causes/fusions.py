@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def find_fusions(comparison: Comparison) -> Iterator[Finding]:
-    """What has memory of its own now, or no longer, and was or is part of a fusion."""
+    """Arrays that have memory of their own now, or no longer, and were or are part of a fusion."""
     if comparison.has_other_era or not comparison.has_same_arguments:
         return
     for side, text in (

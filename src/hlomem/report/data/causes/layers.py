@@ -43,7 +43,7 @@ def find_layers(comparison: Comparison) -> Iterator[Finding]:
         )
         return
     before, after = map(_count_layers, comparison.programs)
-    for stem in sorted(after.keys() & before.keys(), key=lambda each: -len(after[each])):
+    for stem in sorted(after.keys() & before.keys(), key=lambda key: -len(after[key])):
         more, fewer = after[stem] - before[stem], before[stem] - after[stem]
         if bool(more) != bool(fewer):
             yield _finding(stem, len(before[stem]), len(after[stem]), more or fewer)

@@ -43,21 +43,21 @@ class Entry(NamedTuple):
         return self.change.before if self.side else self.change.after
 
 
-class Booked(NamedTuple):
-    """What was booked to one cause."""
+class Booking(NamedTuple):
+    """The entries booked to one cause."""
 
     size: int
     buffers: int
     """How many have other bytes through it."""
 
 
-def booked(entries: Iterable[Entry]) -> Booked:
+def booked(entries: Iterable[Entry]) -> Booking:
     """The sum of some entries; a buffer with as many bytes before and after does not count."""
     nets: dict[int, int] = {}
     for entry in entries:
         key = id(entry.change)
         nets[key] = nets.get(key, 0) + entry.size
-    return Booked(sum(nets.values()), sum(net != 0 for net in nets.values()))
+    return Booking(sum(nets.values()), sum(net != 0 for net in nets.values()))
 
 
 class Ledger:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def find_offload(comparison: Comparison) -> Iterator[Finding]:
-    """What went to the host, then what came back."""
+    """Arrays that went to the host, then those that came back."""
     before, after = comparison.programs
     for there, here, side, text in (
         (after, before, BEFORE, "kept in the host's memory now"),
@@ -72,7 +72,7 @@ def _finding(moved: list[Buffer], device: Program, side: int, text: str) -> Find
 
 
 def _line_on_device(moved: list[Buffer], device: Program) -> str | None:
-    """Where the same array was computed when the device kept it."""
+    """The operation that computed the same array when the device kept it."""
     arrays = set(map(array_of_buffer, moved))
     for buffer in device.memory.buffers:
         if buffer.source and array_of_buffer(buffer) in arrays:

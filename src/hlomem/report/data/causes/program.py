@@ -1,4 +1,4 @@
-"""What one of two compared programs is like: its operations, arguments and results.
+"""One of two compared programs: its operations, arguments and results.
 
 In: a `MemoryView`; the module where there is one, else the lines of instructions in the dump, which
 leave out what is inside of fusions. Out: `Program`. Operations are known by the names JAX gave
@@ -204,7 +204,9 @@ class Program:
     @cached_property
     def fused_arrays(self) -> frozenset[tuple[str, Array | None]]:
         """The operations inside of fusions, with what they compute."""
-        return frozenset((each.name, each.array) for each in self.operations if each.is_fused)
+        return frozenset(
+            (operation.name, operation.array) for operation in self.operations if operation.is_fused
+        )
 
     @cached_property
     def fusions(self) -> Counter[frozenset[str]]:

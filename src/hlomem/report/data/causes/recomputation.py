@@ -38,7 +38,7 @@ def find_recomputation(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _find_policy(comparison: Comparison) -> Iterator[Finding]:
-    """What one checkpoint recomputes and the other keeps."""
+    """Values that one checkpoint recomputes and the other keeps."""
     before, after = comparison.programs
     more = _computed_once(after.rematted - before.rematted, before)
     fewer = _computed_once(before.rematted - after.rematted, after)

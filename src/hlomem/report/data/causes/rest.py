@@ -1,4 +1,4 @@
-"""What no finding accounts for: by the line of the program, and what results' memory lends.
+"""The bytes no finding accounts for: by the line of the program, and as lent by results' memory.
 
 In: entries nobody booked. Out: `Cause`s of kind "results' memory", "line" and "holes". Entries of
 one line are added up, and lines that cancel each other are one, so that what only changes places

@@ -85,7 +85,7 @@ def _is_split(one: Buffer | None, other: Buffer | None, partitions: int) -> bool
 
 
 def _arguments(comparison: Comparison) -> str:
-    """Which arguments a device has more or less of."""
+    """The arguments a device has more or less of."""
     parts = []
     for word, pairs in (
         ("less", [p for p in comparison.resized if p.after.size < p.before.size]),

@@ -60,7 +60,7 @@ TABLE = (
 
 
 def find_all(comparison: Comparison) -> list[Finding]:
-    """What the programs differ in, in the order of the table."""
+    """The differences between the programs, in the order of the table."""
     found: list[Finding] = []
     for row in TABLE:
         if row.unless.isdisjoint(finding.kind for finding in found):

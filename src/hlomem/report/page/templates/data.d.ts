@@ -122,7 +122,7 @@ export interface Hole {
   after_start: number | null;
 }
 
-/** What groups of buffers are called where their names or lines are not known. */
+/** Names of groups of buffers whose own names or lines are not known. */
 export interface Labels {
   arguments: string;
   no_line: string;
@@ -176,7 +176,7 @@ export interface Page {
   trust: Trust;
 }
 
-/** What would save memory, each change tried. */
+/** Changes that would save memory, each tried. */
 export interface PageAdvice {
   space: string;
   rows: Advice[];
@@ -248,7 +248,7 @@ export interface Summit {
   instruction: string | null;
 }
 
-/** What the numbers rest on. */
+/** The basis of the numbers. */
 export interface Trust {
   files: string[];
   is_planned: boolean;

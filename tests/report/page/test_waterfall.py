@@ -1,0 +1,16 @@
+"""The bars between two compiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hlomem.api.compare import diff
+from hlomem.report.page.waterfall import build_waterfall
+
+
+def test_the_page_says_which_program_of_several_is_compared(
+    goldens: Path,
+) -> None:
+    several, alone = goldens / "trials/cpu/gpt", goldens / "pairs/donation_dropped/after"
+    steps = build_waterfall(diff(several, alone)).steps
+    assert (steps[0].label, steps[-1].label) == (f"A: {several} (train_step)", f"B: {alone}")
