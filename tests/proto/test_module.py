@@ -17,7 +17,7 @@ from hlomem.api.load import load_program
 from hlomem.base.errors import InputError
 from hlomem.hlo.ir import HloModule
 from hlomem.hlo.text.printer import format_module
-from hlomem.proto.module import make_module, read_module
+from hlomem.proto.module import read_module
 from hlomem.proto.schema import message_types, parse_message
 from tests.proto.samples import FOLDERS, NAMES, SAMPLES, Sample
 
@@ -73,14 +73,15 @@ def _tiny() -> dict[str, object]:
     return {"name": "tiny", "entry_computation_id": 1, "computations": [computation]}
 
 
-def _message(changes: dict[str, object]) -> object:
+def _encoded(changes: dict[str, object]) -> bytes:
     fields = _tiny()
     fields.update(changes)
-    return message_types()["Module"](**fields)
+    encoded: bytes = message_types()["Module"](**fields).SerializeToString()
+    return encoded
 
 
 def test_a_module_without_schedule_is_planned_in_the_order_of_xlas_scheduler() -> None:
-    module = make_module(_message({}))
+    module = read_module(_encoded({}))
     assert not module.is_scheduled
     assert module.entry.root.shape.text == "f32[2]{0}"
     notes = hlomem.plan(module, backend="cpu").notes
@@ -101,7 +102,7 @@ def test_a_module_without_schedule_is_planned_in_the_order_of_xlas_scheduler() -
 )
 def test_what_no_program_can_be_is_refused(changes: dict[str, object], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        make_module(_message(changes))
+        read_module(_encoded(changes))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_instructions_that_cannot_be_are_refused(field: str, value: object, prob
     fields = _tiny()
     fields["computations"][0]["instructions"][0][field] = value  # type: ignore[index]
     with pytest.raises(InputError, match=problem):
-        make_module(message_types()["Module"](**fields), "some.pb")
+        read_module(message_types()["Module"](**fields).SerializeToString(), "some.pb").validate()
 
 
 @settings(max_examples=300, deadline=None)

@@ -35,9 +35,10 @@ class ProtoProgram(Struct, frozen=True, dict=True):
 
     name: str
     """Its module's name; with `#2` and so on where several have it."""
+    module_name: str
     where: str
     """The file it is in."""
-    module: Any
+    module: bytes
     """The HloModuleProto."""
     assignment: Any
     """The BufferAssignmentProto; None where the file has no plan of it."""
@@ -54,9 +55,9 @@ class ProtoProgram(Struct, frozen=True, dict=True):
 
     def open_module(self) -> HloModule:
         """The program."""
-        from hlomem.proto.module import make_module  # noqa: PLC0415 - start-up
+        from hlomem.proto.module import read_module  # noqa: PLC0415 - start-up
 
-        return make_module(self.module, self.where)
+        return read_module(self.module, self.where)
 
     def open(self) -> Dump | HloModule:
         """The dump of its plan; without one the program."""
@@ -74,7 +75,7 @@ class ProtoProgram(Struct, frozen=True, dict=True):
 def programs_in(data: bytes, name: str, limit: int) -> list[ProtoProgram]:
     """The programs of a file, the largest first."""
     found = [
-        ProtoProgram(program.module.name, name, program.module, program.assignment)
+        ProtoProgram(program.name, program.name, name, program.module, program.assignment)
         for program in open_programs(data, name, limit)
     ]
     return _numbered(_planned_ones(found))
@@ -123,7 +124,7 @@ def _numbered(programs: list[ProtoProgram]) -> list[ProtoProgram]:
     counts: dict[str, int] = {}
     numbered = []
     for program in sorted(programs, key=_by_size, reverse=True):
-        name = program.module.name
+        name = program.module_name
         counts[name] = counts.get(name, 0) + 1
         shown = name if counts[name] == 1 else f"{name}#{counts[name]}"
         numbered.append(replace(program, name=shown))

@@ -208,7 +208,7 @@ def make_instruction(
 ) -> HloInstruction:
     """An instruction that is in no list yet; `known` are those it may use, by name."""
     check_name(name, "an instruction")
-    _check_form(name, opcode, len(operands), payload)
+    check_form(name, opcode, len(operands), payload)
     for operand in (*operands, *control_predecessors):
         if known.get(operand.name) is not operand:
             raise EditError(
@@ -251,7 +251,8 @@ def check_name(name: str, what: str) -> None:
         raise EditError(f"{what} cannot be called `{name}`: use letters, digits, `_`, `.` and `-`")
 
 
-def _check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
+def check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
+    """Raise unless an opcode takes this many operands, or what stands in their place."""
     if _OPCODE.fullmatch(opcode) is None:
         raise EditError(f"`{name}` cannot have opcode `{opcode}`")
     traits = traits_of(opcode)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _PACKAGE = "hlomem_xla"
 
@@ -94,6 +94,12 @@ _FIELDS = {
         92 IotaDeviceList iota_collective_device_list; 94 b is_reverse; 95 i64 num_carries;
         96 i32 is_associative; 99 Payload backend_config_payload; 100 b has_dynamic_root;
         102 s comparison_order""",
+    # What links instructions to each other; the rest is kept as it is.
+    "InstructionHead": """1 s name; 2 s opcode; 3 y shape; 8 y literal; 9 i64 parameter_number;
+        13 i64 tuple_index; 35 i64 id; 36 *i64 operand_ids; 37 *i64 control_predecessor_ids;
+        38 *i64 called_computation_ids""",
+    "ComputationHead": """1 s name; 2 *y instructions; 5 i64 id; 6 i64 root_id;
+        8 s execution_thread""",
     "Computation": """1 s name; 2 *Instruction instructions; 4 ProgramShape program_shape; 5 i64 id;
         6 i64 root_id; 7 b is_fusion_computation; 8 s execution_thread""",
     "Sequence": "1 *i64 instruction_ids",
@@ -115,6 +121,13 @@ _FIELDS = {
         7 Schedule schedule; 8 InputOutputAlias input_output_alias;
         15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
         18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
+    "ProgramShapeHead": "1 *y parameters; 2 y result",
+    "ModuleHead": """1 s name; 2 s entry_computation_name; 3 *ComputationHead computations;
+        4 ProgramShapeHead host_program_shape; 5 i64 id; 6 i64 entry_computation_id;
+        7 Schedule schedule; 8 InputOutputAlias input_output_alias;
+        15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
+        18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
+    "ModuleParts": "3 *y computations",
     "Location": """1 s computation_name; 2 s instruction_name; 3 *i64 shape_index;
         4 i64 instruction_id""",
     "LogicalBuffer": "1 i64 id; 2 i64 size; 3 Location defined_at; 4 i64 color",
@@ -178,13 +191,22 @@ def message_types() -> Mapping[str, Any]:
     }
 
 
-def parse_message(name: str, data: bytes) -> Any:
-    """A message of that name; `InputError` where the bytes are none."""
+@cache
+def parser_of(name: str) -> Callable[[bytes], Any]:
+    """What makes a message of that name of bytes; `InputError` where they are none."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
-    message = message_types()[name]()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise InputError(f"not a message {name}: {error}") from error
-    return message
+    decode = message_types()[name].FromString
+
+    def parse(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except DecodeError as error:
+            raise InputError(f"not a message {name}: {error}") from error
+
+    return parse
+
+
+def parse_message(name: str, data: bytes) -> Any:
+    """A message of that name; `InputError` where the bytes are none."""
+    return parser_of(name)(data)

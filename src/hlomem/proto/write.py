@@ -15,6 +15,7 @@ from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.proto.names import ELEMENT_TYPES
 from hlomem.proto.schema import message_types
+from hlomem.proto.wire import BYTES, encode_varint
 
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import Creation
     from hlomem.pipeline import Stages
 
+_PROGRAM, _PLAN = 1, 3
+"""The fields of an HloProto."""
 _NUMBER_OF_TYPE = {kind: number for number, kind in ELEMENT_TYPES.items()}
 
 
@@ -32,11 +35,15 @@ def encode_plan(stages: Stages) -> bytes:
         problem = "its program was read from text, which does not say all that a proto says"
         where = visible(stages.module.source_name)
         raise CommandError(f"{where}: {problem}: plan the .hlo.pb of the same compile")
-    whole = message_types()["HloProto"]()
-    whole.hlo_module.CopyFrom(creation.proto)
-    _fill(whole.buffer_assignment, stages, creation)
-    encoded: bytes = whole.SerializeToString(deterministic=True)
-    return encoded
+    plan = message_types()["BufferAssignment"]()
+    _fill(plan, stages, creation)
+    encoded: bytes = plan.SerializeToString(deterministic=True)
+    return b"".join([*_field(_PROGRAM, creation.encoded), *_field(_PLAN, encoded)])
+
+
+def _field(number: int, data: bytes) -> tuple[bytes, bytes, bytes]:
+    """A message as a field of another."""
+    return encode_varint(number << 3 | BYTES), encode_varint(len(data)), data
 
 
 def _fill(proto: Any, stages: Stages, creation: Creation) -> None:
