@@ -48,7 +48,7 @@ class InPlacePair(NamedTuple):
     output_index: ShapeIndex
 
 
-_DECLARATION = "output_to_operand_aliasing="
+_DECLARATION = "output_to_operand_aliasing"
 _FIRST_OPERAND = (InPlacePair(0, ROOT_INDEX, ROOT_INDEX),)
 _SECOND_OPERAND = (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
 
@@ -152,7 +152,7 @@ def _may_write_in_place(opcodes: frozenset[Opcode]) -> bool:
 
 def _may_declare_aliasing(instruction: HloInstruction) -> bool:
     """Whether it is worth reading the attributes to see what they declare."""
-    return _DECLARATION in instruction.attribute_text
+    return instruction.may_have(_DECLARATION)
 
 
 def _fusion_body_pairs(fusion: HloInstruction, bodies: FusedBodies) -> list[InPlacePair]:

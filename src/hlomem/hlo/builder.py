@@ -17,7 +17,7 @@ Mirrors `HloComputation::Builder` and the constructors of `hlo/ir/hlo_instructio
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError, ParseError
@@ -58,6 +58,7 @@ _GENERIC = frozenset(
 )
 """Attributes any opcode may have, printed behind its own."""
 _BRANCHES_OF_PREDICATE = 2
+_MAX_REMEMBERED = 1024
 
 
 class ModuleBuilder:
@@ -273,7 +274,9 @@ def check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
 
 def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
     """Raise unless attributes read as themselves once they are printed."""
-    if all(_is_plain(name, text) for name, text in attributes.items()):
+    if all(
+        _is_plain(name, text) or _is_read_again(name, text) for name, text in attributes.items()
+    ):
         return
     text = "".join([f", {name}={value}" for name, value in attributes.items()])
     try:
@@ -289,6 +292,17 @@ def _is_plain(name: str, text: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(name) and _PLAIN_VALUE.fullmatch(text))
 
 
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _is_read_again(name: str, text: str) -> bool:
+    """Whether an attribute reads as itself; many instructions have the same."""
+    printed = f", {name}={text}"
+    try:
+        found = [(key, printed[start:end]) for key, start, end in iter_attributes(printed)]
+    except TextProblem:
+        return False
+    return found == [(name, text)] and "\n" not in text
+
+
 def link_attributes(
     opcode: Opcode,
     operands: Sequence[HloInstruction],
@@ -301,6 +315,9 @@ def link_attributes(
     has_links = called or control_predecessors or CONTROL_PREDECESSORS in attributes
     if not has_links and not _roles(opcode) and _in_printed_order(attributes):
         return dict(attributes)
+    if _calls_as_usual(opcode, attributes, called, control_predecessors):
+        own = {key: text for key, text in attributes.items() if key not in _GENERIC}
+        return {**own, _roles(opcode)[0]: f"%{called[0].name}", **attributes}
     given = {key: text for key, text in attributes.items() if key in _roles(opcode)}
     forms = given or _usual_call_forms(opcode, operands, len(called))
     counts = {key: _count_names(forms[key]) for key in _roles(opcode) if key in forms}
@@ -324,6 +341,18 @@ def link_attributes(
         rest.pop(CONTROL_PREDECESSORS, None)
     ordered = {**own, **{key: texts[key] for key in forms}, **rest, **texts}
     return {key: texts.get(key, text) for key, text in ordered.items()}
+
+
+def _calls_as_usual(
+    opcode: Opcode,
+    attributes: Mapping[str, str],
+    called: Sequence[HloComputation],
+    control_predecessors: Sequence[HloInstruction],
+) -> bool:
+    """Whether one attribute, which is left out, names one callee, as for most that call any."""
+    roles = _roles(opcode)
+    has_control = control_predecessors or CONTROL_PREDECESSORS in attributes
+    return len(called) == 1 == len(roles) and not has_control and roles[0] not in attributes
 
 
 def _in_printed_order(attributes: Mapping[str, str]) -> bool:

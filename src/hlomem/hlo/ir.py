@@ -103,6 +103,9 @@ class UnreadAttributes(Protocol):
     def read(self, instruction: HloInstruction) -> dict[str, str]:
         """As `HloInstruction.attributes`."""
 
+    def may_have(self, name: str) -> bool:
+        """As `HloInstruction.may_have`."""
+
 
 class HloInstruction(Struct, eq=False):
     """One operation. Compared by identity; nobody changes it after parsing.
@@ -155,6 +158,13 @@ class HloInstruction(Struct, eq=False):
         if isinstance(attributes, str):
             return attributes
         return "".join([f", {name}={value}" for name, value in self.attributes.items()])
+
+    def may_have(self, name: str) -> bool:
+        """Whether it is worth reading the attributes to see one; false is certain."""
+        attributes = self._attributes
+        if isinstance(attributes, str | dict):
+            return name in attributes
+        return attributes.may_have(name)
 
     @property
     def metadata(self) -> attr.Metadata:

@@ -35,7 +35,7 @@ def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
         yield from frontend_attributes(proto.frontend_attributes)
     if proto.control_predecessor_ids:
         yield CONTROL_PREDECESSORS, "{}"  # the place; the builder writes the names
-    if proto.result_accuracy.mode:
+    if proto.HasField("result_accuracy") and proto.result_accuracy.mode:
         yield "result_accuracy", "{mode=highest}"
     if proto.HasField("metadata"):
         yield from _metadata(proto.metadata)

@@ -20,7 +20,7 @@ from hlomem.hlo.builder import (
     link_attributes,
     numbered_parameters,
 )
-from hlomem.hlo.ir import HloInstruction
+from hlomem.hlo.ir import BodyCall, HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, KNOWN_OPCODES, as_opcode, traits_of
 from hlomem.proto.attributes import generic_attributes
 from hlomem.proto.literal import UNSAID, format_literal
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
+
+
+_TAG_OF = {"output_to_operand_aliasing": b"\xd2\x04"}
+"""What begins the field of an attribute that few instructions have and many are asked for."""
 
 
 class BodyLinks:
@@ -57,6 +61,15 @@ class BodyLinks:
             problem = f"`{visible(caller.name)}` calls computation {number}"
             raise InputError(f"{problem}, which is not above it")
         return found
+
+    def body_call(self, caller: HloComputation, proto: Any, data: bytes) -> BodyCall:
+        """An instruction that calls computations, which is not linked to others."""
+        opcode = _OPCODES[proto.opcode]
+        called = tuple([self.callee(caller, number) for number in called_ids(proto)])
+        shape = self.shapes[proto.shape]
+        attributes = EncodedAttributes(data, proto.tuple_index, self)
+        alone = HloInstruction(proto.name, shape, opcode, (), "", attributes, caller, -1, called)
+        return BodyCall(opcode, called, alone.attribute_text)
 
     def error(self, problem: Exception) -> InputError:
         """A problem with the place it was found in."""
@@ -89,6 +102,10 @@ class EncodedAttributes:
             return self._read(instruction)
         except (EditError, InputError) as error:
             raise self._links.error(error) from error
+
+    def may_have(self, name: str) -> bool:
+        """False where the message cannot have the field."""
+        return _TAG_OF.get(name, b"") in self._data
 
     def _read(self, instruction: HloInstruction) -> dict[str, str]:
         proto = parser_of("Instruction")(self._data)

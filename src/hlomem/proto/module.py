@@ -32,7 +32,7 @@ from hlomem.proto.print_order import printed_order
 from hlomem.proto.schema import parse_message, parser_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from hlomem.base.source import Source, Span
     from hlomem.hlo.ir import HloInstruction
@@ -87,7 +87,7 @@ class ModuleReader:
         try:
             return [
                 (shapes[proto.shape], as_opcode(proto.opcode))
-                for proto, _ in self._heads(computation).values()
+                for proto, _ in self._in_order(computation)
             ]
         except InputError as error:
             raise self._links.error(error) from error
@@ -96,12 +96,18 @@ class ModuleReader:
         """The instructions of the body that call computations."""
         if not _may_call(_head_of(computation).SerializeToString()):
             return []
-        computation.ensure_read()
+        try:
+            calling = [pair for pair in self._in_order(computation) if called_ids(pair[0])]
+            if not any(proto.opcode == "conditional" for proto, _ in calling):
+                return [self._links.body_call(computation, *pair) for pair in calling]
+        except (EditError, InputError) as error:
+            raise self._links.error(error) from error
+        computation.ensure_read()  # its operands tell what it calls them for
         return computation.calls()
 
     def first_parameter(self, computation: HloComputation) -> str:
         """The name of the first parameter."""
-        for proto, _ in self._heads(computation).values():
+        for proto, _ in self._in_order(computation):
             if proto.opcode == "parameter" and proto.parameter_number == 0:
                 return str(proto.name)
         return ""
@@ -188,18 +194,21 @@ class ModuleReader:
                 return computation
         raise InputError(f"no computation is the entry: none is called `{visible(name)}`")
 
-    def _heads(self, computation: HloComputation) -> dict[int, tuple[Any, bytes]]:
+    def _in_order(self, computation: HloComputation) -> Iterable[tuple[Any, bytes]]:
+        """What links the instructions of a body, and their messages."""
         head = _head_of(computation)
-        try:
-            return instruction_heads(head, self._sequence_of.get(head.id))
-        except InputError as error:
-            raise self._links.error(error) from error
+        sequence = self._sequence_of.get(head.id)
+        if sequence is not None:
+            return instruction_heads(head, sequence).values()
+        parse = parser_of("InstructionHead")
+        return ((parse(data), data) for data in head.instructions)
 
     def _open(self, computation: HloComputation) -> list[HloComputation]:
         """Read a computation; returns its callees other than fused bodies."""
-        heads = self._heads(computation)
+        head = _head_of(computation)
         try:
-            made = link_body(computation, heads, _head_of(computation).root_id, self._links)
+            heads = instruction_heads(head, self._sequence_of.get(head.id))
+            made = link_body(computation, heads, head.root_id, self._links)
         except (EditError, InputError) as error:
             raise self._links.error(error) from error
         if computation.module is self._module:  # and not of a copy that is being edited
