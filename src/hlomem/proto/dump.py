@@ -27,6 +27,7 @@ from hlomem.base.source import visible
 from hlomem.dump.dump import Dump, Note
 from hlomem.dump.eras import NEWEST
 from hlomem.dump.parts import FILE_NAMES, Part, Wrapping
+from hlomem.dump.program_name import author_name
 from hlomem.hlo.schedule import schedule_of
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import options_for
@@ -68,7 +69,8 @@ def make_dump(module: HloModule, assignment: Any) -> Dump:
         for kind in _KINDS
     ]
     notes = tuple([Note(kind="missing", text=text) for text in _NOTES])
-    return Dump(module.name, tuple(parts), (NEWEST,), remarks=notes, open_module=lambda: module)
+    name = author_name(module.name)
+    return Dump(name, tuple(parts), (NEWEST,), remarks=notes, open_module=lambda: module)
 
 
 def _options_for(module: HloModule) -> Options:
