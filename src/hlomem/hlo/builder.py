@@ -50,8 +50,10 @@ _GENERIC = frozenset(
         CONTROL_PREDECESSORS,
         "backend_config",
         "frontend_attributes",
+        "is_composite",
         "metadata",
         "origin",
+        "result_accuracy",
         "sharding",
         "statistics",
     }

@@ -62,9 +62,11 @@ _FIELDS = {
         3 *i64 iota_reshape_dims; 4 *i32 iota_transpose_perm""",
     "SourceTarget": "1 i64 source; 2 i64 target",
     "Sharding": """1 i32 type; 3 *i64 tile_assignment_dimensions; 4 *i64 tile_assignment_devices;
-        5 *Sharding tuple_shardings; 6 b replicate_on_last_tile_dim; 8 *i32 last_tile_dims;
+        5 *Sharding tuple_shardings; 6 b replicate_on_last_tile_dim; 7 *OpMetadata metadata; 8 *i32
+        last_tile_dims;
         9 *i64 iota_reshape_dims; 10 *i32 iota_transpose_perm; 14 ?y named_sharding""",
-    "ResultAccuracy": "1 i32 mode",
+    "Tolerance": "1 f64 atol; 2 f64 rtol; 3 i64 ulps",
+    "ResultAccuracy": "1 i32 mode; 2 Tolerance tolerance",
     "Literal": """2 *b preds; 15 y s8s; 3 y u8s; 4 *i32 s32s; 5 *i64 s64s; 6 *u32 u32s; 7 *u64 u64s;
         8 *f32 f32s; 9 *f64 f64s; 16 y u16s; 17 y s16s; 11 y f16s; 13 y bf16s""",
     "Payload": "1 ?y value; 2 ?i64 id",
