@@ -122,19 +122,19 @@ def snappy_bomb(many: int) -> bytes:
     literal = b"\x00A"
     copies = b"\xfe\x01\x00" * (many * 10)
     packed = varint(1 << 40) + literal + copies
-    return _record_file(b"s", packed)
+    return record_file(b"s", packed)
 
 
 def record_file_with_a_huge_chunk(many: int) -> bytes:
     """A record file whose chunk claims exabytes."""
-    return _record_file(b"\0", b"A" * min(many, 1000), size=1 << 62)
+    return record_file(b"\0", b"A" * min(many, 1000), size=1 << 62)
 
 
-def _record_file(compression: bytes, data: bytes, size: int | None = None) -> bytes:
+def record_file(compression: bytes, data: bytes, size: int | None = None) -> bytes:
     """A Riegeli file of one chunk; hashes are wrong, as nobody checks them."""
     block = RIEGELI_MAGIC + bytes(8) + (64).to_bytes(8, "little")
     signature = bytes(8) + bytes(8) + bytes(8) + b"s" + bytes(7) + bytes(8)
-    length = len(data) if size is None else size
+    length = len(compression + data) if size is None else size
     head = bytes(8) + length.to_bytes(8, "little") + bytes(8)
     head += b"r" + (1).to_bytes(7, "little") + length.to_bytes(8, "little")
     return block + signature + head + compression + data
