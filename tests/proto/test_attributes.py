@@ -113,7 +113,7 @@ def test_groups_of_devices_are_read_in_each_form_they_had(
     parameter = {"name": "x", "opcode": "parameter", "shape": shape, "id": 1}
     gathered = {"name": "y", "opcode": "all-to-all", "shape": shape, "id": 2, "operand_ids": [1]}
     computation = {"name": "main", "id": 1, "root_id": 2}
-    computation["instructions"] = [parameter, {**gathered, **fields}]  # type: ignore[assignment]
+    computation["instructions"] = [parameter, {**gathered, **fields}]
     module = message_types()["Module"](name="m", entry_computation_id=1, computations=[computation])
     root = read_module(module.SerializeToString()).entry.root
     assert root.attributes["replica_groups"] == text

@@ -117,7 +117,7 @@ def test_executables_of_accelerators_are_record_files(name: str) -> None:
 def test_zstd_without_a_decoder_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "compression", None)
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(InputError, match="needs Python 3.14 or .*: pip install zstandard$"):
+    with pytest.raises(InputError, match=r"needs Python 3.14 or .*: pip install zstandard$"):
         decompress(ZSTD_MAGIC + b"...", LIMIT)
 
 

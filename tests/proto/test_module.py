@@ -157,7 +157,7 @@ def _fused(changes: dict[str, object], *, scheduled: bool = False) -> bytes:
     body["instructions"].append(root)  # type: ignore[attr-defined]
     fusion = instruction(4, "fusion", operand_ids=[3], called_computation_ids=[1])
     entry = {"name": "main", "id": 2, "root_id": 4}
-    entry["instructions"] = [instruction(3, "parameter"), fusion]  # type: ignore[assignment]
+    entry["instructions"] = [instruction(3, "parameter"), fusion]
     module = message_types()["Module"](name="m", entry_computation_id=2)
     for computation in (body, entry):
         module.computations.add(**computation)
@@ -267,7 +267,7 @@ def test_shapes_that_disagree_are_refused_with_their_place() -> None:
     message = parse_message("Module", data)
     message.computations[1].instructions[1].opcode = "tuple"
     message.computations[1].instructions[1].ClearField("called_computation_ids")
-    with pytest.raises(InputError, match="not a program XLA could have: .*no tuple of 1 element"):
+    with pytest.raises(InputError, match=r"not a program XLA could have: .*no tuple of 1 element"):
         read_module(message.SerializeToString(), "some.pb")
 
 

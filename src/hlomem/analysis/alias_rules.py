@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
-    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.traits import InPlace
     from hlomem.machines.alias import AliasRules
 

@@ -459,6 +459,26 @@ class HloModule:
 
         return Source(self.source_name, format_module(self))
 
+    @cached_property
+    def searchable_text(self) -> str:
+        """What marks of machines are looked for in: the text it was read from.
+
+        Of one that was read from no text, the header, and the shapes and attributes of what is
+        outside of fusions: printing all would read all.
+        """
+        if self.reader is not None:
+            return self.reader.source.text
+        instructions = list(self.iter_outer_instructions())
+        shapes = {id(instruction.shape): instruction.shape for instruction in instructions}
+        header = "".join([f", {name}={value}" for name, value in self.attributes.items()])
+        return "\n".join(
+            [
+                f"HloModule {self.name}{header}",
+                *[shape.text for shape in shapes.values()],
+                *dict.fromkeys([instruction.attribute_text for instruction in instructions]),
+            ]
+        )
+
     @property
     def source_name(self) -> str:
         """The name errors give it: a file, `<string>`, or its own name."""

@@ -38,9 +38,8 @@ def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
         yield CONTROL_PREDECESSORS, "{}"  # the place; the builder writes the names
     if proto.HasField("result_accuracy"):
         yield from _result_accuracy(proto.result_accuracy)
-    if proto.HasField("metadata"):
-        if text := format_metadata(proto.metadata):
-            yield "metadata", text
+    if proto.HasField("metadata") and (text := format_metadata(proto.metadata)):
+        yield "metadata", text
     if config := _backend_config(proto, payloads):
         yield "backend_config", json_or_string(config)
 
