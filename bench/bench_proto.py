@@ -5,8 +5,8 @@
 Needs jaxlib beside hlomem; without MODULE.pb it makes one from the corpus' Llama 3.1 8B. "module"
 is the program as it is planned from, bodies of fusions unread; "opened" has read those, too, which
 is what jaxlib makes of it. Times are the best of some turns in which all take part, and ratios are
-to jaxlib's: the bar is at most 0.5 for time and 0.33 for memory. Memory is what a fresh process that
-reads one file grows by at most while it does so, imports apart.
+to jaxlib's: the bar is at most 0.5 for time and 0.33 for memory. Memory is what a fresh process
+that reads one file grows by at most while it does so, imports apart.
 """
 
 from __future__ import annotations
