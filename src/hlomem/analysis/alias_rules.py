@@ -330,7 +330,7 @@ def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) ->
 
 
 def _parameter_of(fusion: HloInstruction, number: int) -> HloInstruction:
-    """What an operand is called inside a fusion, of which nobody checked that it takes it."""
+    """The parameter inside a fusion for an operand, which nobody checked that it takes."""
     body = fusion.called_computations[0]
     if number >= len(body.parameters):
         count = len(body.parameters)

@@ -461,7 +461,7 @@ class HloModule:
 
     @cached_property
     def searchable_text(self) -> str:
-        """What marks of machines are looked for in: the text it was read from.
+        """The text it was read from, in which marks of machines are looked for.
 
         Of one that was read from no text, the header, and the shapes and attributes of what is
         outside of fusions: printing all would read all.
