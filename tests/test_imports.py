@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "report": DUMPS | {"view", "machines"},
     "api": {"base"},
     "api.folder": {"base", "dump"},
-    "api.protos": {"base", "hlo", "dump.dump", "proto"},
+    "api.protos": {"base", "hlo", "dump", "proto"},
     "api.load": {"base", "dump", "hlo", "api.folder", "api.protos", "proto"},
     "api.doctor": {"__version__", "dump", "jax.target_kinds"},
     "api.tables": {"base", "dump"},

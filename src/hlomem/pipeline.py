@@ -89,6 +89,10 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         )
         if (call := graph.find_call_in_both()) is not None:
             raise call.error("what it calls runs both in the flow of the program and in a fusion")
+        if graph.is_embedded(entry := self.module.entry):
+            raise entry.root.error(
+                f"`{entry.name}` is the entry, and runs inside an operation, too"
+            )
         return graph
 
     @cached_property

@@ -85,43 +85,43 @@ def test_a_plan_alone_says_that_it_needs_its_program(tmp_path: Path) -> None:
 
 
 def test_the_largest_program_is_taken_and_a_name_takes_another() -> None:
-    assert hlomem.load(PROFILE).name == "jit_train_step"
+    assert hlomem.load(PROFILE).name == "train_step"
     assert hlomem.load(PROFILE).chosen == "the largest of 5 programs"
     other = hlomem.load(PROFILE, module="jit_convert_element_type")
-    assert (other.name, other.chosen) == ("jit_convert_element_type", "")
-    assert hlomem.load(PROFILE, module="jit_broadcast_in_dim#2").name == "jit_broadcast_in_dim"
+    assert (other.name, other.chosen) == ("convert_element_type", "")
+    assert hlomem.load(PROFILE, module="jit_broadcast_in_dim#2").name == "broadcast_in_dim"
 
 
 def test_a_part_of_a_name_that_fits_several_lists_them() -> None:
-    with pytest.raises(CommandError, match=r"(?s)3 programs .* match `jit_b`.*KiB  jit_broad"):
+    with pytest.raises(CommandError, match=r"(?s)3 programs .* match `jit_b`.*KiB  broad"):
         hlomem.load(PROFILE, module="jit_b")
 
 
 def test_a_cache_is_a_folder_of_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert hlomem.load(CACHE).name == "jit_train_step"
+    assert hlomem.load(CACHE).name == "train_step"
     assert main(["show", str(CACHE)]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in listed[1:]] == [
-        "jit_train_step",
-        "jit_convert_element_type",
+        "train_step",
+        "convert_element_type",
     ]
 
 
 def test_an_entry_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
     shutil.copytree(CACHE, tmp_path / "cache")
     (tmp_path / "cache" / "jit_a-123-cache").write_bytes(b"\x78\x9cdamaged")
-    assert hlomem.load(tmp_path / "cache").name == "jit_train_step"
+    assert hlomem.load(tmp_path / "cache").name == "train_step"
 
 
 def test_a_profile_is_found_below_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "plugins" / "profile" / "2026_11_15"
     folder.mkdir(parents=True)
     shutil.copy(PROFILE, folder / "host.xplane.pb")
-    assert hlomem.load(tmp_path).name == "jit_train_step"
+    assert hlomem.load(tmp_path).name == "train_step"
 
 
 def test_text_dumps_of_a_folder_come_before_its_protos() -> None:
-    assert hlomem.load(SCAN.parent).name != "jit_scan_layers"
+    assert hlomem.load(SCAN.parent).name != "scan_layers"
 
 
 def test_a_program_is_planned_from_any_of_them() -> None:

@@ -12,7 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.errors import EXIT_FINDING, EXIT_OK, EXIT_UNREADABLE
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE
 from hlomem.cli import main
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _PLACED = re.compile(r"error: [^\n]+?:\d+:\d+: [^\n]+\n\d+ \| ")
 _NO_TEXT = re.compile(r"error: [^\n]+\.pb: [^\n]{10}")
 """A refusal of what has no lines."""
+_ASKS = re.compile(r"error: (?:no buffer `|[^\n]+: compiled for [^\n]+ give one of )")
+"""What only the user can answer: another name, the chip."""
 _UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -60,6 +62,8 @@ def _judge(arguments: Sequence[str], code: int, shown: str, said: str) -> End:
         return End.BUG
     if code in {EXIT_OK, EXIT_FINDING}:
         return End.ACCEPTED
+    if code == EXIT_USAGE and _ASKS.match(said):
+        return End.REFUSED
     if code != EXIT_UNREADABLE or "not enough memory" in said:
         return End.BUG
     is_placed = _PLACED.match(said) or _NO_TEXT.match(said)

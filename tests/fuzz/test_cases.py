@@ -14,6 +14,8 @@ CASES = Path(__file__).parent / "cases"
 PROBLEMS = {
     "alias_of_a_missing_parameter.hlo": "the header aliases or donates parameter 9 {}",
     "cyclic_fusions.hlo": "computation `g` is called before it is defined",
+    "entry_that_a_fusion_calls.hlo": "`fused` is the entry, and runs inside an operation, too",
+    "fusion_with_an_operand_too_many.hlo": "`fused` takes 1 operands, not 2",
     "loop_returns_another_shape.hlo": "the result has shape `(f32[8])`, the root of",
     "number_of_5000_digits.hlo": "",
     "runs_in_both_contexts.hlo": "`f` runs both inside this and in the flow of the program",

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from hlomem.proto.programs import is_binary
-from tests.fuzz import dump_mutants, hostile, mutants, proto_mutants
+from tests.fuzz import dump_mutants, hostile, hostile_protos, mutants, proto_mutants
 from tests.fuzz.limits import Trial
 from tests.places import GOLDENS
 
@@ -86,6 +86,17 @@ def damaged_dump(random: Random) -> Trial:
     return Trial(files, commands)
 
 
+_REPORTS_OF_PROTOS = ("summary", "peak", "holes", "padding", "copies", "donate", "advise")
+_OTHERS_OF_PROTOS = (
+    ["html", "x.pb", "--backend", "cpu", "-o", "x.html"],
+    ["diff", "x.pb", "whole.pb"],
+    ["diff", "whole.pb", "x.pb"],
+    ["replan", "x.pb", "--check"],
+    ["fmt", "x.pb"],
+    ["explain", "x.pb", "x", "--backend", "cpu"],
+)
+
+
 @cache
 def _proto_seeds() -> list[Path]:
     """Everything recorded that is no text."""
@@ -98,11 +109,12 @@ def damaged_proto(random: Random) -> Trial:
     data = random.choice(_proto_seeds()).read_bytes()
     for _ in range(random.choice([1, 1, 1, 3])):
         data = random.choice(proto_mutants.KINDS)(random, data) or b"\0"
+    whole = random.choice(_proto_seeds()).read_bytes()
     commands = [["show", "x.pb"], ["show", "--json", "x.pb"], ["verify", "x.pb"]]
-    report = random.choice(["summary", "peak", "holes", "padding"])
-    commands.append([report, "x.pb", "--backend", "cpu"])
-    commands.append([*plan_for("cpu"), "x.pb"])
-    return Trial({"x.pb": data}, commands)
+    commands.append([random.choice(_REPORTS_OF_PROTOS), "x.pb", "--backend", "cpu"])
+    commands.append([*plan_for("cpu"), "x.pb", *random.choice([[], ["-o", "y.hlo.pb"]])])
+    commands.append(random.choice(_OTHERS_OF_PROTOS))
+    return Trial({"x.pb": data, "whole.pb": whole}, commands)
 
 
 TARGETS = {"hlo": damaged_module, "dump": damaged_dump, "proto": damaged_proto}
@@ -119,7 +131,12 @@ def hostile_trials(many: int) -> dict[str, Trial]:
     on_dump = [[command, "x.txt"] for command in ("show", "fmt", "verify")]
     texts = [(make, on_module) for make in hostile.MODULES]
     texts += [(make, on_dump) for make in hostile.DUMPS]
-    return {
+    trials = {
         make.__name__: Trial({"x.txt": make(many).encode("utf-8", "surrogatepass")}, commands)
         for make, commands in texts
     }
+    on_proto = [["show", "x.pb"], ["summary", "x.pb", "--backend", "cpu"], ["verify", "x.pb"]]
+    on_proto.append([*plan_for("cpu"), "x.pb"])
+    for make_bytes in hostile_protos.PROTOS:
+        trials[make_bytes.__name__] = Trial({"x.pb": make_bytes(many)}, on_proto)
+    return trials

@@ -12,7 +12,7 @@ from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Record
 from hlomem.proto.dump import make_dump
-from hlomem.proto.module import make_module
+from hlomem.proto.module import read_module
 from hlomem.proto.schema import parse_message
 from tests.proto.samples import FOLDERS, SAMPLES, Sample
 
@@ -74,7 +74,7 @@ def changed_plan() -> Any:
 def refuse(plan: Any, problem: str) -> None:
     """Expect that a plan is not that of its program."""
     with pytest.raises(InputError, match=problem):
-        make_dump(make_module(PLAN.hlo_module), plan)
+        make_dump(read_module(PLAN.hlo_module.SerializeToString()), plan)
 
 
 def test_a_place_of_a_value_that_is_not_defined_is_refused() -> None:
@@ -114,4 +114,4 @@ def test_a_plan_of_an_unscheduled_program_is_refused() -> None:
     whole = parse_message("HloProto", PLAN.SerializeToString())
     whole.hlo_module.ClearField("schedule")
     with pytest.raises(InputError, match="no schedule"):
-        make_dump(make_module(whole.hlo_module), whole.buffer_assignment)
+        make_dump(read_module(whole.hlo_module.SerializeToString()), whole.buffer_assignment)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,11 +54,79 @@ def test_the_program_is_written_as_it_was_read_unknown_fields_too(sample: Sample
     assert ours.ByteSize() >= 0.9 * len(xlas.SerializeToString())
 
 
-def test_a_program_from_text_has_no_proto() -> None:
+def test_a_program_from_text_has_no_proto_without_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jaxlib", None)
     text = (DUMPED[0].folder / "module.hlo").read_text()
     made = hlomem.plan(hlo.parse(text), backend="cpu")
-    with pytest.raises(CommandError, match="read from text"):
+    with pytest.raises(CommandError, match=r"read from text.*pip install 'hlomem\[jax\]', or plan"):
         made.to_proto()
+
+
+@pytest.mark.parametrize("sample", DUMPED[:2], ids=lambda sample: sample.name)
+def test_a_program_from_text_is_written_as_xla_reads_it(sample: Sample) -> None:
+    pytest.importorskip("jaxlib._hlo")
+    text = (sample.folder / "module.hlo").read_text()
+    made = hlomem.plan(hlo.parse(text), backend="cpu")
+    written = parse_message("HloProto", made.to_proto())
+    xlas = parse_message("HloProto", sample.path.read_bytes())
+    ours, theirs = (_places_by_name(each) for each in (written, xlas))
+    assert ours == theirs
+
+
+def _places_by_name(proto: Any) -> list[object]:
+    """Where buffers lie, by what their instructions are called: ids are of one proto only."""
+    name_of = {
+        instruction.id: (computation.name, instruction.name)
+        for computation in proto.hlo_module.computations
+        for instruction in computation.instructions
+    }
+    plan = proto.buffer_assignment
+    buffer_of = {
+        buffer.id: (name_of[buffer.defined_at.instruction_id], *buffer.defined_at.shape_index)
+        for buffer in plan.logical_buffers
+    }
+    return [
+        (place.offset, place.size, buffer_of[place.logical_buffer_id])
+        for allocation in plan.buffer_allocations
+        for place in allocation.assigned
+    ]
+
+
+def test_a_text_that_xla_does_not_read_has_no_proto() -> None:
+    pytest.importorskip("jaxlib._hlo")
+    text = (DUMPED[0].folder / "module.hlo").read_text()
+    odd = text.replace(" parameter(0)", " parameter(0), nobodys=1", 1)
+    made = hlomem.plan(hlo.parse(odd), backend="cpu")
+    with pytest.raises(CommandError, match="XLA does not read this text"):
+        made.to_proto()
+
+
+def test_a_proto_is_written_beside_texts_alone_or_on_standard_output(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    command = ["plan", str(DUMPED[0].path), "--backend", "cpu", "--proto"]
+    assert main([*command, "-o", str(tmp_path / "all")]) == 0
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == [
+        "program-buffer-assignment-values.txt",
+        "program-buffer-assignment.txt",
+        "program-live-range.txt",
+        "program-memory-usage-report.txt",
+        "program.hlo.pb",
+    ]
+    assert main([*command, "-o", str(tmp_path / "x.hlo.pb")]) == 0
+    capfdbinary.readouterr()
+    assert main(command) == 0
+    printed = capfdbinary.readouterr().out
+    alone = (tmp_path / "x.hlo.pb").read_bytes()
+    assert printed == alone == (tmp_path / "all" / "program.hlo.pb").read_bytes()
+
+
+def test_a_terminal_gets_no_proto(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["plan", str(DUMPED[0].path), "--backend", "cpu", "--proto"]) == 2
+    assert "give -o X.hlo.pb" in capsys.readouterr().err
 
 
 def test_the_command_writes_one_file(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
-    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.traits import InPlace
     from hlomem.machines.alias import AliasRules
 
@@ -48,7 +48,7 @@ class InPlacePair(NamedTuple):
     output_index: ShapeIndex
 
 
-_DECLARATION = "output_to_operand_aliasing="
+_DECLARATION = "output_to_operand_aliasing"
 _FIRST_OPERAND = (InPlacePair(0, ROOT_INDEX, ROOT_INDEX),)
 _SECOND_OPERAND = (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
 
@@ -152,7 +152,7 @@ def _may_write_in_place(opcodes: frozenset[Opcode]) -> bool:
 
 def _may_declare_aliasing(instruction: HloInstruction) -> bool:
     """Whether it is worth reading the attributes to see what they declare."""
-    return _DECLARATION in instruction.attribute_text
+    return instruction.may_have(_DECLARATION)
 
 
 def _fusion_body_pairs(fusion: HloInstruction, bodies: FusedBodies) -> list[InPlacePair]:
@@ -323,10 +323,20 @@ def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) ->
         rows = bodies.rows(body)
         if rows is not None and _NEED_READING.isdisjoint(bodies[body].opcodes):
             return row_feeds_only_elementwise(rows, str(number))
-        return feeds_only_elementwise(body.parameters[number])
+        return feeds_only_elementwise(_parameter_of(user, number))
     if kind == "kOutput" and body.root.opcode == "add":
-        return _adds_to_product(body, number)
+        return _adds_to_product(user, number)
     return is_elementwise_on(user, number)
+
+
+def _parameter_of(fusion: HloInstruction, number: int) -> HloInstruction:
+    """The parameter inside a fusion for an operand, which nobody checked that it takes."""
+    body = fusion.called_computations[0]
+    if number >= len(body.parameters):
+        count = len(body.parameters)
+        problem = f"`{body.name}` takes {count} operands, not {len(fusion.operands)}"
+        raise fusion.error(problem)
+    return body.parameters[number]
 
 
 def _fusion_kind(fusion: HloInstruction) -> str | None:
@@ -382,14 +392,15 @@ def _is_product(opcode: Opcode) -> bool:
     return opcode == "dot" or opcode == "convolution"
 
 
-def _adds_to_product(body: HloComputation, number: int) -> bool:
+def _adds_to_product(fusion: HloInstruction, number: int) -> bool:
     """Whether the body adds a dot or convolution to the parameter, its only use."""
+    body = fusion.called_computations[0]
     operands = body.root.operands
     products = [i for i, operand in enumerate(operands) if _is_product(operand.opcode)]
     if not products:
         return False
     other = 1 - products[0]
-    parameter = body.parameters[number]
+    parameter = _parameter_of(fusion, number)
     uses = [
         (user, i)
         for user in parameter.users
@@ -425,7 +436,7 @@ def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:
 
 def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bool:
     """`HloFusionInstruction::IsElementwiseImpl`: all between the parameter and the root is."""
-    parameter = fusion.called_computations[0].parameters[operand_number]
+    parameter = _parameter_of(fusion, operand_number)
     seen = {parameter}
     pending = [parameter]
     while pending:

@@ -6,6 +6,7 @@ program, or the program alone where it has no plan. Of several the largest is ta
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
+from hlomem.dump.program_name import author_name
 from hlomem.proto.programs import is_binary, open_programs
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 20
 _SNIFFED = 4096
-_CACHE_ENDING = "-cache"
+_CACHE_ENTRY = re.compile(r".*-cache|.+-[0-9a-f]{64}", re.DOTALL)
+"""What JAX calls an entry of its cache: the program and a key; before 0.4.36 nothing behind it."""
 _PROTO_ENDINGS = (".pb", ".pb.gz")
 
 
@@ -34,13 +37,20 @@ class ProtoProgram(Struct, frozen=True, dict=True):
     """A program of a file, not read further than to tell it from the others."""
 
     name: str
-    """Its module's name; with `#2` and so on where several have it."""
+    """What its author called it; with `#2` and so on where several have it."""
+    module_name: str
+    """What XLA calls it, `jit_` and the like included."""
     where: str
     """The file it is in."""
-    module: Any
+    module: bytes
     """The HloModuleProto."""
     assignment: Any
     """The BufferAssignmentProto; None where the file has no plan of it."""
+
+    @property
+    def full_name(self) -> str:
+        """The module's name, numbered as `name` is."""
+        return self.module_name + self.name.removeprefix(author_name(self.module_name))
 
     @cached_property
     def size(self) -> int | None:
@@ -54,9 +64,9 @@ class ProtoProgram(Struct, frozen=True, dict=True):
 
     def open_module(self) -> HloModule:
         """The program."""
-        from hlomem.proto.module import make_module  # noqa: PLC0415 - start-up
+        from hlomem.proto.module import read_module  # noqa: PLC0415 - start-up
 
-        return make_module(self.module, self.where)
+        return read_module(self.module, self.where)
 
     def open(self) -> Dump | HloModule:
         """The dump of its plan; without one the program."""
@@ -74,7 +84,7 @@ class ProtoProgram(Struct, frozen=True, dict=True):
 def programs_in(data: bytes, name: str, limit: int) -> list[ProtoProgram]:
     """The programs of a file, the largest first."""
     found = [
-        ProtoProgram(program.module.name, name, program.module, program.assignment)
+        ProtoProgram(program.name, program.name, name, program.module, program.assignment)
         for program in open_programs(data, name, limit)
     ]
     return _numbered(_planned_ones(found))
@@ -104,7 +114,7 @@ def _files_in(folder: Path) -> list[Path]:
     try:
         names = sorted(folder.iterdir())
         return (
-            [path for path in names if path.name.endswith(_CACHE_ENDING)]
+            [path for path in names if _CACHE_ENTRY.fullmatch(path.name)]
             or [path for path in names if path.name.endswith(_PROTO_ENDINGS)]
             or sorted(folder.glob("**/*.xplane.pb*"))
         )
@@ -123,7 +133,7 @@ def _numbered(programs: list[ProtoProgram]) -> list[ProtoProgram]:
     counts: dict[str, int] = {}
     numbered = []
     for program in sorted(programs, key=_by_size, reverse=True):
-        name = program.module.name
+        name = author_name(program.module_name)
         counts[name] = counts.get(name, 0) + 1
         shown = name if counts[name] == 1 else f"{name}#{counts[name]}"
         numbered.append(replace(program, name=shown))
@@ -141,8 +151,8 @@ def choose_program(
     if wanted is None:
         many = len(programs) > 1
         return programs[0], f"the largest of {len(programs)} programs" if many else ""
-    exact = [program for program in programs if program.name == wanted]
-    found = exact or [program for program in programs if wanted in program.name]
+    exact = [program for program in programs if wanted in (program.name, program.full_name)]
+    found = exact or [program for program in programs if wanted in program.full_name]
     if len(found) == 1:
         return found[0], ""
     many_named = f"{len(found)} programs in {visible(where)} match `{visible(wanted)}`"

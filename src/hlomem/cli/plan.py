@@ -13,7 +13,7 @@ from hlomem.api.folder import DUMP_FLAGS, choose_module, list_modules, program_b
 from hlomem.api.load import encode, load, load_any, load_program, read_source
 from hlomem.api.plan import ORDERS, plan
 from hlomem.base.atomic_files import write_files, write_text
-from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
@@ -21,6 +21,8 @@ from hlomem.cli.subject import say_new_folder
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from hlomem.api.plan import Plan
 
 _PROTO_ENDING = ".hlo.pb"
@@ -47,9 +49,11 @@ _PROTO_ENDING = ".hlo.pb"
     "--output",
     metavar="DIR",
     type=Path,
-    help="Write XLA's files into DIR; with --proto, or as X.hlo.pb, the one file.",
+    help="Write XLA's files into DIR, with --proto an HloProto, too; as X.hlo.pb only that.",
 )
-@click.option("--proto", is_flag=True, help="Write an HloProto; MODULE must be a proto, too.")
+@click.option(
+    "--proto", is_flag=True, help="Write an HloProto; of a MODULE that is text this needs jaxlib."
+)
 @click.option("--force", is_flag=True, help="Overwrite files in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
 @click.option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing.")
@@ -94,7 +98,7 @@ def command(
         schedule=load(schedule) if schedule else None,
         preset=load(preset) if preset else None,
         order=order,
-        name=_stem(program.source.name),
+        name=_stem(program.source_name),
     )
     click.get_current_context().find_root().obj = made  # freed with the process, not before
     planned = time.process_time()
@@ -106,7 +110,7 @@ def command(
 
         sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
     elif proto or (output is not None and output.name.endswith(_PROTO_ENDING)):
-        _write_proto(made.to_proto(), output, force=force)
+        _write_proto(made, output, force=force)
     else:
         write_plan(made, output, force=force)
     for note in made.notes:
@@ -141,23 +145,36 @@ def is_right(made: Plan) -> bool:
     return not say_wrong(made.dump, made.stages.module, made.stages.options.machine)
 
 
-def _write_proto(data: bytes, output: Path | None, *, force: bool) -> None:
-    """Write an HloProto into its file, or on standard output."""
+def _write_proto(made: Plan, output: Path | None, *, force: bool) -> None:
+    """Write an HloProto: alone into its file or on standard output, or beside XLA's texts."""
+    if output is None and sys.stdout.isatty():
+        raise CommandError("an HloProto is no text for a terminal: give -o X.hlo.pb")
+    data = made.to_proto()
     if output is None:
         sys.stdout.buffer.write(data)
-    else:
+    elif output.name.endswith(_PROTO_ENDING):
         write_files(output.parent, {output.name: [data]}, force=force)
+    else:
+        write_plan(made, output, force=force, beside={made.name + _PROTO_ENDING: [data]})
 
 
-def write_plan(made: Plan, output: Path | None, *, force: bool) -> None:
+def write_plan(
+    made: Plan,
+    output: Path | None,
+    *,
+    force: bool,
+    beside: Mapping[str, Iterable[bytes]] | None = None,
+) -> None:
     """Write XLA's files about a plan where the options say; all of them or, on an error, none."""
     if output is None:
         for text in [made.text(name) for name in made.files]:
             write_text(text)
     else:
-        pieces = {name: map(encode, made.pieces(name)) for name in made.files}
+        pieces: dict[str, Iterable[bytes]] = {
+            name: map(encode, made.pieces(name)) for name in made.files
+        }
         say_new_folder(output)
-        write_files(output, pieces, force=force)
+        write_files(output, {**pieces, **(beside or {})}, force=force)
 
 
 def _stem(path: str) -> str:

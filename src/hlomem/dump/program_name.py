@@ -13,10 +13,15 @@ _XLA_FILE = re.compile(
     r"(?:^|[/\\])module_\d+\.(?P<program>.+?)(?:\.cl_\d+)?"
     r"\.(?:sm_[\d.]+[a-z]?_)?\w*?after_optimizations(?:[-_.][\w.-]*)?$"
 )
-_TRANSFORMED = re.compile(r"(?:jit|pjit|pmap)_(?=.)")
+_TRANSFORMED = re.compile(r"^(?:jit|pjit|pmap)_(?=.)")
 
 
 def program_name(name: str) -> str:
     """The program's own name; a name that is not XLA's stays as it is."""
     found = _XLA_FILE.search(name)
-    return name if found is None else _TRANSFORMED.sub("", found["program"], count=1)
+    return name if found is None else author_name(found["program"])
+
+
+def author_name(module_name: str) -> str:
+    """A module's name without what JAX puts before the name its author gave it."""
+    return _TRANSFORMED.sub("", module_name, count=1)

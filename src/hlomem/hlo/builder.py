@@ -17,7 +17,7 @@ Mirrors `HloComputation::Builder` and the constructors of `hlo/ir/hlo_instructio
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError, ParseError
@@ -50,14 +50,17 @@ _GENERIC = frozenset(
         CONTROL_PREDECESSORS,
         "backend_config",
         "frontend_attributes",
+        "is_composite",
         "metadata",
         "origin",
+        "result_accuracy",
         "sharding",
         "statistics",
     }
 )
 """Attributes any opcode may have, printed behind its own."""
 _BRANCHES_OF_PREDICATE = 2
+_MAX_REMEMBERED = 1024
 
 
 class ModuleBuilder:
@@ -208,7 +211,7 @@ def make_instruction(
 ) -> HloInstruction:
     """An instruction that is in no list yet; `known` are those it may use, by name."""
     check_name(name, "an instruction")
-    _check_form(name, opcode, len(operands), payload)
+    check_form(name, opcode, len(operands), payload)
     for operand in (*operands, *control_predecessors):
         if known.get(operand.name) is not operand:
             raise EditError(
@@ -251,7 +254,8 @@ def check_name(name: str, what: str) -> None:
         raise EditError(f"{what} cannot be called `{name}`: use letters, digits, `_`, `.` and `-`")
 
 
-def _check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
+def check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
+    """Raise unless an opcode takes this many operands, or what stands in their place."""
     if _OPCODE.fullmatch(opcode) is None:
         raise EditError(f"`{name}` cannot have opcode `{opcode}`")
     traits = traits_of(opcode)
@@ -272,7 +276,9 @@ def _check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
 
 def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
     """Raise unless attributes read as themselves once they are printed."""
-    if all(_is_plain(name, text) for name, text in attributes.items()):
+    if all(
+        _is_plain(name, text) or _is_read_again(name, text) for name, text in attributes.items()
+    ):
         return
     text = "".join([f", {name}={value}" for name, value in attributes.items()])
     try:
@@ -288,6 +294,17 @@ def _is_plain(name: str, text: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(name) and _PLAIN_VALUE.fullmatch(text))
 
 
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _is_read_again(name: str, text: str) -> bool:
+    """Whether an attribute reads as itself; many instructions have the same."""
+    printed = f", {name}={text}"
+    try:
+        found = [(key, printed[start:end]) for key, start, end in iter_attributes(printed)]
+    except TextProblem:
+        return False
+    return found == [(name, text)] and "\n" not in text
+
+
 def link_attributes(
     opcode: Opcode,
     operands: Sequence[HloInstruction],
@@ -300,6 +317,9 @@ def link_attributes(
     has_links = called or control_predecessors or CONTROL_PREDECESSORS in attributes
     if not has_links and not _roles(opcode) and _in_printed_order(attributes):
         return dict(attributes)
+    if _calls_as_usual(opcode, attributes, called, control_predecessors):
+        own = {key: text for key, text in attributes.items() if key not in _GENERIC}
+        return {**own, _roles(opcode)[0]: f"%{called[0].name}", **attributes}
     given = {key: text for key, text in attributes.items() if key in _roles(opcode)}
     forms = given or _usual_call_forms(opcode, operands, len(called))
     counts = {key: _count_names(forms[key]) for key in _roles(opcode) if key in forms}
@@ -323,6 +343,18 @@ def link_attributes(
         rest.pop(CONTROL_PREDECESSORS, None)
     ordered = {**own, **{key: texts[key] for key in forms}, **rest, **texts}
     return {key: texts.get(key, text) for key, text in ordered.items()}
+
+
+def _calls_as_usual(
+    opcode: Opcode,
+    attributes: Mapping[str, str],
+    called: Sequence[HloComputation],
+    control_predecessors: Sequence[HloInstruction],
+) -> bool:
+    """Whether one attribute, which is left out, names one callee, as for most that call any."""
+    roles = _roles(opcode)
+    has_control = control_predecessors or CONTROL_PREDECESSORS in attributes
+    return len(called) == 1 == len(roles) and not has_control and roles[0] not in attributes
 
 
 def _in_printed_order(attributes: Mapping[str, str]) -> bool:

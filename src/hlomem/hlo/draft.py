@@ -102,7 +102,7 @@ class ModuleDraft:
                 given.is_entry,
                 given.execution_thread,
                 given.reader,
-                given.text,
+                given.unread,
                 given.is_fused,
             )
             self._computation_of[given] = copy
@@ -173,7 +173,7 @@ class ModuleDraft:
         if draft is None:
             draft = Draft(computation, list(computation.instructions), computation.root)
             self._drafts[computation] = draft
-            computation.reader = computation.text = None
+            computation.reader = computation.unread = None
         return draft
 
     def drafts(self) -> Iterator[Draft]:

@@ -1,10 +1,11 @@
 """The program: a module of computations, each a list of instructions with identity.
 
-In: what `hlomem.hlo.text.parser` read or `hlomem.hlo.builder` made. Out: objects linked to each
-other (operands, users, called computations), read-only by custom: `hlomem.hlo.rewrite` makes edited
-copies. A computation that only fusions reach stays text until somebody asks for its instructions;
-an attribute stays text until somebody asks for its value. Either may therefore raise `ParseError`
-when first read; `HloModule.validate` reads everything at once. Apart from that nobody can tell
+In: what `hlomem.hlo.text.parser` or `hlomem.proto.module` read or `hlomem.hlo.builder` made. Out:
+objects linked to each other (operands, users, called computations), read-only by custom:
+`hlomem.hlo.rewrite` makes edited copies. A computation that only fusions reach stays text, or a
+message, until somebody asks for its instructions; an attribute stays so until somebody asks for its
+value. Either may therefore raise `ParseError`, of a message `InputError`, when first read;
+`HloModule.validate` reads everything at once. Apart from that nobody can tell
 whether a body has been read: only this package asks (`is_open`), and what it answers about a body
 (`outline`, `calls`, `outer_computations`) is the same before and after.
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from hlomem.base.source import Span
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
-    from hlomem.hlo.text.scanner import ComputationText
     from hlomem.hlo.text.stack_frames import StackFrame, StackFrameTables
     from hlomem.hlo.traits import CallRole
 
@@ -58,8 +58,9 @@ class BodyCall(NamedTuple):
 class BodyReader(Protocol):
     """The parser as a computation sees it: reads bodies when somebody asks for them."""
 
-    source: Source
-    """The text the user wrote."""
+    @property
+    def source(self) -> Source:
+        """The text the user wrote, or what would be printed of a module that was none."""
 
     def open(self, computation: HloComputation) -> None:
         """Read the instructions of `computation` and hand them to its `fill`."""
@@ -79,6 +80,10 @@ class BodyReader(Protocol):
     def locate(self, computation: HloComputation, name: str) -> Span:
         """The span of an instruction's text."""
 
+
+class TextReader(BodyReader, Protocol):
+    """The parser as a module sees it, if that was a text."""
+
     def style(self) -> TextStyle:
         """How the text was written."""
 
@@ -87,6 +92,19 @@ class BodyReader(Protocol):
 
     def validate(self) -> None:
         """Read what was left as text."""
+
+
+class UnreadAttributes(Protocol):
+    """The attributes of an instruction that was read from a message, until somebody asks."""
+
+    tuple_index: int
+    """As `HloInstruction.tuple_index`."""
+
+    def read(self, instruction: HloInstruction) -> dict[str, str]:
+        """As `HloInstruction.attributes`."""
+
+    def may_have(self, name: str) -> bool:
+        """As `HloInstruction.may_have`."""
 
 
 class HloInstruction(Struct, eq=False):
@@ -104,7 +122,7 @@ class HloInstruction(Struct, eq=False):
     payload: str
     """The text between the parentheses where that is not operands: the number of a parameter,
     the literal of a constant."""
-    _attributes: str | dict[str, str]
+    _attributes: str | dict[str, str] | UnreadAttributes
     parent: HloComputation
     index: int
     """Position in `parent.instructions`."""
@@ -120,10 +138,14 @@ class HloInstruction(Struct, eq=False):
     def attributes(self) -> dict[str, str]:
         """Every attribute and the text of its value, in the order of the text."""
         attributes = self._attributes
+        if isinstance(attributes, dict):
+            return attributes
         if isinstance(attributes, str):
-            attributes = self._read(attr.split_attributes, attributes)
-            self._attributes = attributes
-        return attributes
+            read = self._read(attr.split_attributes, attributes)
+        else:
+            read = attributes.read(self)
+        self._attributes = read
+        return read
 
     def set_attributes(self, attributes: dict[str, str]) -> None:
         """Replace the attributes; only while the instruction is being made."""
@@ -135,7 +157,14 @@ class HloInstruction(Struct, eq=False):
         attributes = self._attributes
         if isinstance(attributes, str):
             return attributes
-        return "".join([f", {name}={value}" for name, value in attributes.items()])
+        return "".join([f", {name}={value}" for name, value in self.attributes.items()])
+
+    def may_have(self, name: str) -> bool:
+        """Whether it is worth reading the attributes to see one; false is certain."""
+        attributes = self._attributes
+        if isinstance(attributes, str | dict):
+            return name in attributes
+        return attributes.may_have(name)
 
     @property
     def metadata(self) -> attr.Metadata:
@@ -176,6 +205,8 @@ class HloInstruction(Struct, eq=False):
             match = attr.FIRST_INDEX.match(attributes)
             if match is not None:
                 return int(match[1])
+        elif not isinstance(attributes, dict):
+            return attributes.tuple_index
         return self._read(attr.parse_integer, self.attributes.get("index", ""))
 
     @property
@@ -258,9 +289,9 @@ class HloComputation(Struct, eq=False):
     is_entry: bool
     execution_thread: str
     reader: BodyReader | None = None
-    """Reads its text; None where it was made without one."""
-    text: ComputationText | None = None
-    """The place of its text, for the reader."""
+    """Reads its text or message; None where it was made without one."""
+    unread: object = None
+    """The place of its text, or its message, for the reader."""
     is_fused: bool = False
     """Whether a fusion that has been read calls it; `HloModule.fused_computations` are all."""
     _instructions: list[HloInstruction] | None = None
@@ -317,14 +348,14 @@ class HloComputation(Struct, eq=False):
     def ensure_read(self) -> None:
         """Read the instructions, if nobody has; raises `ParseError` where they cannot be."""
         if self._instructions is None:
-            assert self.reader is not None, "what has no text is filled when it is made"
+            assert self.reader is not None, "what has no reader is filled when it is made"
             self.reader.open(self)
 
     @property
     def body_text(self) -> str | None:
         """The lines between its braces, each after a line break, whether it has been read or not.
 
-        None for what was made or edited, and for a text that is not laid out as XLA prints it.
+        None for what was made or edited or no text, and for one not laid out as XLA prints it.
         """
         return None if self.reader is None else self.reader.body_text(self)
 
@@ -385,8 +416,8 @@ class Creation(NamedTuple):
     computations: dict[HloComputation, int]
     """The ids, by which XLA's list is sorted; in XLA's post order, which depends on history."""
     instructions: dict[HloInstruction, int]
-    """The ids, by which the lists of the computations are sorted."""
-    proto: object
+    """The ids of those that were read, by which the lists of the computations are sorted."""
+    encoded: bytes
     """The message it was read from."""
 
 
@@ -398,7 +429,7 @@ class HloModule:
         name: str,
         header: str | dict[str, str],
         tables: StackFrameTables,
-        reader: BodyReader | None = None,
+        reader: TextReader | None = None,
         style: Callable[[], TextStyle] = TextStyle,
     ) -> None:
         """`header` is the text behind the name, or the attributes that would stand there.
@@ -427,6 +458,26 @@ class HloModule:
         from hlomem.hlo.text.printer import format_module  # noqa: PLC0415 - it imports this
 
         return Source(self.source_name, format_module(self))
+
+    @cached_property
+    def searchable_text(self) -> str:
+        """The text it was read from, in which marks of machines are looked for.
+
+        Of one that was read from no text, the header, and the shapes and attributes of what is
+        outside of fusions: printing all would read all.
+        """
+        if self.reader is not None:
+            return self.reader.source.text
+        instructions = list(self.iter_outer_instructions())
+        shapes = {id(instruction.shape): instruction.shape for instruction in instructions}
+        header = "".join([f", {name}={value}" for name, value in self.attributes.items()])
+        return "\n".join(
+            [
+                f"HloModule {self.name}{header}",
+                *[shape.text for shape in shapes.values()],
+                *dict.fromkeys([instruction.attribute_text for instruction in instructions]),
+            ]
+        )
 
     @property
     def source_name(self) -> str:

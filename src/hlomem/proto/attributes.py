@@ -3,7 +3,7 @@
 In: the message of an instruction. Out: names and texts in the order of XLA's printer, without those
 that name computations or instructions, which the builder writes from the links. Mirrors
 `HloInstruction::PrintExtraAttributes`. Left out, because nothing about memory depends on them:
-`origin`, `statistics`, tolerances of results, shardings by named axes.
+`origin`, `statistics`, shardings by named axes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import InputError
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
+from hlomem.proto.metadata import format_metadata
 from hlomem.proto.sharding import format_sharding
-from hlomem.proto.strings import decode, json_or_string, quote
+from hlomem.proto.strings import decode, json_or_string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,12 +36,22 @@ def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
         yield from frontend_attributes(proto.frontend_attributes)
     if proto.control_predecessor_ids:
         yield CONTROL_PREDECESSORS, "{}"  # the place; the builder writes the names
-    if proto.result_accuracy.mode:
-        yield "result_accuracy", "{mode=highest}"
-    if proto.HasField("metadata"):
-        yield from _metadata(proto.metadata)
+    if proto.HasField("result_accuracy"):
+        yield from _result_accuracy(proto.result_accuracy)
+    if proto.HasField("metadata") and (text := format_metadata(proto.metadata)):
+        yield "metadata", text
     if config := _backend_config(proto, payloads):
         yield "backend_config", json_or_string(config)
+
+
+def _result_accuracy(proto: Any) -> Iterator[Item]:
+    """How exact a result must be, where that is not the usual."""
+    if proto.HasField("tolerance"):
+        given = proto.tolerance
+        numbers = f"atol={given.atol:g},rtol={given.rtol:g},ulps={given.ulps}"
+        yield "result_accuracy", f"{{tolerance={{{numbers}}}}}"
+    elif proto.mode:
+        yield "result_accuracy", "{mode=highest}"
 
 
 def _backend_config(proto: Any, payloads: Sequence[bytes]) -> str:
@@ -60,38 +71,3 @@ def frontend_attributes(strings: Any) -> Iterator[Item]:
         pairs = sorted((each.key, each.value) for each in strings.map)
         items = [f"{key}={json_or_string(value)}" for key, value in pairs]
         yield "frontend_attributes", f"{{{','.join(items)}}}"
-
-
-_METADATA_FIELDS = (
-    "op_type",
-    "op_name",
-    "source_file",
-    "source_line",
-    "source_end_line",
-    "source_column",
-    "source_end_column",
-    "deduplicated_name",
-    "scheduling_name",
-    "stack_frame_id",
-)
-"""In the order they are printed."""
-
-
-def _metadata(proto: Any) -> Iterator[Item]:
-    """`metadata={op_name="..." source_line=3}` (`OpMetadataToString`)."""
-    is_shown = (
-        proto.op_type
-        or proto.op_name
-        or proto.source_file
-        or proto.scheduling_name
-        or proto.stack_frame_id
-    )
-    if not is_shown:
-        return
-    said = [(name, getattr(proto, name)) for name in _METADATA_FIELDS]
-    items = [
-        f"{name}={quote(value) if isinstance(value, str) else value}"
-        for name, value in said
-        if value
-    ]
-    yield "metadata", f"{{{' '.join(items)}}}"

@@ -97,15 +97,18 @@ def _unpack_zstandard(data: bytes, limit: int) -> bytes:
     try:
         import zstandard  # noqa: PLC0415 - only what was compressed by it needs it
     except ImportError as error:
-        need = "Python 3.14 or the package zstandard (pip install zstandard)"
+        need = "Python 3.14 or the package zstandard: pip install zstandard"
         raise InputError(f"compressed with zstd: reading it needs {need}") from error
     try:
+        promised: int = zstandard.get_frame_parameters(data).content_size
         with zstandard.ZstdDecompressor().stream_reader(data) as reader:
             unpacked: bytes = reader.read(limit + 1)
     except zstandard.ZstdError as error:
         raise InputError(f"damaged zstd data: {error}") from error
     if len(unpacked) > limit:
         raise _too_large(limit)
+    if promised != zstandard.CONTENTSIZE_UNKNOWN and len(unpacked) < promised:
+        raise InputError("zstd data ends too early: the file is cut off")
     return unpacked
 
 

@@ -27,6 +27,7 @@ from hlomem.base.source import visible
 from hlomem.dump.dump import Dump, Note
 from hlomem.dump.eras import NEWEST
 from hlomem.dump.parts import FILE_NAMES, Part, Wrapping
+from hlomem.dump.program_name import author_name
 from hlomem.hlo.schedule import schedule_of
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import options_for
@@ -68,7 +69,8 @@ def make_dump(module: HloModule, assignment: Any) -> Dump:
         for kind in _KINDS
     ]
     notes = tuple([Note(kind="missing", text=text) for text in _NOTES])
-    return Dump(module.name, tuple(parts), (NEWEST,), remarks=notes, open_module=lambda: module)
+    name = author_name(module.name)
+    return Dump(name, tuple(parts), (NEWEST,), remarks=notes, open_module=lambda: module)
 
 
 def _options_for(module: HloModule) -> Options:
@@ -156,23 +158,31 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
 
 
 class _Finder:
-    """Instructions by what a plan calls them."""
+    """Instructions by what a plan calls them; those inside fusions are read if one is missing."""
 
     def __init__(self, module: HloModule) -> None:
         creation = module.creation
         assert creation is not None, "it was made from a proto"
-        self._by_id = {number: each for each, number in creation.instructions.items()}
+        self._module = module
+        self._numbers = creation.instructions
+        self._index()
 
-    @cached_property
-    def _by_name(self) -> dict[str, HloInstruction]:
-        return {each.name: each for each in self._by_id.values()}
+    def _index(self) -> None:
+        self._by_id = {number: found for found, number in self._numbers.items()}
+        self._by_name = {found.name: found for found in self._numbers}
+
+    def _find(self, proto: Any) -> HloInstruction | None:
+        if proto.instruction_name:
+            return self._by_name.get(proto.instruction_name)
+        return self._by_id.get(proto.instruction_id)
 
     def position(self, proto: Any) -> HloPosition:
         """The part of a result that a location means."""
-        if proto.instruction_name:
-            found = self._by_name.get(proto.instruction_name)
-        else:
-            found = self._by_id.get(proto.instruction_id)
+        found = self._find(proto)
+        if found is None:
+            self._module.open_all()
+            self._index()
+            found = self._find(proto)
         if found is None:
             name = visible(str(proto.instruction_name or proto.instruction_id))
             raise InputError(f"the plan speaks of instruction `{name}`, which is not there")

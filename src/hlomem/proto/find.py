@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import InputError
-from hlomem.proto.schema import parse_message
+from hlomem.proto.schema import parse_message, parser_of
 from hlomem.proto.wire import BYTES, VARINT, WireError, iter_fields
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _MAX_LEAD = 10
 _MIN_MODULE = 16
 _MAX_FIELDS = 2_000_000
 """How many fields are looked at, from the outermost inwards, before the search ends."""
+_ID_BITS = 32
+"""The lower half of an id numbers the instructions of a computation."""
 _METADATA_PLANE = b"/host:metadata"
 """The part of a profile that holds its programs."""
 
@@ -41,10 +43,14 @@ class Span(NamedTuple):
 
 
 class FoundProgram(NamedTuple):
-    """A program, and its plan where there is one: messages of `schema`."""
+    """A program, and its plan where there is one."""
 
-    module: Any
+    name: str
+    """What its module is called."""
+    module: bytes
+    """The HloModuleProto."""
     assignment: Any
+    """The BufferAssignmentProto, a message of `schema`; None without a plan."""
 
 
 def find_programs(data: bytes) -> list[FoundProgram]:
@@ -52,12 +58,11 @@ def find_programs(data: bytes) -> list[FoundProgram]:
     modules, plans = _find_messages(data)
     unused = dict(_parsed("BufferAssignment", data, plans))
     found = []
-    for span, module in _parsed("Module", data, modules):
-        known = _Known.of(module) if unused else None
+    for span, module in _parsed("ModuleHead", data, modules):
         near = sorted(unused, key=partial(_distance, span))
-        fitting = (place for place in near if known is not None and known.has_all(unused[place]))
-        place = next(fitting, None)
-        found.append(FoundProgram(module, None if place is None else unused.pop(place)))
+        place = next((place for place in near if _defines_all(module, unused[place])), None)
+        plan = None if place is None else unused.pop(place)
+        found.append(FoundProgram(module.name, data[slice(*span)], plan))
     return found
 
 
@@ -141,29 +146,24 @@ def _fields_of(data: bytes, span: Span) -> list[Field] | None:
         return None
 
 
-class _Known(NamedTuple):
-    """What a plan may call the instructions it places: by id, before 2023 by name."""
+def _defines_all(module: Any, plan: Any) -> bool:
+    """Whether every buffer of a plan is defined by an instruction of the module.
 
-    numbers: frozenset[int]
-    names: frozenset[str]
-
-    @classmethod
-    def of(cls, module: Any) -> _Known:
-        instructions = [each for part in module.computations for each in part.instructions]
-        return cls(
-            frozenset([each.id for each in instructions]),
-            frozenset([each.name for each in instructions]),
-        )
-
-    def has_all(self, plan: Any) -> bool:
-        """Whether every buffer of a plan is defined by an instruction of the module."""
-        places = [each.defined_at for each in plan.logical_buffers]
-        return all(
-            each.instruction_name in self.names
-            if each.instruction_name
-            else each.instruction_id in self.numbers
-            for each in places
-        )
+    A plan calls instructions by id, before 2023 by name. Since 2025 an id tells the computation.
+    """
+    places = [buffer.defined_at for buffer in plan.logical_buffers]
+    names = {place.instruction_name for place in places if place.instruction_name}
+    numbers = {place.instruction_id for place in places if not place.instruction_name}
+    owners = {number >> _ID_BITS for number in numbers}
+    if names or not owners <= {computation.id for computation in module.computations}:
+        owners = set()
+    parse = parser_of("InstructionHead")
+    for computation in module.computations:
+        if not owners or computation.id in owners:
+            heads = [parse(data) for data in computation.instructions]
+            numbers.difference_update([head.id for head in heads])
+            names.difference_update([head.name for head in heads])
+    return not numbers and not names
 
 
 def is_module(data: bytes, fields: list[Field]) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 UNSAID = "{...}"
 _MAX_ELEMENTS = 10
+_MIN_COMMENTED_RANK = 4
 _DIGITS = {"f32": (6, 9), "f64": (15, 17), "f16": (5, 5), "bf16": (4, 4)}
 """How many digits are tried first, and how many give every number back."""
 _FLOAT_FORMATS = {"f32": "<f", "f64": "<d"}
@@ -34,6 +35,9 @@ def format_literal(data: bytes, shape: Shape) -> str:
     elements = _elements(parse_message("Literal", data), kind, count)
     if elements is None or len(elements) != count:
         return UNSAID
+    if kind == "pred" and shape.dimensions:
+        elements = [int(element) for element in elements]
+        kind = "u8"
     texts = [_format_element(element, kind) for element in elements]
     return _nested(_row_major(texts, shape), shape.dimensions)
 
@@ -97,15 +101,23 @@ def _row_major(texts: list[str], shape: Shape) -> list[str]:
     return [texts[place] for place in places]
 
 
-def _nested(texts: list[str], dimensions: tuple[int, ...]) -> str:
-    """`{ { 1, 2 }, { 3, 4 } }`; a vector's elements stand without blanks around them."""
-    if not dimensions:
+def _nested(texts: list[str], dimensions: tuple[int, ...], place: tuple[int, ...] = ()) -> str:
+    """`{ { 1, 2 }, { 3, 4 } }`; above three dimensions comments say where a part stands.
+
+    Mirrors `DenseArrayToStringHelper` of `xla/literal.cc`; a vector, and what has one element at
+    most, stands without blanks.
+    """
+    rest = dimensions[len(place) :]
+    if not rest:
         return texts[0]
-    if len(dimensions) == 1:
-        return f"{{{', '.join(texts)}}}"
-    size = math.prod(dimensions[1:])
-    rows = [
-        _nested(texts[number * size : (number + 1) * size], dimensions[1:])
-        for number in range(dimensions[0])
+    if len(rest) == 1:
+        blank = " " if place and rest[0] > 1 else ""
+        return f"{{{blank}{', '.join(texts)}{blank}}}"
+    size = math.prod(rest[1:])
+    parts = [
+        _nested(texts[number * size : (number + 1) * size], dimensions, (*place, number))
+        for number in range(rest[0])
     ]
-    return f"{{ {', '.join(rows)} }}"
+    has_comment = place and len(dimensions) >= _MIN_COMMENTED_RANK
+    comment = f"/*i{len(place) - 1}={place[-1]}*/ " if has_comment else ""
+    return f"{{ {comment}{', '.join(parts)} }}"

@@ -1,10 +1,10 @@
-"""HloModuleProto → `HloModule`, through the builder that makes modules without text.
+"""HloModuleProto → `HloModule`, with the bodies of fusions as they are until somebody asks.
 
-In: the bytes or the message of a module. Out: the module that the text of the same compile would
-give, its instructions in the order of the schedule where there is one; beside it `Creation`, which
-no text has: the order in which XLA keeps computations and instructions in its lists, which ids in
-the proto tell (an instruction's: its computation's id, then its place in the list; before 2025 one
-count for the module). Mirrors `HloModule::CreateFromProto` and `HloComputation::CreateFromProto`.
+In: the bytes of a module. Out: the module that the text of the same compile would give, its
+instructions in the order of the schedule where there is one; beside it `Creation`, which no text
+has: the order in which XLA keeps computations and instructions in its lists, which ids in the proto
+tell (an instruction's: its computation's id, then its place in the list; before 2025 one count for
+the module). Mirrors `HloModule::CreateFromProto`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import EditError, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
-from hlomem.hlo.builder import ModuleBuilder
-from hlomem.hlo.ir import MAIN_THREAD, Creation
-from hlomem.hlo.opcodes import ASYNC_OPCODES
+from hlomem.hlo.builder import check_attribute_texts, check_name, verified
+from hlomem.hlo.ir import MAIN_THREAD, BodyCall, Creation, HloComputation, HloModule
+from hlomem.hlo.opcodes import as_opcode
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.hlo.text.attributes import (
     BufferDonor,
@@ -24,166 +24,213 @@ from hlomem.hlo.text.attributes import (
     format_buffer_donor,
     format_input_output_alias,
 )
-from hlomem.proto.attributes import frontend_attributes, generic_attributes
+from hlomem.proto.attributes import frontend_attributes
+from hlomem.proto.body import BodyLinks, called_ids, instruction_heads, link_body
 from hlomem.proto.frames import make_tables
-from hlomem.proto.literal import UNSAID, format_literal
 from hlomem.proto.names import MUST_ALIAS
-from hlomem.proto.opcode_attributes import own_attributes
 from hlomem.proto.print_order import printed_order
-from hlomem.proto.schema import parse_message
-from hlomem.proto.shape import make_shape
+from hlomem.proto.schema import parse_message, parser_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from hlomem.hlo.builder import ComputationBuilder
-    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.base.source import Source, Span
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
+    from hlomem.proto.print_order import Calls
+
+_MAY_CALL = (b"\xb2\x02", b"\xb0\x02")
+"""What begins `called_computation_ids`, packed or not; other fields may hold it, too."""
 
 
 def read_module(data: bytes, name: str = "<proto>") -> HloModule:
     """The module in the bytes of an HloModuleProto; `name` is what errors call it."""
-    return make_module(parse_message("Module", data), name)
+    with collector_off():
+        return ModuleReader(data, name).read()
 
 
-def make_module(proto: Any, name: str = "<proto>") -> HloModule:
-    """The module of a message."""
-    try:
-        with collector_off():
-            module = _Reader(proto).read()
-    except EditError as error:
-        raise InputError(f"{visible(name)}: not a program XLA could have: {error}") from error
-    except InputError as error:
-        raise InputError(f"{visible(name)}: {error}") from error
-    module.file_name = name
-    return module
+class ModuleReader:
+    """Opens the computations of one module (`ir.BodyReader`)."""
 
-
-class _Reader:
-    """Reads one module: ids of the proto to the objects they stand for."""
-
-    def __init__(self, proto: Any) -> None:
-        self._proto = proto
-        self._computations: dict[int, HloComputation] = {}
+    def __init__(self, data: bytes, name: str) -> None:
+        self._data = data
+        self._where = name
+        self._links = BodyLinks(name)
         self._number_of: dict[HloInstruction, int] = {}
+        self._module: HloModule
+
+    def read(self) -> HloModule:
+        """The module, with everything read that no fusion hides."""
+        try:
+            self._read_heads(parse_message("ModuleHead", self._data))
+        except (EditError, InputError) as error:
+            raise self._links.error(error) from error
+        pending, seen = [self._module.entry], {self._module.entry}
+        while pending:
+            callees = dict.fromkeys(self._open(pending.pop()))
+            pending += [callee for callee in callees if callee not in seen]
+            seen.update(callees)
+        try:
+            self._sort(seen)
+            return verified(self._module)
+        except (EditError, InputError) as error:
+            raise self._links.error(error) from error
+
+    def open(self, computation: HloComputation) -> None:
+        """Read the instructions of a computation."""
+        self._open(computation)
+
+    def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
+        """Shape and opcode of every instruction of the body."""
+        shapes = self._links.shapes
+        try:
+            return [
+                (shapes[proto.shape], as_opcode(proto.opcode))
+                for proto, _ in self._in_order(computation)
+            ]
+        except InputError as error:
+            raise self._links.error(error) from error
+
+    def calls(self, computation: HloComputation) -> list[BodyCall]:
+        """The instructions of the body that call computations."""
+        if not _may_call(_head_of(computation).SerializeToString()):
+            return []
+        try:
+            calling = [pair for pair in self._in_order(computation) if called_ids(pair[0])]
+            if not any(proto.opcode == "conditional" for proto, _ in calling):
+                return [self._links.body_call(computation, *pair) for pair in calling]
+        except (EditError, InputError) as error:
+            raise self._links.error(error) from error
+        computation.ensure_read()  # its operands tell what it calls them for
+        return computation.calls()
+
+    def first_parameter(self, computation: HloComputation) -> str:
+        """The name of the first parameter."""
+        for proto, _ in self._in_order(computation):
+            if proto.opcode == "parameter" and proto.parameter_number == 0:
+                return str(proto.name)
+        return ""
+
+    def body_text(self, _: HloComputation) -> None:
+        """No message is a text."""
+
+    @property
+    def source(self) -> Source:
+        """What would be printed of the module."""
+        return self._module.source
+
+    def locate(self, computation: HloComputation, name: str) -> Span:
+        """The span of an instruction in what would be printed."""
+        from hlomem.hlo.text.parser import parse  # noqa: PLC0415 - errors only
+
+        return parse(self.source.text).computation_by_name[computation.name].locate(name)
+
+    def _read_heads(self, proto: Any) -> None:
+        """Make the module, none of whose computations is open."""
+        self._links.payloads = proto.payloads
         self._sequence_of = {
             entry.key: list(entry.value.instruction_ids) for entry in proto.schedule.sequences
         }
-        self._shapes: dict[bytes, Shape] = {}
-        self._builder = ModuleBuilder(
-            proto.name,
-            is_scheduled=proto.HasField("schedule"),
-            attributes=dict(_header(proto)),
-            stack_frame_tables=make_tables(proto.stack_frame_index),
-        )
+        module = self._module = self._make_module(proto)
+        by_id = self._links.by_id
+        for index, head in enumerate(proto.computations):
+            check_name(head.name, "a computation")
+            thread = head.execution_thread or MAIN_THREAD
+            computation = HloComputation(module, head.name, index, False, thread, self, head)
+            if by_id.setdefault(head.id, computation) is not computation:
+                raise InputError(f"two computations have id {head.id}")
+        if len({computation.name for computation in by_id.values()}) != len(by_id):
+            raise InputError("two computations have one name")
+        module.entry = by_id.get(proto.entry_computation_id) or self._named(proto)
+        module.entry.is_entry = True
+        ids = {computation: number for number, computation in by_id.items()}
+        module.creation = Creation(ids, self._number_of, self._data)
 
-    def read(self) -> HloModule:
-        proto = self._proto
-        for computation in proto.computations:
-            if computation.id in self._computations:
-                raise InputError(f"two computations have id {computation.id}")
-            self._computations[computation.id] = self._read_computation(computation)
-        entry = self._computations.get(proto.entry_computation_id)
-        if entry is None:
-            entry = self._named(proto.entry_computation_name)
-        module = self._builder.build(entry)
-        ids = {found: number for number, found in self._computations.items()}
-        module.creation = Creation(ids, self._number_of, proto)
-        module.computations[:] = printed_order(module.creation)
-        for index, computation in enumerate(module.computations):
+    def _sort(self, seen: Container[HloComputation]) -> None:
+        """Put the computations in the order of a text; the bodies of some were seen."""
+        by_id = self._links.by_id
+        calls: Calls = {}
+        parts = parse_message("ModuleParts", self._data).computations
+        for computation, data in zip(by_id.values(), parts, strict=True):
+            if computation in seen:
+                calls[computation] = self._calls_of(computation)
+            else:
+                calls[computation] = self._unread_calls_of(computation) if _may_call(data) else []
+        listed = {by_id[number]: calls[by_id[number]] for number in sorted(by_id)}
+        for index, computation in enumerate(printed_order(listed)):
             computation.index = index
+            self._module.computations.append(computation)
+
+    def _calls_of(self, computation: HloComputation) -> list[tuple[HloComputation, ...]]:
+        """What the instructions of a body call that call anything, by their ids."""
+        calling = [found for found in computation.instructions if found.called_computations]
+        calling.sort(key=self._number_of.__getitem__)
+        return [instruction.called_computations for instruction in calling]
+
+    def _unread_calls_of(self, computation: HloComputation) -> list[tuple[HloComputation, ...]]:
+        """The same of a body that stays as it is."""
+        parse = parser_of("InstructionHead")
+        protos = [parse(part) for part in _head_of(computation).instructions if _may_call(part)]
+        protos.sort(key=lambda proto: proto.id)
+        groups = [
+            tuple([self._links.callee(computation, number) for number in called_ids(proto)])
+            for proto in protos
+        ]
+        return [group for group in groups if group]
+
+    def _make_module(self, proto: Any) -> HloModule:
+        check_name(proto.name, "a module")
+        header = {"is_scheduled": "true"} if proto.HasField("schedule") else {}
+        header.update(_header(proto, self._links.shapes))
+        module = HloModule(proto.name, header, make_tables(proto.stack_frame_index))
+        module.file_name = self._where
         return module
 
-    def _named(self, name: str) -> HloComputation:
-        for computation in self._computations.values():
+    def _named(self, proto: Any) -> HloComputation:
+        name = proto.entry_computation_name
+        for computation in self._links.by_id.values():
             if computation.name == name:
                 return computation
         raise InputError(f"no computation is the entry: none is called `{visible(name)}`")
 
-    def _read_computation(self, proto: Any) -> HloComputation:
-        thread = proto.execution_thread or MAIN_THREAD
-        builder = self._builder.computation(proto.name, execution_thread=thread)
-        protos = {each.id: each for each in proto.instructions}
-        if len(protos) != len(proto.instructions):
-            raise InputError(f"two instructions of `{visible(proto.name)}` have one id")
-        made: dict[int, HloInstruction] = {}
-        for number in self._sequence_of.get(proto.id, protos):
-            if number not in protos or number in made:
-                raise InputError(f"the schedule of `{visible(proto.name)}` is not one of it")
-            made[number] = self._read_instruction(protos[number], made, builder)
-            self._number_of[made[number]] = number
-        if len(made) != len(protos):
-            raise InputError(f"the schedule of `{visible(proto.name)}` leaves instructions out")
-        if proto.root_id not in made:
-            raise InputError(f"`{visible(proto.name)}` has no root")
-        return builder.finish(made[proto.root_id])
+    def _in_order(self, computation: HloComputation) -> Iterable[tuple[Any, bytes]]:
+        """What links the instructions of a body, and their messages."""
+        head = _head_of(computation)
+        sequence = self._sequence_of.get(head.id)
+        if sequence is not None:
+            return instruction_heads(head, sequence).values()
+        parse = parser_of("InstructionHead")
+        return ((parse(data), data) for data in head.instructions)
 
-    def _read_instruction(
-        self, proto: Any, made: dict[int, HloInstruction], builder: ComputationBuilder
-    ) -> HloInstruction:
-        shape = self._shape(proto.shape)
-        operands = tuple(_linked(proto, proto.operand_ids, made))
-        if proto.opcode == "get-tuple-element":
-            _check_element(proto, operands)
-        attributes = dict(own_attributes(proto, operands))
-        attributes.update(generic_attributes(proto, self._proto.payloads))
-        called = proto.called_computation_ids
-        if proto.opcode in ASYNC_OPCODES and proto.opcode != "async-start":
-            called = ()  # the start has it
-        return builder.add(
-            proto.name,
-            shape,
-            proto.opcode,
-            operands,
-            attributes=attributes,
-            called=[self._called(proto, number) for number in called],
-            control_predecessors=list(_linked(proto, proto.control_predecessor_ids, made)),
-            payload=_payload(proto, shape),
-        )
-
-    def _called(self, proto: Any, number: int) -> HloComputation:
-        found = self._computations.get(number)
-        if found is None:
-            problem = f"`{visible(proto.name)}` calls computation {number}"
-            raise InputError(f"{problem}, which is not above it")
-        return found
-
-    def _shape(self, proto: Any) -> Shape:
-        """A shape; the same object for all that are alike, of which there are many."""
-        key: bytes = proto.SerializeToString()
-        found = self._shapes.get(key)
-        if found is None:
-            found = self._shapes[key] = make_shape(proto)
-        return found
+    def _open(self, computation: HloComputation) -> list[HloComputation]:
+        """Read a computation; returns its callees other than fused bodies."""
+        head = _head_of(computation)
+        try:
+            heads = instruction_heads(head, self._sequence_of.get(head.id))
+            made = link_body(computation, heads, head.root_id, self._links)
+        except (EditError, InputError) as error:
+            raise self._links.error(error) from error
+        if computation.module is self._module:  # and not of a copy that is being edited
+            self._number_of.update({found: number for number, found in made.items()})
+        return [
+            callee
+            for instruction in made.values()
+            if instruction.called_computations and instruction.opcode != "fusion"
+            for callee in instruction.called_computations
+        ]
 
 
-def _linked(
-    proto: Any, numbers: Iterable[int], made: dict[int, HloInstruction]
-) -> Iterator[HloInstruction]:
-    for number in numbers:
-        found = made.get(number)
-        if found is None:
-            problem = f"`{visible(proto.name)}` uses instruction {number}"
-            raise InputError(f"{problem}, which is not above it in its computation")
-        yield found
+def _head_of(computation: HloComputation) -> Any:
+    assert computation.unread is not None, "the reader is asked about what it reads"
+    return computation.unread
 
 
-def _check_element(proto: Any, operands: tuple[HloInstruction, ...]) -> None:
-    """What the text of a module is checked for when it is read."""
-    if len(operands) != 1 or not 0 <= proto.tuple_index < len(operands[0].shape.elements):
-        problem = f"`{visible(proto.name)}` takes element {proto.tuple_index}"
-        raise InputError(f"{problem}, which its operand has not")
+def _may_call(data: bytes) -> bool:
+    return _MAY_CALL[0] in data or _MAY_CALL[1] in data
 
 
-def _payload(proto: Any, shape: Shape) -> str:
-    if proto.opcode == "parameter":
-        return str(proto.parameter_number)
-    if proto.opcode == "constant":
-        return format_literal(proto.literal, shape) if proto.literal else UNSAID
-    return ""
-
-
-def _header(proto: Any) -> Iterator[tuple[str, str]]:
+def _header(proto: Any, shapes: Mapping[bytes, Shape]) -> Iterator[tuple[str, str]]:
     """The attributes of the module, in the order they are printed."""
     aliases = [
         InputOutputAlias(
@@ -203,20 +250,22 @@ def _header(proto: Any) -> Iterator[tuple[str, str]]:
     if donors:
         yield "buffer_donor", format_buffer_donor(donors)
     if proto.HasField("host_program_shape"):
-        yield "entry_computation_layout", _program_shape(proto.host_program_shape)
+        yield "entry_computation_layout", _program_shape(proto.host_program_shape, shapes)
     for name, count in (
         ("replica_count", proto.device_assignment.replica_count),
         ("num_partitions", proto.device_assignment.computation_count),
     ):
         if count > 1:
             yield name, str(count)
-    yield from frontend_attributes(proto.frontend_attributes)
+    given = dict(frontend_attributes(proto.frontend_attributes))
+    check_attribute_texts(given, f"the header of `{proto.name}`")
+    yield from given.items()
 
 
-def _program_shape(proto: Any) -> str:
+def _program_shape(proto: Any, shapes: Mapping[bytes, Shape]) -> str:
     """`{(shape, shape)->shape}` (`ComputationLayout::Print`)."""
     pieces = []
     for number, shape in enumerate(proto.parameters):
         comment = f"/*index={number}*/" if number and number % 5 == 0 else ""
-        pieces.append(comment + make_shape(shape).text)
-    return f"{{({', '.join(pieces)})->{make_shape(proto.result).text}}}"
+        pieces.append(comment + shapes[shape].text)
+    return f"{{({', '.join(pieces)})->{shapes[proto.result].text}}}"

@@ -64,6 +64,10 @@ def _number(name: str, field: str = "") -> Callable[[Any], Iterator[Item]]:
     return make
 
 
+def _epsilon(proto: Any) -> Iterator[Item]:
+    yield "epsilon", f"{proto.epsilon:g}"
+
+
 def _list(name: str, field: str = "") -> Callable[[Any], Iterator[Item]]:
     """Numbers that are always printed."""
 
@@ -340,7 +344,7 @@ _ALL_REDUCE = (*_COLLECTIVE, _GLOBAL_IDS)
 _ALL_GATHER = (*_COLLECTIVE, _DIMENSIONS, _GLOBAL_IDS)
 _PERMUTE = (_channel, _pairs)
 _SEND_OR_RECEIVE = (_channel, _flag("is_host_transfer"))
-_BATCH_NORM = (_number("epsilon"), _number("feature_index"))
+_BATCH_NORM = (_epsilon, _number("feature_index"))
 _CONVOLUTION = (
     _window,
     _dimension_labels,

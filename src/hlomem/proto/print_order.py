@@ -1,42 +1,36 @@
 """The order in which XLA prints computations, which is not the order a proto has them in.
 
-In: the ids that tell the order of a module's lists. Out: its computations, callees first, as a text
-has them. Mirrors `HloModule::MakeComputationPostOrder` with `dfs_postorder`, and
-`HloComputation::MakeEmbeddedComputationsList`, quirks included: what one instruction calls is
-marked as seen before any of it is entered.
+In: a module's computations and what they call, in the order of its lists, which ids tell. Out: the
+computations, callees first, as a text has them. Mirrors `HloModule::MakeComputationPostOrder` with
+`dfs_postorder`, and `HloComputation::MakeEmbeddedComputationsList`, quirks included: what one
+instruction calls is marked as seen before any of it is entered.
 """
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.hlo.ir import Creation, HloComputation
+    from hlomem.hlo.ir import HloComputation
 
-_Calls = dict["HloComputation", list[tuple["HloComputation", ...]]]
+Calls = dict["HloComputation", list[tuple["HloComputation", ...]]]
 """What the instructions of each computation call, in the order of its list."""
 
 
-def printed_order(creation: Creation) -> list[HloComputation]:
-    """The computations in the order of a text."""
-    listed = sorted(creation.computations, key=creation.computations.__getitem__)
-    calls: _Calls = {computation: [] for computation in listed}
-    for instruction, _ in sorted(creation.instructions.items(), key=itemgetter(1)):
-        if instruction.called_computations:
-            calls[instruction.parent].append(instruction.called_computations)
+def printed_order(calls: Calls) -> list[HloComputation]:
+    """The computations in the order of a text; given in the order of the module's list."""
     called = {callee for groups in calls.values() for group in groups for callee in group}
     order: dict[HloComputation, None] = {}
-    for computation in listed:
+    for computation in calls:
         if computation not in called:
             order.update(dict.fromkeys(_embedded(computation, calls)))
             order[computation] = None
     return list(order)
 
 
-def _embedded(computation: HloComputation, calls: _Calls) -> list[HloComputation]:
+def _embedded(computation: HloComputation, calls: Calls) -> list[HloComputation]:
     """What a computation calls, directly or not, in post order."""
     seen: set[HloComputation] = set()
     order: list[HloComputation] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _PACKAGE = "hlomem_xla"
 
@@ -62,9 +62,11 @@ _FIELDS = {
         3 *i64 iota_reshape_dims; 4 *i32 iota_transpose_perm""",
     "SourceTarget": "1 i64 source; 2 i64 target",
     "Sharding": """1 i32 type; 3 *i64 tile_assignment_dimensions; 4 *i64 tile_assignment_devices;
-        5 *Sharding tuple_shardings; 6 b replicate_on_last_tile_dim; 8 *i32 last_tile_dims;
+        5 *Sharding tuple_shardings; 6 b replicate_on_last_tile_dim; 7 *OpMetadata metadata; 8 *i32
+        last_tile_dims;
         9 *i64 iota_reshape_dims; 10 *i32 iota_transpose_perm; 14 ?y named_sharding""",
-    "ResultAccuracy": "1 i32 mode",
+    "Tolerance": "1 f64 atol; 2 f64 rtol; 3 i64 ulps",
+    "ResultAccuracy": "1 i32 mode; 2 Tolerance tolerance",
     "Literal": """2 *b preds; 15 y s8s; 3 y u8s; 4 *i32 s32s; 5 *i64 s64s; 6 *u32 u32s; 7 *u64 u64s;
         8 *f32 f32s; 9 *f64 f64s; 16 y u16s; 17 y s16s; 11 y f16s; 13 y bf16s""",
     "Payload": "1 ?y value; 2 ?i64 id",
@@ -94,6 +96,12 @@ _FIELDS = {
         92 IotaDeviceList iota_collective_device_list; 94 b is_reverse; 95 i64 num_carries;
         96 i32 is_associative; 99 Payload backend_config_payload; 100 b has_dynamic_root;
         102 s comparison_order""",
+    # What links instructions to each other; the rest is kept as it is.
+    "InstructionHead": """1 s name; 2 s opcode; 3 y shape; 8 y literal; 9 i64 parameter_number;
+        13 i64 tuple_index; 35 i64 id; 36 *i64 operand_ids; 37 *i64 control_predecessor_ids;
+        38 *i64 called_computation_ids""",
+    "ComputationHead": """1 s name; 2 *y instructions; 5 i64 id; 6 i64 root_id;
+        8 s execution_thread""",
     "Computation": """1 s name; 2 *Instruction instructions; 4 ProgramShape program_shape; 5 i64 id;
         6 i64 root_id; 7 b is_fusion_computation; 8 s execution_thread""",
     "Sequence": "1 *i64 instruction_ids",
@@ -115,6 +123,13 @@ _FIELDS = {
         7 Schedule schedule; 8 InputOutputAlias input_output_alias;
         15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
         18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
+    "ProgramShapeHead": "1 *y parameters; 2 y result",
+    "ModuleHead": """1 s name; 2 s entry_computation_name; 3 *ComputationHead computations;
+        4 ProgramShapeHead host_program_shape; 5 i64 id; 6 i64 entry_computation_id;
+        7 Schedule schedule; 8 InputOutputAlias input_output_alias;
+        15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
+        18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
+    "ModuleParts": "3 *y computations",
     "Location": """1 s computation_name; 2 s instruction_name; 3 *i64 shape_index;
         4 i64 instruction_id""",
     "LogicalBuffer": "1 i64 id; 2 i64 size; 3 Location defined_at; 4 i64 color",
@@ -178,13 +193,22 @@ def message_types() -> Mapping[str, Any]:
     }
 
 
-def parse_message(name: str, data: bytes) -> Any:
-    """A message of that name; `InputError` where the bytes are none."""
+@cache
+def parser_of(name: str) -> Callable[[bytes], Any]:
+    """What makes a message of that name of bytes; `InputError` where they are none."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
-    message = message_types()[name]()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise InputError(f"not a message {name}: {error}") from error
-    return message
+    decode = message_types()[name].FromString
+
+    def parse(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except DecodeError as error:
+            raise InputError(f"not a message {name}: {error}") from error
+
+    return parse
+
+
+def parse_message(name: str, data: bytes) -> Any:
+    """A message of that name; `InputError` where the bytes are none."""
+    return parser_of(name)(data)

@@ -66,6 +66,8 @@ def _make_layout(proto: Any, rank: int) -> Layout:
         order,
         tiles=tuple([_make_tile(tile) for tile in proto.tiles]),
         tail_padding_alignment=max(proto.tail_padding_alignment_in_elements, 1),
+        index_type=_sparse_type(proto.index_primitive_type),
+        pointer_type=_sparse_type(proto.pointer_primitive_type),
         element_size_in_bits=proto.element_size_in_bits,
         memory_space=proto.memory_space,
         split_configs=tuple(
@@ -76,6 +78,11 @@ def _make_layout(proto: Any, rank: int) -> Layout:
         else None,
         metadata_prefix_bytes=proto.dynamic_shape_metadata_prefix_bytes,
     )
+
+
+def _sparse_type(number: int) -> ElementType | None:
+    """The type of the indices of a sparse array; 0 where it is none."""
+    return element_type_of(number) if number else None
 
 
 def _make_tile(proto: Any) -> tuple[int, ...]:

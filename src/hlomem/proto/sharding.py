@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hlomem.proto.metadata import format_metadata
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,12 +32,23 @@ def format_sharding(proto: Any) -> str:
             comment = f"/*index={number}*/" if number and number % _INDEX_COMMENT_EVERY == 0 else ""
             pieces.append(comment + format_sharding(part))
         return f"{{{', '.join(pieces)}}}"
+    return f"{{{_format_one(proto)}{_format_origin(proto)}}}"
+
+
+def _format_one(proto: Any) -> str:
     if proto.type == _MAXIMAL:
         device = proto.tile_assignment_devices[0] if proto.tile_assignment_devices else 0
-        return f"{{maximal device={device}}}"
+        return f"maximal device={device}"
     if proto.type != _OTHER:
-        return f"{{{_WORDS.get(proto.type, f'unknown_{proto.type}')}}}"
-    return f"{{{_format_tiles(proto)}}}"
+        return _WORDS.get(proto.type, f"unknown_{proto.type}")
+    return _format_tiles(proto)
+
+
+def _format_origin(proto: Any) -> str:
+    """Where a sharding was asked for."""
+    texts = [format_metadata(origin) or "{}" for origin in proto.metadata]
+    several = f"{{{', '.join(texts)}}}"
+    return f" metadata={texts[0] if len(texts) == 1 else several}" if texts else ""
 
 
 def _format_tiles(proto: Any) -> str:

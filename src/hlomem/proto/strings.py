@@ -5,10 +5,17 @@ Mirrors `absl::CEscape` and `LexesAsJsonDict` of `xla/hlo/parser/hlo_lexer.cc`.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
+_PLAIN = re.compile(r"""[ !#-&(-\[\]-~]*+""")
+"""Printable, and none of the quotes and the backslash."""
+_MAX_REMEMBERED = 1024
+
 
 def quote(text: str) -> str:
     """A string as XLA prints it (`absl::CEscape`)."""
-    if text.isascii() and text.isprintable() and not set(text) & {'"', "'", "\\"}:
+    if _PLAIN.fullmatch(text):
         return f'"{text}"'
     return f'"{escape(text)}"'
 
@@ -44,6 +51,7 @@ def json_or_string(text: str) -> str:
     return text if _is_json_dict(text) else quote(text)
 
 
+@lru_cache(maxsize=_MAX_REMEMBERED)
 def _is_json_dict(text: str) -> bool:
     """Braces that close each other and at the very end, strings closed."""
     if not (text.startswith("{") and text.endswith("}")):

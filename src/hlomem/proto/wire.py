@@ -48,6 +48,16 @@ def read_varint(data: bytes, start: int, end: int) -> tuple[int, int]:
     raise WireError("a number does not end")
 
 
+def encode_varint(number: int) -> bytes:
+    """The bytes of a number that is not negative."""
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
 def iter_fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Field]:
     """The fields of the message in a range of bytes, in their order."""
     stop = len(data) if end is None else end

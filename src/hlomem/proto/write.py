@@ -1,7 +1,8 @@
 """A plan of ours → an HloProto: the program it was read from, and our BufferAssignmentProto.
 
-In: the stages of a plan whose program was read from a proto. Out: bytes that XLA's own classes
-read. The program is written as it was read, fields nobody here knows included. Mirrors
+In: the stages of a plan. Out: bytes that XLA's own classes read. A program that was read from a
+proto is written as it was read, fields nobody here knows included; of one that was read from text
+jaxlib makes a proto, where it is there. Mirrors
 `BufferAssignment::ToProto` and `BufferAllocation::ToProto` of `service/buffer_assignment.cc`.
 Traces of the heap simulator and lists of peak buffers are not written: they are XLA's own
 account.
@@ -9,37 +10,91 @@ account.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
+from hlomem.proto.module import read_module
 from hlomem.proto.names import ELEMENT_TYPES
 from hlomem.proto.schema import message_types
+from hlomem.proto.wire import BYTES, encode_varint
 
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
-    from hlomem.hlo.ir import Creation
+    from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.pipeline import Stages
 
+Ids = Mapping["HloInstruction", int]
+"""What a proto calls instructions."""
+_INSTEAD = "plan the .hlo.pb of the same compile"
+_PROGRAM, _PLAN = 1, 3
+"""The fields of an HloProto."""
 _NUMBER_OF_TYPE = {kind: number for number, kind in ELEMENT_TYPES.items()}
 
 
 def encode_plan(stages: Stages) -> bytes:
     """The HloProto of a plan."""
-    creation = stages.module.creation
-    if creation is None:
-        problem = "its program was read from text, which does not say all that a proto says"
-        where = visible(stages.module.source_name)
-        raise CommandError(f"{where}: {problem}: plan the .hlo.pb of the same compile")
-    whole = message_types()["HloProto"]()
-    whole.hlo_module.CopyFrom(creation.proto)
-    _fill(whole.buffer_assignment, stages, creation)
-    encoded: bytes = whole.SerializeToString(deterministic=True)
+    encoded, ids = _program_of(stages.module)
+    plan = message_types()["BufferAssignment"]()
+    _fill(plan, stages, ids)
+    data: bytes = plan.SerializeToString(deterministic=True)
+    return b"".join([*_field(_PROGRAM, encoded), *_field(_PLAN, data)])
+
+
+def _program_of(module: HloModule) -> tuple[bytes, Ids]:
+    """The HloModuleProto of a program, and the ids its instructions have there."""
+    if module.creation is not None:
+        return module.creation.encoded, module.creation.instructions
+    encoded = _encode_text(module)
+    read = read_module(encoded, module.source_name)
+    read.open_all()
+    assert read.creation is not None, "it was read from a proto"
+    number_of = {
+        (instruction.parent.name, instruction.name): number
+        for instruction, number in read.creation.instructions.items()
+    }
+    try:
+        ids = {
+            instruction: number_of[instruction.parent.name, instruction.name]
+            for instruction in module.iter_instructions()
+        }
+    except KeyError as missing:
+        where, name = missing.args[0]
+        problem = f"XLA reads it without `{visible(name)}` in `{visible(where)}`"
+        raise CommandError(f"{visible(module.source_name)}: {problem}: {_INSTEAD}") from None
+    return encoded, ids
+
+
+def _encode_text(module: HloModule) -> bytes:
+    """What XLA makes of a program's text: a text does not say all that a proto says."""
+    where = visible(module.source_name)
+    try:
+        from jaxlib import _hlo  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415
+    except ImportError as error:
+        problem = "its program was read from text, of which jaxlib from 0.10 on makes a proto"
+        raise CommandError(
+            f"{where}: {problem}: pip install 'hlomem[jax]', or {_INSTEAD}"
+        ) from error
+    try:
+        encoded: bytes = _hlo.hlo_module_from_text(
+            module.source.text
+        ).as_serialized_hlo_module_proto()
+    except Exception as error:  # of a class of its own in every release
+        problem = visible(str(error).partition("\n")[0])
+        raise CommandError(
+            f"{where}: XLA does not read this text: {problem}: {_INSTEAD}"
+        ) from error
     return encoded
 
 
-def _fill(proto: Any, stages: Stages, creation: Creation) -> None:
+def _field(number: int, data: bytes) -> tuple[bytes, bytes, bytes]:
+    """A message as a field of another."""
+    return encode_varint(number << 3 | BYTES), encode_varint(len(data)), data
+
+
+def _fill(proto: Any, stages: Stages, ids: Ids) -> None:
     """The message of a plan: buffers by id, then what lies with them, then allocations."""
     placed = {
         value: place
@@ -49,17 +104,17 @@ def _fill(proto: Any, stages: Stages, creation: Creation) -> None:
     for value in sorted(placed, key=lambda value: value.id):
         buffer = proto.logical_buffers.add(id=value.id, size=placed[value].size)
         buffer.color = stages.colors[value]
-        _locate(buffer.defined_at, value, creation)
+        _locate(buffer.defined_at, value, ids)
         for other in stages.aliasing.buffer_of[value].values:
             if other is not value:
                 alias = proto.buffer_aliases.add(source_buffer_id=value.id)
-                _locate(alias.location, other, creation)
+                _locate(alias.location, other, ids)
     for allocation in stages.assignment.allocations:
         _fill_allocation(proto.buffer_allocations.add(), allocation)
 
 
-def _locate(proto: Any, value: HloValue, creation: Creation) -> None:
-    proto.instruction_id = creation.instructions[value.instruction]
+def _locate(proto: Any, value: HloValue, ids: Ids) -> None:
+    proto.instruction_id = ids[value.instruction]
     proto.shape_index.extend(value.index)
 
 

@@ -122,7 +122,7 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
 def _program_texts(dump: Dump) -> tuple[str, ...]:
     """The text of the program beside a dump; none where it cannot be read."""
     try:
-        return () if dump.module is None else (dump.module.source.text,)
+        return () if dump.module is None else (dump.module.searchable_text,)
     except HlomemError:
         return ()
 
@@ -204,7 +204,7 @@ def guess_for_module(
 
 def _platform_of_module(module: HloModule, file_name: str) -> tuple[str, str, str]:
     """The platform, the reason and, where the file's name has it, the chip."""
-    text = module.source.text
+    text = module.searchable_text
     named = _platform_of_name(file_name)
     always, others = _marking_platforms()
     marked = _find_mark((*always, *others), (text,))
@@ -239,7 +239,9 @@ def _chips_of_module(
         says = f"its file is called {PurePath(file_name).name}"
         return MachineCandidates((named[0],), f"{reason}, {says}" if reason else says)
     marks = {
-        mark: mark.is_in(module.source.text) for machine in machines for mark in machine.not_marks
+        mark: mark.is_in(module.searchable_text)
+        for machine in machines
+        for mark in machine.not_marks
     }
     left = [machine for machine in machines if not any(marks[mark] for mark in machine.not_marks)]
     said = [mark.says for mark, is_there in marks.items() if is_there]

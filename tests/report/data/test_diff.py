@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 import hlomem
 from hlomem.report.data.diff import GROUPINGS, Diff, build_diff
@@ -46,6 +47,14 @@ def test_the_other_way_round_is_the_same_difference(name: str) -> None:
     back = build_diff(_open(PAIRS / name / "after"), _open(PAIRS / name / "before"))
     assert back.delta == -there.delta
     assert (back.matched, back.unmatched) == (there.matched, there.unmatched)
+
+
+def test_groups_may_differ_where_nothing_happened_to_the_whole() -> None:
+    """Other buffers of the same size are at the peak."""
+    found = replace(_diff("batch_doubled"), causes=())
+    text = str(found)
+    assert "What happened" not in text
+    assert "By line, from before to after" in text
 
 
 def test_kinds_of_changes() -> None:

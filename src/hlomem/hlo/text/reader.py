@@ -20,6 +20,7 @@ from hlomem.hlo.text import scanner, validation
 from hlomem.hlo.text.async_sugar import is_sugared
 from hlomem.hlo.text.attributes import TextProblem
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS, RowProblem, called_names, link_body
+from hlomem.hlo.text.scanner import ComputationText
 from hlomem.hlo.text.shape_parser import ShapeTable
 from hlomem.hlo.text.stack_frames import StackFrameTables
 from hlomem.hlo.text.style import TextStyle
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.normalizer import OffsetMap
-    from hlomem.hlo.text.scanner import ComputationText, InstructionRow, ModuleText
+    from hlomem.hlo.text.scanner import InstructionRow, ModuleText
 
 NOT_AN_INSTRUCTION = "not an instruction"
 
@@ -57,7 +58,7 @@ class _Body(Struct, frozen=True, eq=False):
 
 
 class ModuleReader:
-    """Opens the computations of one module (`ir.BodyReader`)."""
+    """Opens the computations of one module (`ir.TextReader`)."""
 
     def __init__(
         self,
@@ -358,5 +359,6 @@ class ModuleReader:
 
 
 def _text_of(computation: HloComputation) -> ComputationText:
-    assert computation.text is not None, "the reader is asked about what it reads"
-    return computation.text
+    unread = computation.unread
+    assert isinstance(unread, ComputationText), "the reader is asked about what it reads"
+    return unread

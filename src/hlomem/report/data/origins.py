@@ -51,6 +51,7 @@ class Origins:
         self._loop_roles = loop_roles
         self._module = module
         self._found: dict[PlacedValue, Origin] = {}
+        self._told: dict[str, Origin | None] = {}
 
     def find(self, placed: PlacedValue) -> Origin:
         """The origin of a value; nothing where neither it nor its neighbours say."""
@@ -168,9 +169,12 @@ class Origins:
         return None
 
     def _line_of(self, name: str) -> Origin | None:
-        """The words of an instruction, be they of itself or of what it fuses."""
-        origin = self.said_by(name)
-        return origin if origin is None or origin.line else self._fused(name)
+        """The words of an instruction, its own or of what it fuses; many ask for the same."""
+        if name not in self._told:
+            origin = self.said_by(name)
+            has_line = origin is None or origin.line
+            self._told[name] = origin if has_line else self._fused(name)
+        return self._told[name]
 
     def _search(self, placed: PlacedValue, others: _Neighbours) -> Iterator[tuple[str, Origin]]:
         """The first instructions with a line, nearest first."""

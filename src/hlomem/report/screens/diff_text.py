@@ -40,6 +40,8 @@ def draw_diff(diff: Diff, width: int) -> list[Line]:
     lines = [*_head(diff, width)]
     if not diff.rows:
         return [*lines, [], [("no difference", "bold green")]]
+    if not diff.causes:  # other buffers at the peak, and as many bytes
+        return [*lines, *_waterfall(diff, width)]
     lines += [[], [("What happened", "bold")]]
     causes = _worth_showing(diff)
     for cause in causes:
