@@ -17,9 +17,11 @@ from hlomem.schedule.local_search import Budget, improve_order
 from hlomem.schedule.model import peak_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from hlomem.schedule.flow import Flow
+
+    Allows = Callable[[Sequence[int]], bool]
 
 _MAX_STARTS = 4
 """Constructions that moves are made from, the best."""
@@ -68,14 +70,19 @@ class OrderFinder:
         self._budget = Budget(limits.moved_nodes)
         self._known: dict[Hashable, Searched] = {}
 
-    def find(self, flow: Flow, allows: Callable[[Sequence[int]], bool] | None) -> Searched:
-        """Orders of a computation; `allows` says which may be handed out, where not all may."""
+    def find(
+        self, flow: Flow, others: Mapping[str, list[int]], allows: Allows | None
+    ) -> Searched:
+        """Orders of a computation, of which `others` are known to be some.
+
+        `allows` says which may be handed out, where not all may.
+        """
         if allows is not None:  # equal flows may take other times
-            return self._search(flow, allows, proves=False)
+            return self._search(flow, others, allows, proves=False)
         key = _key(flow)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._search(flow, lambda _: True, proves=True)
+            known = self._known[key] = self._search(flow, others, lambda _: True, proves=True)
         return known
 
     def move(self, flow: Flow, order: list[int]) -> list[int]:
@@ -86,9 +93,9 @@ class OrderFinder:
         return self._budget.share(self._limits.moves_per_node * len(flow.nodes) // _MAX_STARTS)
 
     def _search(
-        self, flow: Flow, allows: Callable[[Sequence[int]], bool], *, proves: bool
+        self, flow: Flow, others: Mapping[str, list[int]], allows: Allows, *, proves: bool
     ) -> Searched:
-        made = construct(flow, allows)
+        made = construct(flow, others, allows)
         floor = lower_bound(flow, may_borrow=False) or 0
         is_proven = made[0].peak <= floor
         if not is_proven and proves:
@@ -116,11 +123,11 @@ class OrderFinder:
         return proof.is_proven
 
 
-def construct(flow: Flow, allows: Callable[[Sequence[int]], bool]) -> list[Candidate]:
+def construct(flow: Flow, others: Mapping[str, list[int]], allows: Allows) -> list[Candidate]:
     """The orders made in one go, the best first; the given one is among them."""
     made = []
     seen: set[tuple[int, ...]] = set()
-    for rank, (name, order) in enumerate(iter_constructions(flow)):
+    for rank, (name, order) in enumerate(iter_constructions(flow, others)):
         if tuple(order) not in seen and (not rank or allows(order)):
             seen.add(tuple(order))
             made.append(Candidate(peak_of(flow, order).size, rank, name, order))

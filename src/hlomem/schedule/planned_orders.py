@@ -52,6 +52,13 @@ class Judged(NamedTuple):
         return self.planned.cost
 
 
+class Best(NamedTuple):
+    """The cheapest plan so far, and how the entry's order was made."""
+
+    cost: int
+    name: str
+
+
 class PlanJudge:
     """Plans a program in other orders, and keeps the best."""
 
@@ -89,7 +96,7 @@ class PlanJudge:
             seen = [one.order for one in judged]
             moved = finder.move(flow, best.order)
             tried = [(f"{best.name}, moved", moved)]
-            made = construct(flow, lambda _: True)[:_MAX_ANEW]
+            made = construct(flow, {}, lambda _: True)[:_MAX_ANEW]
             tried += [(f"{candidate.name}, borrowed", candidate.order) for candidate in made]
             new = [self._judge(name, order) for name, order in tried if order not in seen]
             judged = self._ranked([*judged, *new])
@@ -98,9 +105,9 @@ class PlanJudge:
             best = judged[0]
         return judged
 
-    def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Judged:
+    def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Best:
         """Judge moves by plans: of the entry from several starts, then of what it runs."""
-        best = judged[0]
+        best = Best(judged[0].cost, judged[0].name)
         starts = judged[:_MAX_CLIMBED]
         starts += [one for one in judged if one.order == list(range(len(one.order)))]
         inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
@@ -112,8 +119,7 @@ class PlanJudge:
                 plan = partial(self.plan, self._entry)
                 climbed = climb(start.order, plan, share, self._floor)
                 if climbed.cost < best.cost:
-                    planned = Planned(climbed.cost, self._entry)
-                    best = Judged(f"{start.name}, climbed", climbed.order, planned)
+                    best = Best(climbed.cost, f"{start.name}, climbed")
                     self.chosen[self._entry.computation] = climbed.order
         for flow in inner:
             if share > 1 and best.cost > self._floor:
@@ -121,9 +127,18 @@ class PlanJudge:
                 climbed = climb(self.chosen[flow.computation], plan, share, self._floor)
                 self.chosen[flow.computation] = climbed.order
                 if climbed.cost < best.cost:
-                    planned = Planned(climbed.cost, self._entry)
-                    best = best._replace(name=f"{best.name}, climbed", planned=planned)
+                    best = Best(climbed.cost, f"{best.name}, climbed")
         return best
+
+    def take_if_less(self, orders: dict[HloComputation, list[int]], cost: int) -> int | None:
+        """Choose other orders for all computations if their plan needs less than a size."""
+        chosen = self.chosen.copy()
+        self.chosen.update(orders)
+        found = self.plan(self._entry, self.chosen[self._entry.computation]).cost
+        if found < cost:
+            return found
+        self.chosen.update(chosen)
+        return None
 
     def orders(self) -> dict[HloComputation, list[HloInstruction]]:
         """The orders chosen so far, where they are not the given ones."""

@@ -21,7 +21,8 @@ from hlomem.schedule.cost import Delays
 from hlomem.schedule.flow import FlowBuilder
 from hlomem.schedule.model import peak_of
 from hlomem.schedule.one_computation import Limits, OrderFinder
-from hlomem.schedule.planned_orders import PlanJudge, temporary_bytes
+from hlomem.schedule.planned_orders import Best, PlanJudge, temporary_bytes
+from hlomem.schedule.xla_schedulers import Lists, depth_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ Effort: TypeAlias = Literal["low", "default", "high"]
 EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
 _GIVEN = "as given"
+_DEPTH_FIRST = "xla, depth first"
 
 
 _LIMITS: Mapping[Effort, Limits] = {
@@ -107,6 +109,8 @@ class _Search:
         self._limits = limits
         self._max_slowdown = max_slowdown
         self._finder = OrderFinder(limits)
+        self._lists = Lists(stages)
+        self._depth_first: dict[HloComputation, list[int]] = {}
         self._peaks: dict[HloComputation, int] = {}
         self._bounds: dict[HloComputation, int | None] = {}
         self._flows: list[Flow] = []
@@ -117,7 +121,7 @@ class _Search:
         """All computations, callees first; the entry is decided by plans."""
         for computation in self._builder.computations():
             flow = self._builder.build(computation, self._peaks)
-            searched = self._finder.find(flow, self._allows(flow))
+            searched = self._finder.find(flow, self._others(flow), self._allows(flow))
             best = searched.candidates[0]
             self._flows.append(flow)
             self._bounds[computation] = self._bound_of(flow)
@@ -126,6 +130,17 @@ class _Search:
             given = peak_of(flow, range(len(flow.nodes))).size
             self._found.append(Found(computation, given, best.peak, best.name, searched.is_proven))
         return self._judge(searched)
+
+    def _others(self, flow: Flow) -> dict[str, list[int]]:
+        """The order of XLA's other scheduler, where the given order's rules allow it."""
+        node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
+        order = [node_of[part] for part in depth_first(self._lists, flow.computation)]
+        place_of = {node: place for place, node in enumerate(order)}
+        for node, needed in enumerate(flow.before):
+            if any(place_of[earlier] > place_of[node] for earlier in needed):
+                return {}
+        self._depth_first[flow.computation] = order
+        return {_DEPTH_FIRST: order}
 
     def _bound_of(self, flow: Flow) -> int | None:
         """The bound of a computation, with those of what it calls."""
@@ -152,9 +167,12 @@ class _Search:
         floor = round((bound or 0) * _NEAR)
         judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
         judged = judge.choose(searched.candidates)
-        best = judged[0]
+        best = Best(judged[0].cost, judged[0].name)
         if not self._max_slowdown:
             best = judge.climb(judge.borrow(judged, self._finder), self._peaks)
+            if len(self._depth_first) == len(self._flows):
+                cost = judge.take_if_less(self._depth_first, best.cost)
+                best = Best(cost, _DEPTH_FIRST) if cost is not None else best
         if best.cost >= before:
             return Improvement({}, before, before, bound, _GIVEN, self._report({}))
         orders = judge.orders()
