@@ -76,9 +76,7 @@ def climb(
 
 def _shuffled_moves(flow: Flow, order: list[int], chance: random.Random) -> Iterator[list[int]]:
     """The orders one move away: what is in the way of the peak first, then single nodes."""
-    moves = list(iter_moves(Timeline(flow, order)))
-    chance.shuffle(moves)
-    for first, stretch in moves:
+    for first, stretch in iter_moves(Timeline(flow, order), chance):
         yield order[:first] + stretch + order[first + len(stretch) :]
     shifts = list(_shifts(flow, order, chance))
     chance.shuffle(shifts)
