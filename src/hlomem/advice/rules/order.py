@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LINK = "https://docs.jax.dev/en/latest/jax.extend.html"
 _HOW = """import hlomem.jax
-hlomem.jax.optimize()  # before the program is compiled; pip install 'hlomem[jax]'"""
+hlomem.jax.optimize()  # before it is compiled; jax 0.10.2 or later"""
 
 
 def advise_order(subject: Subject) -> Iterator[Advice]:
