@@ -14,6 +14,7 @@ import pytest
 import hlomem.jax
 from hlomem.base.errors import CommandError
 from hlomem.jax import log, registration
+from hlomem.jax.transform import Transform
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -201,7 +202,7 @@ def test_collectives_change_places_only_where_one_process_has_all_devices(
     processes: int, may_move: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    made = registration.Transform
+    made = Transform
 
     def transform(platform: str, options: Any, rules: Any, limits: Any) -> Any:
         seen.append(rules.may_reorder_collectives)
