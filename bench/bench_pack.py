@@ -6,7 +6,8 @@ First the problems of packing/ (MiniMalloc's A to K): whether they fit their cap
 exact search and the CPU time that takes, beside what MiniMalloc's C++ took. Then the same with time
 running backwards, which nothing here was chosen by. Then every heap of the modules in real/ and
 corpus/, as buffer assignment hands it over (`hlomem.plan(pack=...)`): XLA's height and ours, the
-lower bound, and what is known. Every packing is checked. Processes do one thing at a time; CPU time is of this process.
+lower bound, and what is known. Every packing is checked. Processes do one thing at a time; CPU time
+is of this process.
 """
 
 from __future__ import annotations
