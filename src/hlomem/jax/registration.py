@@ -55,7 +55,7 @@ def optimize(
     platforms: Sequence[str] | str | None = None,
     min_bytes: int = 1 << 16,
     max_instructions: int = 50_000,
-    may_reorder_collectives: bool = False,
+    may_reorder_collectives: bool | None = None,
     max_slowdown: float = 0.0,
     chip: str = "",
 ) -> Optimization:
@@ -63,16 +63,19 @@ def optimize(
 
     It ends with the `with` block, or by `.remove()`. Programs with less than `min_bytes` of
     temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
-    `max_slowdown` are as for `hlomem.improve`. `chip` is that of a TPU.
+    `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
+    this is the only process: all devices run what is compiled here. `chip` is that of a TPU.
     """
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
     extension = _find_extension()
+    if may_reorder_collectives is None:
+        may_reorder_collectives = import_module("jax").process_count() == 1
     rules = Rules(effort, may_reorder_collectives, max_slowdown)
     limits = Limits(min_bytes, max_instructions)
     chosen = _choose_platforms(platforms)
     transforms = {
-        platform: Transform(platform, _options(platform, chip), rules, limits)
+        platform: Transform(platform, compiler_options(platform, chip), rules, limits)
         for platform in chosen
     }
     for platform in chosen:
@@ -165,7 +168,7 @@ def _backends() -> list[str]:
     return list(import_module("jax.extend.backend").backends())
 
 
-def _options(platform: str, chip: str) -> Options:
+def compiler_options(platform: str, chip: str = "") -> Options:
     """How the compiler of this process plans."""
     numbers = re.match(r"\d+(\.\d+)*", version("jaxlib"))
     assert numbers is not None

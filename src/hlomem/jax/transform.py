@@ -19,7 +19,7 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.jax.log import Outcome, record
 from hlomem.jax.module_proto import text_of, with_schedule
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.search import temporary_bytes
+from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
     from hlomem.machines.options import Options
