@@ -84,7 +84,8 @@ MAY_IMPORT = {
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
     "jax": PROGRAM
-    | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
+    | {"__version__", "machines.registry", "dump", "pipeline", "proto", "report", "schedule"}
+    | {"api.explain", "api.improve", "api.load", "api.plan", "api.protos"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

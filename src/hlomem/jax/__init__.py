@@ -14,7 +14,19 @@ work, not before.
 
 from __future__ import annotations
 
+from hlomem.jax.capture import Compiles, captured
 from hlomem.jax.log import Outcome, Report, report
+from hlomem.jax.programs import CompiledProgram
 from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
 
-__all__ = ["Optimization", "Outcome", "Report", "UnsupportedJaxError", "optimize", "report"]
+__all__ = [
+    "CompiledProgram",
+    "Compiles",
+    "Optimization",
+    "Outcome",
+    "Report",
+    "UnsupportedJaxError",
+    "captured",
+    "optimize",
+    "report",
+]
