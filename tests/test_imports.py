@@ -76,8 +76,10 @@ MAY_IMPORT = {
     | DUMPS
     | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
-    "api.explain": DUMPS | {"api.subject", "api.tables", "report"},
+    "api.explain": DUMPS
+    | {"api.subject", "api.tables", "report", "report.page.html", "report.page.page"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
+    "api.failure": {"base", "advice", "api.explain", "report"},
     "api.improve": PLANNER
     | DUMPS
     | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
@@ -85,7 +87,7 @@ MAY_IMPORT = {
     "schedule": PLANNER,
     "jax": PROGRAM
     | {"__version__", "machines.registry", "dump", "pipeline", "proto", "report", "schedule"}
-    | {"api.explain", "api.improve", "api.load", "api.plan", "api.protos"},
+    | {"api.explain", "api.failure", "api.improve", "api.load", "api.plan", "api.protos"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -16,17 +16,22 @@ from __future__ import annotations
 
 from hlomem.jax.capture import Compiles, captured
 from hlomem.jax.log import Outcome, Report, report
+from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
 from hlomem.jax.programs import CompiledProgram
 from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
 
 __all__ = [
     "CompiledProgram",
     "Compiles",
+    "ExceptHook",
+    "ExplainedFunction",
     "Optimization",
     "Outcome",
     "Report",
     "UnsupportedJaxError",
     "captured",
+    "explain_oom",
+    "install_excepthook",
     "optimize",
     "report",
 ]

@@ -23,7 +23,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
@@ -35,7 +34,7 @@ from hlomem.base.source import visible
 from hlomem.jax import watch
 from hlomem.jax.log import logger
 from hlomem.jax.programs import CompiledProgram
-from hlomem.jax.registration import FIRST_JAX, UnsupportedJaxError
+from hlomem.jax.registration import require_jax
 from hlomem.proto.programs import open_programs
 from hlomem.proto.schema import parse_message
 
@@ -170,9 +169,7 @@ def captured() -> Iterator[Compiles]:
     Blocks may be nested, and open in several threads at once. What JAX has compiled before, it need
     not compile again: `jax.clear_caches()` makes it, but for what an outer block has stored.
     """
-    if find_spec("jax") is None:
-        wanted = ".".join(map(str, FIRST_JAX))
-        raise UnsupportedJaxError(f"jax is not installed; `pip install 'jax>={wanted}'`")
+    require_jax()
     compiles = Compiles()
     _session.enter(compiles)
     try:

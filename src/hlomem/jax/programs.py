@@ -23,6 +23,7 @@ from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import build_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from hlomem.api.plan import Plan
@@ -37,7 +38,11 @@ class CompiledProgram:
     """A program that was compiled, or that was about to be: its memory is read when asked for."""
 
     def __init__(
-        self, module_name: str, *, executable: bytes | None = None, seen: SeenModule | None = None
+        self,
+        module_name: str,
+        *,
+        executable: bytes | Callable[[], bytes] | None = None,
+        seen: SeenModule | None = None,
     ) -> None:
         self.module_name = module_name
         """XLA's name of it: `jit_train_step`."""
@@ -94,7 +99,8 @@ class CompiledProgram:
         """The program in the executable, with XLA's plan."""
         if self._executable is None:
             return None
-        return programs_in(self._executable, self.module_name, MAX_BYTES)[0]
+        data = self._executable if isinstance(self._executable, bytes) else self._executable()
+        return programs_in(data, self.module_name, MAX_BYTES)[0]
 
     @cached_property
     def _plan(self) -> Plan:
@@ -111,13 +117,13 @@ class CompiledProgram:
 
 
 def live_programs() -> list[CompiledProgram]:
-    """The programs that are loaded in this process, on all its backends."""
+    """The programs that are loaded in this process, on all its backends, the oldest first."""
     backends: Any = import_module("jax.extend.backend").backends()
     found = []
     for client in backends.values():
-        for executable in getattr(client, "live_executables", list)():
+        for executable in reversed(getattr(client, "live_executables", list)()):
             [module, *_] = executable.hlo_modules()
-            found.append(CompiledProgram(module.name, executable=executable.serialize()))
+            found.append(CompiledProgram(module.name, executable=executable.serialize))
     return found
 
 
