@@ -77,7 +77,8 @@ MAY_IMPORT = {
     | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
-    | {"api.subject", "api.tables", "report", "report.page.html", "report.page.page"},
+    | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"}
+    | {"report.page.html", "report.page.page"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
     "api.failure": {"base", "advice", "api.explain", "report"},
     "api.improve": PLANNER
@@ -86,8 +87,21 @@ MAY_IMPORT = {
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
     "jax": PROGRAM
-    | {"__version__", "machines.registry", "dump", "pipeline", "proto", "report", "schedule"}
-    | {"api.explain", "api.failure", "api.improve", "api.load", "api.plan", "api.protos"},
+    | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
+    "jax.capture": {"base", "api.load", "jax", "proto"},
+    "jax.compiled_programs": DUMPS
+    | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "report"},
+    "jax.oom": {"api.failure", "jax", "proto", "report"},
+    "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.subject", "jax", "machines"},
+    "jax.executables": DUMPS | {"api.protos"},
+    "jax.target_kinds": {"base", "machines"},
+    "jax.compiles": set[str](),
+    "jax.programs": {"base", "jax.target_kinds"},
+    "jax.factories": {"base", "jax.programs", "jax.target_kinds"},
+    "jax.flops": set[str](),
+    "jax.jobs": set[str](),
+    "jax.child": {"base", "jax"},
+    "jax.plan_only": {"base", "dump", "api.explain", "jax"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -54,7 +54,7 @@ def test_dumps_texts_plans_and_spaces() -> None:
 def test_it_shows_itself() -> None:
     memory = hlomem.explain(OOM)
     assert "stacked by a loop" in str(memory)
-    assert memory._repr_html_().startswith("<pre>train_step  tpu")
+    assert memory._repr_html_().startswith("<iframe ")
     assert "&#x27;" in memory["params__layers__.1"]._repr_html_()
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(memory)

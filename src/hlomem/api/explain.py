@@ -34,12 +34,13 @@ from hlomem.report.screens.summary_text import draw_summary
 from hlomem.report.screens.text import PIPED_WIDTH, plain, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.text import Text
 
     from hlomem.api.subject import Subject
     from hlomem.hlo.ir import HloModule
+    from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
     from hlomem.report.data.copies import Copies
     from hlomem.report.data.donation import Donation
@@ -63,15 +64,17 @@ def explain(
     program: str | HloModule | None = None,
     machine: Machine | None = None,
     space: str | None = None,
+    results: Sequence[str] = (),
 ) -> MemoryExplanation:
     """What the memory of a dump, of a plan, or of a program that is planned for it, is for.
 
     `subject` is what `hlomem.load` takes, a dump, a plan, HLO text or a module, or a compiled
     program: anything with `as_text()`, such as `jax.jit(f).lower(x).compile()`. `module` chooses a
     program of a folder, by default the largest. `program` is the module a dump plans, or its text,
-    where it does not lie beside the dump. `space` names a memory space or its color.
+    where it does not lie beside the dump. `space` names a memory space or its color. `results` are
+    the paths of what the program returns, `[0]['w']`, in order; arguments bring theirs along.
     """
-    memory = open_memory(subject, module=module, program=program, machine=machine)
+    memory = open_memory(subject, module=module, program=program, machine=machine, results=results)
     return MemoryExplanation(memory, find_space(memory, space))
 
 
@@ -94,9 +97,11 @@ class _Screen:
 class MemoryExplanation(_Screen):
     """One memory space of one dump; its numbers are those of the commands."""
 
-    def __init__(self, memory: MemoryView, space: Space) -> None:
+    def __init__(self, memory: MemoryView, space: Space, capacity: Capacity | None = None) -> None:
         self.memory = memory
         self.space = space
+        self.capacity = capacity
+        """What the device has, where that is known."""
 
     def __repr__(self) -> str:
         title, size = self.memory.dump.title, format_bytes(self.space.size)
@@ -143,7 +148,7 @@ class MemoryExplanation(_Screen):
     @cached_property
     def summary(self) -> Summary:
         """The one screen, as data."""
-        return build_summary(self.memory, self.space)
+        return build_summary(self.memory, self.space, self.capacity)
 
     @cached_property
     def padding(self) -> Padding:
@@ -183,6 +188,12 @@ class MemoryExplanation(_Screen):
 
     def _lines(self) -> list[Line]:
         return draw_summary(self.summary, PIPED_WIDTH)
+
+    def _repr_html_(self) -> str:
+        """The page of `hlomem html`, in a frame."""
+        from hlomem.report.page.notebook import format_memory  # noqa: PLC0415 - scripts need no page
+
+        return format_memory(self.memory, self.capacity.size if self.capacity else None)
 
 
 class BufferExplanation(_Screen):

@@ -20,6 +20,8 @@ from hlomem.machines.registry import find_device
 from hlomem.report.data.memory import build_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hlomem.machines.machine import Machine
     from hlomem.report.data.memory import MemoryView
 
@@ -59,7 +61,7 @@ def open_subject(subject: Subject, *, module: str | None = None) -> OpenedSubjec
     if isinstance(subject, HloModule):
         return OpenedSubject(None, subject)
     text = _text_of(subject)
-    machine = _machine_of(subject)
+    machine = machine_of(subject)
     return OpenedSubject(None, hlo.parse(text, f"<{type(subject).__name__}>"), machine)
 
 
@@ -69,6 +71,7 @@ def open_memory(
     module: str | None = None,
     program: str | HloModule | None = None,
     machine: Machine | None = None,
+    results: Sequence[str] = (),
 ) -> MemoryView:
     """The memory of a subject; a program is planned first, as `hlomem.plan` does."""
     opened = open_subject(subject, module=module)
@@ -85,10 +88,11 @@ def open_memory(
         given or opened.program,
         machine or opened.machine,
         is_planned=opened.is_planned,
+        results=results,
     )
 
 
-def _machine_of(compiled: Compiled) -> Machine | None:
+def machine_of(compiled: object) -> Machine | None:
     """The machine of a compiled program's devices, which its shardings name; None if none does."""
     pending = [getattr(compiled, name, None) for name in ("input_shardings", "output_shardings")]
     while pending:

@@ -1,37 +1,80 @@
-"""hlomem as a pass of the compiler: JAX programs that need less memory, without a change in them.
+"""hlomem beside JAX: what a function's memory is for, and a pass that makes it need less.
 
     import hlomem.jax
+
+    print(hlomem.jax.memory(train_step, params, batch, target="tpu-v5e:2x2"))
 
     with hlomem.jax.optimize():
         step = jax.jit(train_step).lower(*arguments).compile()
     print(hlomem.jax.report())
 
-XLA hands every module it has scheduled to a function of ours and takes back the order found by
-`hlomem.schedule.search` (`jax.extend.xla`, since jax 0.10.2). Whatever goes wrong leaves XLA's own
-order in place. Nothing outside this package imports JAX, and this package imports it when asked to
-work, not before.
+`memory` compiles a function, for a machine that need not be here, and explains XLA's plan. The pass
+is handed every module XLA has scheduled and gives back the order found by `hlomem.schedule.search`
+(`jax.extend.xla`, since jax 0.10.2); whatever goes wrong leaves XLA's own order in place. Nothing
+outside this package imports JAX, and this package imports it when asked to work, not before. The
+names below are imported when first used.
 """
 
 from __future__ import annotations
 
-from hlomem.jax.capture import Compiles, captured
-from hlomem.jax.log import Outcome, Report, report
-from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
-from hlomem.jax.programs import CompiledProgram
-from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "CompiledProgram",
     "Compiles",
     "ExceptHook",
     "ExplainedFunction",
+    "MissingSoftwareError",
     "Optimization",
     "Outcome",
     "Report",
     "UnsupportedJaxError",
     "captured",
+    "devices",
     "explain_oom",
     "install_excepthook",
+    "memory",
     "optimize",
     "report",
+    "targets",
 ]
+
+if TYPE_CHECKING:
+    from hlomem.jax.capture import Compiles, captured
+    from hlomem.jax.compiled_programs import CompiledProgram
+    from hlomem.jax.function_memory import memory
+    from hlomem.jax.log import Outcome, Report, report
+    from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
+    from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
+    from hlomem.jax.target_kinds import MissingSoftwareError, devices, targets
+
+_HOME = {
+    "CompiledProgram": "hlomem.jax.compiled_programs",
+    "Compiles": "hlomem.jax.capture",
+    "ExceptHook": "hlomem.jax.oom",
+    "ExplainedFunction": "hlomem.jax.oom",
+    "MissingSoftwareError": "hlomem.jax.target_kinds",
+    "Optimization": "hlomem.jax.registration",
+    "Outcome": "hlomem.jax.log",
+    "Report": "hlomem.jax.log",
+    "UnsupportedJaxError": "hlomem.jax.registration",
+    "captured": "hlomem.jax.capture",
+    "devices": "hlomem.jax.target_kinds",
+    "explain_oom": "hlomem.jax.oom",
+    "install_excepthook": "hlomem.jax.oom",
+    "memory": "hlomem.jax.function_memory",
+    "optimize": "hlomem.jax.registration",
+    "report": "hlomem.jax.log",
+    "targets": "hlomem.jax.target_kinds",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,139 +1,102 @@
-"""Programs of this process, each with its memory when asked: XLA's own plan, or one of ours.
+"""A function and its arguments → a Lowered for a target, and the names of what it returns.
 
-In: the bytes of an executable or of a cache entry, which hold the program and XLA's plan of it
-(`hlomem.proto`), or a module a compiler had scheduled, which is planned as XLA would. Out:
-`CompiledProgram`. Nothing is decoded before it is asked for.
+In: a function, jitted or not, with arguments that are arrays, `ShapeDtypeStruct`s or trees of them.
+Out: a `jax.stages.Lowered`. For a target, whatever has no place on its devices is put on the first
+of them; nothing is allocated there.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hlomem.api.explain import MemoryExplanation, explain
-from hlomem.api.load import MAX_BYTES
-from hlomem.api.plan import plan
-from hlomem.api.protos import programs_in
-from hlomem.base.sizes import format_bytes
-from hlomem.dump.dump import Dump
-from hlomem.jax.module_proto import text_of
-from hlomem.machines.registry import find_device, platform_machine
-from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import build_memory
+from hlomem.base.errors import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    from hlomem.api.plan import Plan
-    from hlomem.api.protos import ProtoProgram
-    from hlomem.jax.watch import SeenModule
-    from hlomem.machines.machine import Machine
-
-_BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "tpu": "tpu"}
+    from hlomem.jax.target_kinds import Target
 
 
-class CompiledProgram:
-    """A program that was compiled, or that was about to be: its memory is read when asked for."""
-
-    def __init__(
-        self,
-        module_name: str,
-        *,
-        executable: bytes | Callable[[], bytes] | None = None,
-        seen: SeenModule | None = None,
-    ) -> None:
-        self.module_name = module_name
-        """XLA's name of it: `jit_train_step`."""
-        self._executable = executable
-        self._seen = seen
-
-    def __repr__(self) -> str:
-        return f"<CompiledProgram {self.name!r}: {format_bytes(self.size)}>"
-
-    @property
-    def name(self) -> str:
-        """The function's name: `train_step`."""
-        return self.module_name.removeprefix("jit_") or self.module_name
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether its plan is hlomem's: XLA's own is not at hand, or there is none."""
-        return self._executable is None
-
-    @property
-    def size(self) -> int:
-        """Bytes reserved in the first memory space that holds any: HBM on devices that have it."""
-        if self._found is not None and self._found.size is not None:
-            return self._found.size
-        return self.explanation.space.size
-
-    @property
-    def allocation_sizes(self) -> frozenset[int]:
-        """Bytes of each allocation: what the runtime asks for at once."""
-        if self._found is not None and self._found.assignment is not None:
-            allocations = self._found.assignment.buffer_allocations
-        else:
-            assignment = self._plan.dump.assignment
-            assert assignment is not None
-            allocations = assignment.allocations
-        return frozenset(allocation.size for allocation in allocations)
-
-    @cached_property
-    def explanation(self) -> MemoryExplanation:
-        """What its memory is for."""
-        if self._found is not None and self._found.assignment is not None:
-            dump = self._found.open()
-            assert isinstance(dump, Dump)
-            memory = build_memory(dump)
-            return MemoryExplanation(memory, find_space(memory, None))
-        return explain(self._plan)
-
-    def write_page(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the memory report as one page, whole or not at all."""
-        self.explanation.write_page(path, force=force)
-
-    @cached_property
-    def _found(self) -> ProtoProgram | None:
-        """The program in the executable, with XLA's plan."""
-        if self._executable is None:
-            return None
-        data = self._executable if isinstance(self._executable, bytes) else self._executable()
-        return programs_in(data, self.module_name, MAX_BYTES)[0]
-
-    @cached_property
-    def _plan(self) -> Plan:
-        if self._found is not None:  # an executable without a plan
-            return plan(self._found.open_module(), name=self.module_name)
-        assert self._seen is not None
-        machine = _machine_of(self._seen.platform)
-        return plan(
-            text_of(self._seen.proto),
-            backend=machine.platform,
-            chip=machine.chip_name,
-            name=self.module_name,
-        )
+def lower(
+    function: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    target: Target | None,
+    jit: Mapping[str, Any] | None = None,
+) -> Any:
+    """A function lowered for a target; None is where JAX would run it."""
+    if hasattr(function, "lower") and jit:
+        problem = "the function is jitted already: its options are those of its own jax.jit"
+        raise CommandError(f"{problem}, not {', '.join(jit)}")
+    if not callable(function):
+        problem = f"a `{type(function).__name__}` is no function: give a function, jitted or not"
+        raise CommandError(f"{problem}, a Lowered or a Compiled")
+    options: Mapping[str, Any] = {}
+    if target is not None:
+        arguments, keywords, options = place_for(tuple(arguments), dict(keywords), target)
+    lowered = jitted_with(function, {**options, **(jit or {})}).lower(*arguments, **keywords)
+    return getattr(lowered, "lowered", lowered)  # nnx.jit and eqx.filter_jit wrap theirs
 
 
-def live_programs() -> list[CompiledProgram]:
-    """The programs that are loaded in this process, on all its backends, the oldest first."""
-    backends: Any = import_module("jax.extend.backend").backends()
-    found = []
-    for client in backends.values():
-        for executable in reversed(getattr(client, "live_executables", list)()):
-            [module, *_] = executable.hlo_modules()
-            found.append(CompiledProgram(module.name, executable=executable.serialize))
-    return found
+def jitted_with(function: Any, options: Mapping[str, Any]) -> Any:
+    """A function as one that can be lowered; one that can already stays as it is."""
+    if hasattr(function, "lower") and not options:
+        return function
+    return import_module("jax").jit(function, **options)
 
 
-def _machine_of(platform: str) -> Machine:
-    """The machine of a platform: that of this process's devices, else the platform's usual one."""
-    backends: Any = import_module("jax.extend.backend").backends()
-    if platform in backends:
-        kinds = [device.device_kind for device in backends[platform].local_devices()]
-        if kinds and (machine := find_device(platform, kinds[0])) is not None:
-            return machine
-    machine = platform_machine(_BACKEND_OF[platform])
-    assert machine is not None
-    return machine
+def place_for(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
+    """Arguments on a target's devices, and the options of jax.jit that this takes.
+
+    A program without arrays among its arguments is put there by its results.
+    """
+    placed, named = place(arguments, keywords, target)
+    jax = import_module("jax")
+    leaves = jax.tree.leaves((placed, named))
+    if any(getattr(leaf, "sharding", None) is not None for leaf in leaves):
+        return placed, named, {}
+    first = jax.sharding.SingleDeviceSharding(target.devices[0])
+    return placed, named, {"out_shardings": first}
+
+
+def place(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same arguments as shapes on the devices of a target."""
+    jax = import_module("jax")
+    ours = set(target.devices)
+    first = jax.sharding.SingleDeviceSharding(target.devices[0])
+
+    def put(leaf: Any) -> Any:
+        if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+            return leaf  # a number, or what is static
+        sharding = getattr(leaf, "sharding", None)
+        devices: set[Any] = getattr(sharding, "device_set", set())
+        if devices and devices <= ours:
+            return _shape_of(jax, leaf, sharding)
+        if len(devices) > 1:
+            problem = f"an argument of shape {tuple(leaf.shape)} is sharded over other devices than"
+            advice = f"make its mesh of hlomem.jax.devices({target.name!r})"
+            raise CommandError(f"{problem} those of {target.name}: {advice}")
+        return _shape_of(jax, leaf, first)
+
+    placed: tuple[tuple[Any, ...], dict[str, Any]] = jax.tree.map(put, (arguments, keywords))
+    return placed
+
+
+def _shape_of(jax: Any, leaf: Any, sharding: Any) -> Any:
+    is_weak = bool(getattr(leaf, "weak_type", False))
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=is_weak)
+
+
+def result_names(stage: Any) -> tuple[str, ...]:
+    """What a Lowered or a Compiled returns, each leaf by its path: `[0]['w']`; "" for the only."""
+    found = getattr(stage, "out_info", None)
+    if found is None:
+        return ()
+    tree_util = import_module("jax.tree_util")
+    leaves, _ = tree_util.tree_flatten_with_path(found)
+    return tuple(str(tree_util.keystr(path)) for path, _ in leaves)

@@ -41,6 +41,9 @@ CHIPS: Mapping[str, Chip] = MappingProxyType(
 )
 """Every chip whose memory is known, by its name."""
 
+_KINDS_OF_GPU = {"cuda": "gpu", "rocm": "gpu"}
+"""Platforms as JAX calls them where it tells GPUs apart."""
+
 
 def find_machine(platform: str, chip: str = "") -> Machine:
     """The machine of a platform and a chip; of the platform where its chips plan alike."""
@@ -69,6 +72,7 @@ def find_chip(chip: str) -> Machine:
 
 def find_device(platform: str, kind: str) -> Machine | None:
     """The machine of a device as JAX calls it (`tpu`, `TPU v5 lite`); None where none is known."""
+    platform = _KINDS_OF_GPU.get(platform, platform)
     alike = MACHINES.get(platform)
     if alike is not None:
         return alike

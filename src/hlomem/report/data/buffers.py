@@ -16,6 +16,7 @@ from hlomem.report.data.lines import Lines
 from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
 from hlomem.report.data.places import kind_of
+from hlomem.report.data.results import name_results
 from hlomem.report.data.value_roles import ValueRoles
 from hlomem.view.control_flow import find_structure
 from hlomem.view.families import find_alias_classes
@@ -23,7 +24,7 @@ from hlomem.view.joined import display_name
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hlomem.dump.records import Parameter
     from hlomem.hlo.ir import HloModule
@@ -66,6 +67,9 @@ class Buffer(Record, frozen=True, kw_only=True):
     """Who says so, where its own instruction does not: `its reader fusion.3`."""
     parameter: str | None
     """The argument of the program whose memory it lies in, by JAX's name or by its number."""
+    result: str | None = None
+    """The result of the program it is, by its path: `result[0]['w']`; None for others, and where no
+    paths are known."""
 
     def shares_bytes_with(self, other: Buffer) -> bool:
         """Whether a byte belongs to both, be it at different times."""
@@ -84,11 +88,16 @@ class BufferBuilder:
     """Makes buffers of the values of a plan."""
 
     def __init__(
-        self, joined: JoinedDump, module: HloModule | None, space_name: Callable[[int], str]
+        self,
+        joined: JoinedDump,
+        module: HloModule | None,
+        space_name: Callable[[int], str],
+        results: Sequence[str] = (),
     ) -> None:
         self._joined = joined
         self._module = module
         self._space_name = space_name
+        self._results = results
         self._steps = len(joined.sequence)
 
     def build(self, placed: PlacedValue) -> Buffer:
@@ -118,6 +127,7 @@ class BufferBuilder:
             source=origin.line,
             told_by=origin.told_by,
             parameter=self.parameter_names.get(allocation.index),
+            result=self._result_names.get(value.id),
         )
 
     def frames(self, placed: PlacedValue) -> tuple[Frame, ...]:
@@ -161,6 +171,10 @@ class BufferBuilder:
             if text is not None and text.opcode == "parameter" and (name := text.metadata.op_name):
                 names[placed.allocation.index] = name
         return names
+
+    @cached_property
+    def _result_names(self) -> dict[int, str]:
+        return name_results(self._joined, self._module, self._results)
 
     @cached_property
     def structure(self) -> Structure:

@@ -14,6 +14,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data.hints import Hint
+from hlomem.report.data.results import iter_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,6 @@ State: TypeAlias = Literal["used", "lost", "possible", "read later", "no match"]
 
 
 _TOP_LEVEL = re.compile(r"([A-Za-z_]\w*)")
-_LAYOUTS = re.compile(r"\{[^{}]*\}")
 _ORDER: tuple[State, ...] = ("lost", "possible", "read later", "used", "no match")
 
 
@@ -160,22 +160,8 @@ class _Matcher:
 
 def _results(memory: MemoryView) -> Iterator[_Partner]:
     """The arrays of the program's result, in their order."""
-    root = _root_name(memory)
-    for index in sorted(memory.joined.indices_at.get(root, ())):
-        for placed in memory.joined.values_at[root, index][:1]:
-            buffer = memory.buffer_by_id[placed.id]
-            if not buffer.shape.startswith("("):
-                yield _Partner(tuple(index), buffer)
-
-
-def _root_name(memory: MemoryView) -> str:
-    """The instruction that is the program's result; "" where nothing tells."""
-    if memory.module is not None:
-        return memory.module.entry.root.name
-    output = memory.joined.output
-    if output is None or _LAYOUTS.sub("", output.value.shape) != output.allocation.output_shape:
-        return ""  # something else came to lie there
-    return output.value.name
+    for part in iter_results(memory.joined, memory.module):
+        yield _Partner(part.output_index, memory.buffer_by_id[part.placed.id])
 
 
 def _trees(arguments: Iterable[Buffer]) -> list[list[Buffer]]:

@@ -116,7 +116,7 @@ def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     joined, used = memory.joined, placed.used
     if buffer.end == memory.steps:
         if placed.allocation.maybe_live_out:
-            return "the caller gets it"
+            return "the caller gets it" + (f" as {buffer.result}" if buffer.result else "")
         if placed.allocation.parameter is not None:
             return "it is an argument that was not donated: nothing may be written over it"
     uses = (used.uses if used else None) or ()

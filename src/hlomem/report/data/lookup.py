@@ -41,10 +41,10 @@ def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
 
 
 def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
-    """The buffer of a name as XLA prints it, of an instruction that defines one, or an argument.
+    """The buffer of a name as XLA prints it, of an instruction, of an argument or of a result.
 
     An argument is called as reports print it, `params['embed']`, and may be an instruction's name
-    with a percent sign before it.
+    with a percent sign before it; a result by its path, `result[0]['w']`, where paths are known.
     """
     wanted = wanted.removeprefix("%")
     for buffer in memory.buffers:
@@ -52,11 +52,13 @@ def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
             return buffer
     parts = [each for each in memory.buffers if each.name.partition("{")[0] == wanted]
     parts = parts or _argument(memory, wanted)
+    parts = parts or [each for each in memory.buffers if each.result == wanted]
     if parts:
         return max(parts, key=lambda each: each.size)
     known = chain(
         (each.name for each in memory.buffers),
         (each.parameter for each in memory.buffers if each.parameter),
+        (each.result for each in memory.buffers if each.result),
     )
     raise UnknownNameError(_unknown(memory, "buffer", wanted, known))
 

@@ -23,7 +23,7 @@ from hlomem.view.guess_machine import choose_machine
 from hlomem.view.joined import join_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Allocation
@@ -65,28 +65,35 @@ def build_memory(
     machine: Machine | None = None,
     *,
     is_planned: bool = False,
+    results: Sequence[str] = (),
 ) -> MemoryView:
     """What there is to say about a dump, XLA's or ours; without allocations there is nothing.
 
-    `module` is the program, by default the one found beside the dump.
+    `module` is the program, by default the one found beside the dump; `results` are the paths of
+    what it returns, in order.
     """
     if dump.assignment is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
-    return MemoryView(dump, module or dump.module, machine, is_planned)
+    return MemoryView(dump, module or dump.module, machine, is_planned, results)
 
 
 class MemoryView:
     """A dump's memory; everything is computed when first asked for."""
 
     def __init__(
-        self, dump: Dump, module: HloModule | None, machine: Machine | None, is_planned: bool
+        self,
+        dump: Dump,
+        module: HloModule | None,
+        machine: Machine | None,
+        is_planned: bool,
+        results: Sequence[str] = (),
     ) -> None:
         self.dump = dump
         self.is_planned = is_planned
         self.module = module
         self.joined: JoinedDump = join_dump(dump)
-        self._builder = BufferBuilder(self.joined, module, self.space_name)
+        self._builder = BufferBuilder(self.joined, module, self.space_name, results)
         self.given_machine = machine
         self._timelines: dict[int, Timeline | None] = {}
         self._alive_at: dict[tuple[int, int], list[OwnedBytes]] = {}

@@ -16,6 +16,7 @@ from hlomem.report.page.page import build_page
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
+    from hlomem.report.data.memory import MemoryView
 
 _STYLE = "width:100%;height:720px;border:1px solid #8884;border-radius:6px"
 
@@ -24,6 +25,10 @@ def format_frame(dump: Dump, module: HloModule | None = None, *, is_planned: boo
     """The report as an element of another page; a dump without allocations is only named."""
     if dump.assignment is None:
         return f"<pre>{html.escape(visible(dump.name))}: no allocations</pre>"
-    memory = build_memory(dump, module, is_planned=is_planned)
-    page = format_page([build_page(memory)])
+    return format_memory(build_memory(dump, module, is_planned=is_planned))
+
+
+def format_memory(memory: MemoryView, capacity: int | None = None) -> str:
+    """The report of a memory as an element of another page."""
+    page = format_page([build_page(memory, capacity)])
     return f'<iframe style="{_STYLE}" srcdoc="{html.escape(page)}"></iframe>'

@@ -1,0 +1,58 @@
+"""How much a program multiplies: the dots and convolutions of a jaxpr, loops counted.
+
+In: a jaxpr. Out: floating-point operations of its matrix products. XLA's own cost analysis counts a
+loop's body once; here a scan's counts as often as it runs. How often a `while` runs is not known:
+its body counts once, and `has_while` says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Flops(NamedTuple):
+    """What a program multiplies."""
+
+    total: int
+    has_while: bool = False
+    """Whether a loop of unknown length is in it, which counts as one turn."""
+
+
+def count_flops(jaxpr: Any) -> Flops:
+    """The operations of a jaxpr's matrix products."""
+    total, has_while = 0, False
+    pending: list[tuple[Any, int]] = [(jaxpr, 1)]
+    while pending:
+        closed, times = pending.pop()
+        for equation in getattr(closed, "jaxpr", closed).eqns:
+            name = equation.primitive.name
+            total += times * _of_equation(name, equation)
+            has_while = has_while or name == "while"
+            turns = int(equation.params.get("length", 1)) if name == "scan" else 1
+            pending += [(inner, times * turns) for inner in _inner(equation)]
+    return Flops(total, has_while)
+
+
+def _of_equation(name: str, equation: Any) -> int:
+    if name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        left = equation.invars[0].aval.shape
+        inner = math.prod(left[dimension] for dimension in contracted)
+        return int(2 * inner * math.prod(equation.outvars[0].aval.shape))
+    if name == "conv_general_dilated":
+        kernel = equation.invars[1].aval.shape
+        features = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
+        return int(2 * math.prod(equation.outvars[0].aval.shape) * math.prod(kernel) // features)
+    return 0
+
+
+def _inner(equation: Any) -> Iterator[Any]:
+    """The jaxprs an equation calls."""
+    for parameter in equation.params.values():
+        for value in parameter if isinstance(parameter, tuple | list) else (parameter,):
+            if hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns"):
+                yield value

@@ -1,0 +1,109 @@
+"""`hlomem.jax.memory`: a function in; what its compiled program's memory is for out.
+
+    hlomem.jax.memory(train_step, params, batch, target="tpu-v5e:2x2", jit={"donate_argnums": 0})
+
+A function or a Lowered is compiled once more, for its dump, which is read and removed. A Compiled
+is not: XLA's plan is in the executable. JAX is used by its public functions and never changed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from hlomem.api.explain import explain
+from hlomem.api.load import load
+from hlomem.api.subject import machine_of
+from hlomem.base.errors import CommandError
+from hlomem.jax.compiles import module_name, write_dump
+from hlomem.jax.executables import dump_of
+from hlomem.jax.programs import lower, result_names
+from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+from hlomem.machines.capacity import capacity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.api.explain import MemoryExplanation
+    from hlomem.dump.dump import Dump
+    from hlomem.jax.target_kinds import Target
+    from hlomem.machines.machine import Machine
+
+
+def memory(
+    subject: Any,
+    /,
+    *arguments: Any,
+    target: str | None = None,
+    jit: Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> MemoryExplanation:
+    """What the memory of a function is for: a function, jitted or not, a Lowered or a Compiled.
+
+    A function takes its arguments, arrays or `jax.ShapeDtypeStruct`s, after it; `jit` has the
+    options of `jax.jit` for one that is not jitted. `target` names the machine to compile for
+    (`hlomem.jax.targets()` lists them), by default the one JAX runs on.
+    """
+    stages = _stages()
+    chosen = None if target is None else parse_target(target)
+    if isinstance(subject, stages.Compiled | stages.Lowered):
+        _refuse(subject, arguments or keywords, jit, target)
+    if isinstance(subject, stages.Compiled):
+        return memory_of_compiled(subject)
+    if not isinstance(subject, stages.Lowered):
+        subject = lower(subject, arguments, keywords, chosen, jit)
+    return memory_of_lowered(subject, chosen)
+
+
+def memory_of_lowered(lowered: Any, target: Target | None = None) -> MemoryExplanation:
+    """The memory of a Lowered, compiled with a dump in a folder that is gone afterwards."""
+    with TemporaryDirectory(prefix="hlomem-") as folder:
+        done = write_dump(lowered, Path(folder))
+        dump = read_dump(Path(folder), module_name(lowered))
+    machine = machine_of(done.compiled) if target is None else target.machine
+    return explained(dump, machine, result_names(lowered))
+
+
+def memory_of_compiled(compiled: Any) -> MemoryExplanation:
+    """The memory of a Compiled: XLA's plan in its executable, or else its text planned anew."""
+    machine = machine_of(compiled)
+    dump = dump_of(compiled)
+    if dump is None:
+        return explain(compiled)
+    return explained(dump, machine, result_names(compiled))
+
+
+def read_dump(folder: Path, module: str) -> Dump:
+    """The dump of a module in a folder, with its program, both read whole."""
+    dump = load(folder, module=module)
+    program = dump.module
+    return replace(dump, chosen="", open_module=None if program is None else lambda: program)
+
+
+def explained(
+    dump: Dump, machine: Machine | None, results: tuple[str, ...] = ()
+) -> MemoryExplanation:
+    """What a program's memory is for, on its machine, with the paths of its results."""
+    found = explain(dump, machine=machine, results=results)
+    found.capacity = capacity_of(machine.chip_name) if machine is not None else None
+    return found
+
+
+def _stages() -> Any:
+    try:
+        return import_module("jax").stages
+    except ImportError as error:
+        problem = f"hlomem.jax.memory needs jax, which cannot be imported ({error})"
+        raise MissingSoftwareError(f"{problem}\n  pip install 'hlomem[jax]'") from error
+
+
+def _refuse(subject: Any, arguments: Any, jit: Any, target: str | None) -> None:
+    """A program that is lowered has its arguments, options and devices already."""
+    given = [("arguments", arguments), ("`jit`", jit), ("`target`", target)]
+    if found := [what for what, value in given if value]:
+        name = type(subject).__name__
+        raise CommandError(f"a {name} has its own {' and '.join(found)}: give the function instead")

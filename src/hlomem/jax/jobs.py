@@ -1,0 +1,88 @@
+"""The messages between parent and child of a compile.
+
+The parent writes a `Job` to the child's standard input and leaves that open: its end tells the
+child that nobody waits any more. The child leaves `Facts` in a file when the program is lowered,
+and an `Outcome` when it is done; XLA's dump lies in a folder beside them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FACTS, OUTCOME, OUTPUT, DUMP = "facts.json", "outcome.json", "output.txt", "dump"
+"""The files and the folder of a job, in the folder it is given."""
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A program to compile, and where to leave its dump."""
+
+    factory: str
+    """`pkg.module:name`"""
+    target: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    """Modules to import first: `hlomem.jax.auto` plans with the pass on."""
+    has_fingerprint: bool = False
+    """Whether facts are to have the program's fingerprint."""
+
+
+class Errand(Struct, frozen=True, kw_only=True):
+    """A job as it is handed to a child."""
+
+    job: Job
+    folder: str
+    path: list[str]
+    """`sys.path` of the parent."""
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What is known of a program once it is lowered."""
+
+    module_name: str
+    """As XLA knows it: `jit_train_step`."""
+    results: tuple[str, ...] = ()
+    """The paths of what it returns."""
+    flops: int | None = None
+    """Of its matrix products; None where only the Lowered was given."""
+    has_while: bool = False
+    """Whether a loop of unknown length is in it, which `flops` counts once."""
+    fingerprint: str = ""
+    """Of the lowered program and of what compiles it."""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a job ended."""
+
+    refusal: str = ""
+    """XLA's message where the program does not fit."""
+    problem: str = ""
+    """What went wrong; empty where nothing did."""
+    kind: Literal["", "usage", "factory", "compiler", "missing"] = ""
+    """Who made the problem."""
+    trace: tuple[str, ...] = ()
+    """The last lines of the user's traceback."""
+
+
+T = TypeVar("T", bound=Struct)
+
+
+def write_message(folder: Path, name: str, message: Struct) -> None:
+    """A message as a file that is there whole or not at all."""
+    partial = folder / f"{name}.part"
+    partial.write_bytes(msgspec.json.encode(message))
+    partial.replace(folder / name)
+
+
+def read_message(folder: Path, name: str, kind: type[T]) -> T | None:
+    """A message that may not be there yet."""
+    try:
+        return msgspec.json.decode((folder / name).read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,335 @@
+"""Machines to compile for that are not here: `tpu-v5e:2x2`, `cuda-h100:8`, `cpu`.
+
+In: a target's name. Out: its compile-only devices, which `jax.experimental.topologies` makes
+without the hardware, the environment that libtpu wants, and what must be installed for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+
+from hlomem.base.errors import CommandError, HlomemError
+from hlomem.base.source import visible
+from hlomem.machines.capacity import capacity_of
+from hlomem.machines.gpu_facts import GPUS, target_config
+from hlomem.machines.registry import find_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.machines.capacity import Capacity
+    from hlomem.machines.machine import Machine
+
+_TPUS = {
+    "v4": ("v4", "2x2x1"),
+    "v5e": ("v5e", "2x2"),
+    "v5p": ("v5p", "2x2x1"),
+    "v6e": ("v6e", "2x2"),
+    "7x": ("tpu7x", "2x2x1"),
+}
+"""By chip: its name in libtpu and here, and the topology of one host."""
+TPU_ENVIRONMENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_ID": "0",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_LOG_DIR": "disabled",
+    "TPU_MIN_LOG_LEVEL": "3",
+}
+"""Keeps libtpu from looking for the chips of this machine when it is only to compile."""
+_GRID = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){1,2}")
+_COUNT = re.compile(r"[1-9]\d{0,5}")
+_CUDA_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
+_environment_lock = RLock()
+
+
+class MissingSoftwareError(HlomemError):
+    """A target that cannot be compiled for with what is installed; says what to install."""
+
+
+class Target(Struct, frozen=True, dict=True):
+    """A machine to compile for; the family of machines it is of is its class."""
+
+    chip: str = ""
+    topology: str = ""
+
+    family: ClassVar[str] = ""
+    """What its name begins with."""
+    machines: ClassVar[str] = ""
+    """The platform of its machines, as hlomem calls it."""
+    wanted: ClassVar[str] = "jax"
+    """What compiles for it."""
+    environment: ClassVar[dict[str, str]] = {}
+    """What its compiler must find in the environment when it is loaded."""
+    plan_mark: ClassVar[str] = ""
+    """How the name of the file ends that the compiler writes once the plan's are complete."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: `tpu-v5e:2x2`."""
+        return f"{self.family}-{self.chip}:{self.topology}"
+
+    @property
+    def machine(self) -> Machine:
+        """What its memory is like."""
+        return find_machine(self.machines, self._chip_name)
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """The memory of one device; None where it has what the host has."""
+        return capacity_of(self._chip_name)
+
+    @property
+    def _chip_name(self) -> str:
+        """The chip as hlomem's machines call it."""
+        return self.chip
+
+    @property
+    def missing(self) -> str:
+        """The command that installs what is missing here; empty where nothing is."""
+        return _install_jax()
+
+    @cached_property
+    def devices(self) -> list[Any]:
+        """The devices JAX compiles for; `MissingSoftwareError` where that cannot be."""
+        if self.missing:
+            problem = f"cannot compile for {self.name}: {self.wanted} is not installed"
+            raise MissingSoftwareError(f"{problem}\n  {self.missing}")
+        with _environment(self.environment):
+            try:
+                return self._find_devices()
+            except (RuntimeError, ValueError, NotImplementedError) as error:
+                reason = visible(str(error).partition("\n")[0])
+                raise CommandError(f"no topology for {self.name}: {reason}") from error
+
+    def _find_devices(self) -> list[Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, chip: str, topology: str) -> Target | None:
+        """The target of a chip, in the smallest topology if none is given; None if there is none.
+
+        A topology that is none raises `CommandError`.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def examples(cls) -> list[Target]:
+        """One of each chip."""
+        raise NotImplementedError
+
+
+class TpuTarget(Target, frozen=True, dict=True):
+    """Chips of a TPU in a grid: `tpu-v5e:2x2`."""
+
+    family: ClassVar[str] = "tpu"
+    machines: ClassVar[str] = "tpu"
+    wanted: ClassVar[str] = "libtpu"
+    environment: ClassVar[dict[str, str]] = TPU_ENVIRONMENT
+    plan_mark: ClassVar[str] = "after_optimizations_after_buffer_assignment.txt"
+
+    @property
+    def missing(self) -> str:
+        """The command that installs JAX or libtpu."""
+        if missing := _install_jax():
+            return f"{missing} libtpu"
+        return "" if _is_there("libtpu") else "pip install libtpu"
+
+    @property
+    def _chip_name(self) -> str:
+        return _TPUS[self.chip][0]
+
+    def _find_devices(self) -> list[Any]:
+        topologies = import_module("jax.experimental.topologies")
+        name = f"{self._chip_name}:{self.topology}"
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
+
+    @classmethod
+    def parse(cls, chip: str, topology: str) -> Target | None:
+        """The target of a chip's name."""
+        if chip not in _TPUS:
+            return None
+        smallest = _TPUS[chip][1]
+        if not _GRID.fullmatch(topology or smallest):
+            problem = f"`{visible(topology)}` is no topology of a TPU: give chips by chips, as in"
+            raise CommandError(f"{problem} tpu-{chip}:{smallest}")
+        return cls(chip, topology or smallest)
+
+    @classmethod
+    def examples(cls) -> list[Target]:
+        """One host of each chip."""
+        return [cls(chip, topology) for chip, (_, topology) in _TPUS.items()]
+
+
+class CudaTarget(Target, frozen=True, dict=True):
+    """GPUs in one host: `cuda-h100:8`."""
+
+    family: ClassVar[str] = "cuda"
+    machines: ClassVar[str] = "gpu"
+    wanted: ClassVar[str] = "JAX's CUDA plugin"
+
+    @property
+    def missing(self) -> str:
+        """The command that installs JAX or its plugin, of the same version."""
+        if missing := _install_jax():
+            return f"{missing} jax-cuda13-plugin"
+        if any(map(_is_there, _CUDA_PLUGINS)):
+            return ""
+        return f"pip install jax-cuda13-plugin=={version('jaxlib')}"
+
+    def _find_devices(self) -> list[Any]:
+        topologies = import_module("jax.experimental.topologies")
+        description = topologies.get_topology_desc(
+            platform="cuda",
+            topology_name="",
+            target_config=target_config(self.chip),
+            topology=f"1x1x{self.topology}",
+        )
+        return list(description.devices)
+
+    @classmethod
+    def parse(cls, chip: str, topology: str) -> Target | None:
+        """The target of a GPU's name."""
+        if chip not in GPUS:
+            return None
+        if not _COUNT.fullmatch(topology or "1"):
+            problem = f"`{visible(topology)}` is no number of GPUs: give one, as in"
+            raise CommandError(f"{problem} cuda-{chip}:8")
+        return cls(chip, topology or "1")
+
+    @classmethod
+    def examples(cls) -> list[Target]:
+        """One of each GPU."""
+        return [cls(chip, "1") for chip in GPUS]
+
+
+class HostTarget(Target, frozen=True, dict=True):
+    """The CPU of this machine."""
+
+    family: ClassVar[str] = "cpu"
+    machines: ClassVar[str] = "cpu"
+
+    @property
+    def name(self) -> str:
+        """There is only one."""
+        return self.family
+
+    def _find_devices(self) -> list[Any]:
+        return list(import_module("jax").local_devices(backend=self.family))
+
+    @classmethod
+    def parse(cls, chip: str, topology: str) -> Target | None:
+        """The host has neither chips nor a topology."""
+        return None if chip or topology else cls()
+
+    @classmethod
+    def examples(cls) -> list[Target]:
+        """The host."""
+        return [cls()]
+
+
+_FAMILIES: tuple[type[Target], ...] = (TpuTarget, CudaTarget, HostTarget)
+
+
+def parse_target(name: str) -> Target:
+    """The target of a name; one without a topology has that of one host, or one GPU."""
+    head, _, topology = name.strip().lower().partition(":")
+    prefix, _, chip = head.partition("-")
+    for family in _FAMILIES:
+        if family.family == prefix and (found := family.parse(chip, topology)) is not None:
+            return found
+    raise CommandError(_unknown(name, head))
+
+
+def devices(target: str) -> list[Any]:
+    """The devices of a target, to make meshes and shardings of."""
+    return parse_target(target).devices
+
+
+def _unknown(name: str, head: str) -> str:
+    known = [target.name for target in _all_targets()]
+    near = get_close_matches(head, [each.partition(":")[0] for each in known], n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"no target `{visible(name)}`: known are {', '.join(known)}{hint}"
+
+
+def _all_targets() -> list[Target]:
+    return [target for family in _FAMILIES for target in family.examples()]
+
+
+class KnownTarget(Struct, frozen=True):
+    """A row of `targets()`."""
+
+    name: str
+    """With the topology it has when none is given; any other may be given."""
+    capacity: int | None
+    """Bytes of one device; None where it has what the host has."""
+    install: str
+    """The command that installs what is missing; empty where it can be compiled for now."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it can be compiled for now."""
+        return not self.install
+
+
+class KnownTargets(tuple[KnownTarget, ...]):
+    """The targets there are; printed, a table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        lines = []
+        for row in self:
+            size = f"{row.capacity / 2**30:.2f} GiB" if row.capacity else "the host's"
+            lines.append(f"{row.name:<14} {size:>12}  {row.install or 'ready'}")
+        return "\n".join(lines)
+
+
+def targets() -> KnownTargets:
+    """Every kind of machine that can be compiled for, with what it lacks."""
+    return KnownTargets(
+        KnownTarget(target.name, target.capacity.size if target.capacity else None, target.missing)
+        for target in _all_targets()
+    )
+
+
+def _install_jax() -> str:
+    """The command that installs JAX where it is missing."""
+    try:
+        version("jax")
+    except PackageNotFoundError:
+        return "pip install 'hlomem[jax]'"
+    return ""
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is not there
+        return False
+
+
+@contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Variables for a compiler that is being loaded; those that are set stay as they are."""
+    with _environment_lock:
+        added = {name: value for name, value in wanted.items() if name not in os.environ}
+        os.environ.update(added)
+        try:
+            yield
+        finally:
+            for name in added:
+                os.environ.pop(name, None)
