@@ -32,8 +32,8 @@ from hlomem.base.errors import HlomemError, InputError, UnknownNameError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.jax import watch
-from hlomem.jax.log import logger
 from hlomem.jax.compiled_programs import CompiledProgram
+from hlomem.jax.log import logger
 from hlomem.jax.registration import require_jax
 from hlomem.proto.programs import open_programs
 from hlomem.proto.schema import parse_message

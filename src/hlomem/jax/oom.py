@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from hlomem.jax import watch
-from hlomem.jax.log import logger
 from hlomem.jax.compiled_programs import CompiledProgram, live_programs
+from hlomem.jax.log import logger
 from hlomem.jax.registration import require_jax
 from hlomem.proto.schema import parse_message
 from hlomem.report.oom.matching import match_failure
