@@ -84,6 +84,7 @@ MAY_IMPORT = {
     "api.improve": PLANNER
     | DUMPS
     | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
+    "run": {"base", "dump", "api.explain", "api.failure", "api.folder", "api.load", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
     "jax": PROGRAM
