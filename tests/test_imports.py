@@ -85,6 +85,9 @@ MAY_IMPORT = {
     | DUMPS
     | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
     "run": {"base", "dump", "api.explain", "api.failure", "api.folder", "api.load", "report"},
+    "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
+    | {"api.explain", "api.subject"},
+    "pytest_plugin": {"base", "api.explain", "jax", "testing"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
     "jax": PROGRAM
