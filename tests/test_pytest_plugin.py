@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import hlomem.testing.session  # noqa: F401 - once, not once a run
+import hlomem.testing.session
 import hlomem.testing.summaries  # noqa: F401 - as above
 from tests.places import ROOT
 
