@@ -19,7 +19,7 @@ from tests.jax import factories
 MIB = 1 << 20
 
 
-class _Xla:
+class FakeCompiler:
     """A compiler that needs 100 MiB and 10 for each of a batch, less where it recomputes."""
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class _Planned:
 
 
 @pytest.fixture
-def xla(monkeypatch: pytest.MonkeyPatch) -> _Xla:
+def xla(monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
     """In place of the child."""
-    made = _Xla()
+    made = FakeCompiler()
     monkeypatch.setattr(fitting, "plan_in_child", made)
     return made
 
@@ -58,7 +58,7 @@ def _fit(cache: Path, **options: Any) -> Any:
 
 
 def test_every_row_is_proven_and_what_was_planned_is_not_planned_again(
-    tmp_path: Path, xla: _Xla
+    tmp_path: Path, xla: FakeCompiler
 ) -> None:
     seen: list[tuple[int, int, str]] = []
     found = _fit(
@@ -85,7 +85,7 @@ def test_every_row_is_proven_and_what_was_planned_is_not_planned_again(
     assert len(xla.planned) == count + 1
 
 
-def test_screen_and_page_say_what_the_rows_do(tmp_path: Path, xla: _Xla) -> None:
+def test_screen_and_page_say_what_the_rows_do(tmp_path: Path, xla: FakeCompiler) -> None:
     found = _fit(tmp_path, rows={"remat": ["none", "<b>"]}, step=4)
     screen = plain(draw_fit(found, 100))
     assert "largest batch in 1.00 GiB" in screen
@@ -99,7 +99,7 @@ def test_screen_and_page_say_what_the_rows_do(tmp_path: Path, xla: _Xla) -> None
 
 
 def test_what_fits_at_no_value_and_what_always_fits_is_not_called_proven(
-    tmp_path: Path, xla: _Xla
+    tmp_path: Path, xla: FakeCompiler
 ) -> None:
     [row] = _fit(tmp_path, capacity="50MiB").rows
     assert (row.largest, row.best, row.is_proven) == (0, None, True)
