@@ -33,6 +33,7 @@ __all__ = [
     "captured",
     "devices",
     "explain_oom",
+    "fit",
     "install_excepthook",
     "memory",
     "optimize",
@@ -43,6 +44,7 @@ __all__ = [
 if TYPE_CHECKING:
     from hlomem.jax.capture import Compiles, captured
     from hlomem.jax.compiled_programs import CompiledProgram
+    from hlomem.jax.fitting import fit
     from hlomem.jax.function_memory import memory
     from hlomem.jax.log import Outcome, Report, report
     from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
@@ -62,6 +64,7 @@ _HOME = {
     "captured": "hlomem.jax.capture",
     "devices": "hlomem.jax.target_kinds",
     "explain_oom": "hlomem.jax.oom",
+    "fit": "hlomem.jax.fitting",
     "install_excepthook": "hlomem.jax.oom",
     "memory": "hlomem.jax.function_memory",
     "optimize": "hlomem.jax.registration",
