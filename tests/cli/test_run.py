@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -118,6 +120,19 @@ def test_what_cannot_be_run_is_one_clear_error_and_leaves_nothing(
     assert main(["run"]) == 2
     assert main(["run", "--max-disk", "much", "--", "true"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_command_that_hangs_is_ended_by_a_signal_and_leaves_nothing(temporary: Path) -> None:
+    code = "import time; print('ready', flush=True); time.sleep(60)"
+    line = [sys.executable, "-m", "hlomem", "run", "--", sys.executable, "-c", code]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert len(list(temporary.iterdir())) == 1
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
     assert list(temporary.iterdir()) == []
 
 

@@ -111,6 +111,30 @@ def test_memory_no_program_asked_for_is_said_to_be_nobodys() -> None:
     assert "jax.live_arrays()" in _note_of(error)[1]
 
 
+NAMED_ON_GPU = (
+    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.00GiB with allocator GPU_0_bfc"
+    " [executable_name='jit_sorts']"
+)
+GPU_MESSAGES = (
+    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate {size} bytes.",
+    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate {mib:.2f}MiB.",
+    NAMED_ON_GPU,
+)
+
+
+@pytest.mark.parametrize("message", GPU_MESSAGES)
+def test_what_a_gpus_allocator_says_finds_the_program(message: str) -> None:
+    def sorts(x: Any) -> Any:
+        return jnp.sort(x @ x.T, axis=0)[0]
+
+    compiled = jax.jit(sorts).lower(jax.ShapeDtypeStruct((1024, 8), "float32")).compile()
+    size = compiled.memory_analysis().temp_size_in_bytes
+    error = RuntimeError(message.format(size=size, mib=size / 2**20))
+    oom.annotate(error, None)
+    assert _note_of(error)[0].startswith("hlomem: sorts needs ")
+    assert _note_of(error)[-1].startswith("  look at ")
+
+
 def test_an_error_in_a_chain_or_a_group_is_found_and_noted_once() -> None:
     message = "RESOURCE_EXHAUSTED: Out of memory allocating 123456789012345 bytes."
     outer = KeyError("step 3")

@@ -62,6 +62,8 @@ def command(
     """
     if not command_line:
         raise CommandError("no command: hlomem run -- python train.py")
+    if no_page and page is not None:
+        raise CommandError("`--no-page` and `--page` exclude each other")
     limit = parse_size(max_disk)
     if limit is None:
         raise CommandError(f"`{max_disk}` is not a size such as 4GiB or 500M")
