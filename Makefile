@@ -23,7 +23,8 @@ EXAMPLE := examples/train_step
 
 # All that works beside JAX is tested with one, with TPU's compiler and with the libraries people
 # write models in: `make jax`; the pass is measured by `make jax-orders`.
-JAX_PYTHON ?= $(shell for p in python3.12 python3.13 $(PYTHON); do \
+JAX_PYTHON ?= $(shell for p in python3.12 python3.13 \
+	"$$HOME"/.pyenv/versions/3.1[2-9]*/bin/python3 $(PYTHON); do \
 	$$p -c "" 2>/dev/null && echo $$p && break; done)
 JAX_LIBRARIES := libtpu flax optax equinox keras pytest pytest-xdist hypothesis
 JAX_VENV   := .venv-jax

@@ -50,8 +50,17 @@ def describe_failure(
 
 
 def describe_unknown(failure: Failure, count: int) -> str:
-    """The note for an error that no program is known for."""
+    """The note for an error that no program is known for, of `count` that are."""
     asked = "memory" if failure.needed is None else format_bytes(failure.needed)
+    if failure.moment == "compile":
+        name = (failure.module or "a program").removeprefix("jit_")
+        there = "" if failure.available is None else f", {format_bytes(failure.available)} there"
+        return "\n".join(
+            [
+                f"{HEAD} {name} needs {asked}{there}; its plan cannot be seen from this process",
+                "  `hlomem run -- COMMAND` reads the dump XLA writes before it gives up",
+            ]
+        )
     programs = f"none of the {count} programs seen" if count else "no program was seen that"
     return "\n".join(
         [

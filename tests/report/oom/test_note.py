@@ -61,3 +61,11 @@ def test_a_failure_of_nobodys_says_how_many_programs_were_asked() -> None:
     assert describe_unknown(failure, 3).startswith(
         "hlomem: 1.00 TiB could not be had, and none of the 3 programs seen asks for so much"
     )
+
+
+def test_a_compile_nobody_saw_says_how_to_see_it() -> None:
+    failure = find_failure(ERROR)
+    assert failure is not None
+    first, second = describe_unknown(failure, 3).splitlines()
+    assert first.startswith("hlomem: train_step needs 23.90 GiB, 15.75 GiB there; its plan cannot")
+    assert second == "  `hlomem run -- COMMAND` reads the dump XLA writes before it gives up"
