@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 _START = "import sys; sys.path[:0] = sys.argv[1:]; from hlomem.jax.child import main; main()"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
 _INTERVAL = 0.03
-_LAST_OF_PLAN = FILE_NAMES["report"].suffix
+_PLAN = ("after_optimizations.txt", *(name.suffix for name in dict.fromkeys(FILE_NAMES.values())))
+"""How the names of a plan's files end."""
 _MAX_OUTPUT = 8
 """Lines of what a child printed that an error shows."""
 
@@ -132,6 +133,7 @@ class _Child:
         self._began = time.monotonic()
         self._is_stopped = False
         self._cpu_seconds = 0.0
+        self._plan_sizes: dict[Path, int] = {}
         self._process = subprocess.Popen(  # noqa: S603 - Python itself
             [sys.executable, "-c", _START, _PACKAGE_HOME],
             stdin=subprocess.PIPE,
@@ -183,15 +185,15 @@ class _Child:
         self._cpu_seconds = cpu_seconds
 
     def _is_planned(self, facts: Facts) -> bool:
-        """Whether the file is there that is written after the last one of the plan."""
+        """Whether the next file is there, and those of the plan are not growing any more."""
         if not self._mark:
             return False
-        found = [path for path in (self._folder / DUMP).iterdir() if _is_of(path, facts)]
+        ours = f".{facts.module_name}."
+        found = [path for path in (self._folder / DUMP).iterdir() if ours in path.name]
         marks = [path for path in found if path.name.endswith(self._mark)]
-        reports = [path for path in found if path.name.endswith(_LAST_OF_PLAN)]
-        if not marks or not reports:
-            return False
-        return max(map(_written, marks)) >= max(map(_written, reports))
+        plan = {path: path.stat().st_size for path in found if path.name.endswith(_PLAN)}
+        before, self._plan_sizes = self._plan_sizes, plan
+        return bool(marks) and len(plan) == len(_PLAN) and plan == before
 
     def end(self) -> None:
         """Nothing of it runs after this."""
@@ -252,14 +254,6 @@ class _Child:
         lines = (self._folder / OUTPUT).read_text(errors="replace").split("\n")
         last = [line for line in lines if line.strip()][-_MAX_OUTPUT:]
         return "".join(f"\n  {visible(line)}" for line in last)
-
-
-def _is_of(path: Path, facts: Facts) -> bool:
-    return f".{facts.module_name}." in path.name
-
-
-def _written(path: Path) -> int:
-    return path.stat().st_mtime_ns
 
 
 def _environment(target: Target) -> dict[str, str]:
