@@ -87,10 +87,25 @@ MAY_IMPORT = {
     | DUMPS
     | {"api.plan", "api.replan", "api.tight_heaps"}
     | {"check", "report", "schedule", "write", "view"},
+    | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"}
+    | {"report.page.html", "report.page.page"},
+    "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
+    "api.failure": {"base", "advice", "api.explain", "report"},
+    "api.improve": PLANNER
+    | DUMPS
+    | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
+    "run": {"base", "dump", "api.explain", "api.failure", "api.folder", "api.load", "report"},
+    "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
+    | {"api.explain", "api.subject"},
+    "pytest_plugin": {"base", "api.explain", "jax", "testing"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
     "jax": PROGRAM
     | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
+    "jax.capture": {"base", "api.load", "jax", "proto"},
+    "jax.compiled_programs": DUMPS
+    | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "report"},
+    "jax.oom": {"api.failure", "jax", "proto", "report"},
     "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.subject", "jax", "machines"},
     "jax.executables": DUMPS | {"api.protos"},
     "jax.target_kinds": {"base", "machines"},

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlomem.api.subject import open_memory
 from hlomem.api.tables import Table
+from hlomem.base.atomic_files import write_files
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
@@ -25,6 +27,8 @@ from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
+from hlomem.report.page.html import format_page
+from hlomem.report.page.page import build_page
 from hlomem.report.screens.explain_text import draw_explanation
 from hlomem.report.screens.summary_text import draw_summary
 from hlomem.report.screens.text import PIPED_WIDTH, plain, styled
@@ -165,6 +169,15 @@ class MemoryExplanation(_Screen):
     def holes(self) -> Holes:
         """The bytes packing lost."""
         return build_holes(self.memory, self.space)
+
+    def write_page(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the report as one page that opens offline, whole or not at all.
+
+        A file that is there is replaced only with `force`.
+        """
+        page = format_page([build_page(self.memory)])
+        target = Path(path)
+        write_files(target.parent, {target.name: [page.encode()]}, force=force)
 
     def __getitem__(self, name: str) -> BufferExplanation:
         """The buffer of a name as XLA prints it, or of an argument; a KeyError if there is none."""

@@ -39,6 +39,7 @@ _GROUPS = {
         "peak": "Show who is alive when the program needs most memory.",
         "explain": "Explain one buffer: why it exists, its size, its life, its place.",
         "html": "Write the memory report as one page that opens offline.",
+        "run": "Run a command with XLA's dumps on, and show what its programs need.",
         "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
         "diff": "Show what changed in memory between two compiles of one program.",
         "compile": "Compile a function for a machine that is not here, and show its memory.",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
-from hlomem.base.sizes import format_bytes, parse_size
-from hlomem.base.source import visible
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK
+from hlomem.base.limits import parse_limit
+from hlomem.base.sizes import format_bytes
 from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.subject import open_memory, write
 from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
@@ -17,8 +16,6 @@ from hlomem.report.screens.diff_text import draw_diff
 
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Diff, Grouping
-
-_PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 
 
 @click.command("diff")
@@ -52,17 +49,6 @@ def command(
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
     write("diff", found, draw_diff, as_json)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)
-
-
-def parse_limit(text: str, size: int) -> int:
-    """How many bytes more are allowed: `+2%` of a size, or `+1GiB`."""
-    bare = text.strip().removeprefix("+")
-    if (share := _PERCENT.fullmatch(bare)) is not None:
-        return int(size * float(share[1]) / 100)
-    limit = parse_size(bare)
-    if limit is None:
-        raise CommandError(f"no limit: `{visible(text)}`; give `+2%` or `+1GiB`")
-    return limit
 
 
 def _over(found: Diff, limit: int) -> int:

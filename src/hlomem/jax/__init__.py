@@ -21,13 +21,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
+    "CompiledProgram",
+    "Compiles",
+    "ExceptHook",
+    "ExplainedFunction",
     "MissingSoftwareError",
     "Optimization",
     "Outcome",
     "Report",
     "UnsupportedJaxError",
+    "captured",
     "devices",
+    "explain_oom",
     "fit",
+    "install_excepthook",
     "memory",
     "optimize",
     "report",
@@ -35,20 +42,30 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from hlomem.jax.capture import Compiles, captured
+    from hlomem.jax.compiled_programs import CompiledProgram
     from hlomem.jax.fitting import fit
     from hlomem.jax.function_memory import memory
     from hlomem.jax.log import Outcome, Report, report
+    from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
     from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
     from hlomem.jax.target_kinds import MissingSoftwareError, devices, targets
 
 _HOME = {
+    "CompiledProgram": "hlomem.jax.compiled_programs",
+    "Compiles": "hlomem.jax.capture",
+    "ExceptHook": "hlomem.jax.oom",
+    "ExplainedFunction": "hlomem.jax.oom",
     "MissingSoftwareError": "hlomem.jax.target_kinds",
     "Optimization": "hlomem.jax.registration",
     "Outcome": "hlomem.jax.log",
     "Report": "hlomem.jax.log",
     "UnsupportedJaxError": "hlomem.jax.registration",
+    "captured": "hlomem.jax.capture",
     "devices": "hlomem.jax.target_kinds",
+    "explain_oom": "hlomem.jax.oom",
     "fit": "hlomem.jax.fitting",
+    "install_excepthook": "hlomem.jax.oom",
     "memory": "hlomem.jax.function_memory",
     "optimize": "hlomem.jax.registration",
     "report": "hlomem.jax.log",

@@ -136,14 +136,20 @@ def _clear(extension: Any, name: str, platform: str) -> None:
     extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
 
 
+def require_jax() -> str:
+    """The version of JAX; an error that says how to get one where there is none."""
+    try:
+        return version("jax")
+    except PackageNotFoundError:
+        wanted = ".".join(map(str, FIRST_JAX))
+        problem = f"jax is not installed; `pip install 'jax>={wanted}'`"
+        raise UnsupportedJaxError(problem) from None
+
+
 def _find_extension() -> Any:
     """JAX's module of compiler passes; an error that names the version where there is none."""
     wanted = ".".join(map(str, FIRST_JAX))
-    try:
-        found = version("jax")
-    except PackageNotFoundError:
-        problem = f"jax is not installed; `pip install 'jax>={wanted}'`"
-        raise UnsupportedJaxError(problem) from None
+    found = require_jax()
     try:
         return import_module("jax.extend.xla")
     except ImportError:

@@ -62,16 +62,20 @@ def words_of(settings: Mapping[str, Any]) -> str:
 
 
 def _draw_table(table: Sequence[list[str]], width: int) -> list[Line]:
+    """Cells below their titles; settings that leave no room for them have a line of their own."""
     widths = [max(len(cells[column]) for cells in table) for column in range(len(table[0]))]
-    rest = sum(widths[1:]) + 2 * (len(widths) - 1)
-    widths[0] = max(8, min(widths[0], width - rest - 2))
+    others = sum(widths[1:]) + 2 * len(widths)
+    is_apart = widths[0] + others > width
     lines: list[Line] = []
     for number, cells in enumerate(table):
-        first = shorten(cells[0], widths[0]).ljust(widths[0])
-        right = zip(cells[1:], widths[1:], strict=True)
-        others = "".join(f"  {cell:>{columns}}" for cell, columns in right)
         style = "dim" if number == 0 else ""
-        lines.append([(f"  {first}", style), (others, style)])
+        first = f"  {cells[0]:<{0 if is_apart else widths[0]}}"
+        if is_apart:
+            lines.append([(shorten(first, width), style or "bold")])
+            first = "  "
+        right = zip(cells[1:], widths[1:], strict=True)
+        rest = "".join(f"  {cell:>{columns}}" for cell, columns in right)
+        lines.append([(first, style), (rest, style)])
     return lines
 
 

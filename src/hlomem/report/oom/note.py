@@ -1,0 +1,96 @@
+"""A few lines below a traceback: which program, what its peak is made of, what to do, where.
+
+In: the memory of the program that did not fit, and what the error says. Out: lines, the last of
+which names the source line to look at. The whole story is in the page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.dump.records import Record
+from hlomem.report.data.branches import ARGUMENTS
+from hlomem.report.data.names import short_program
+from hlomem.report.data.peak import NOWHERE, build_snapshot
+from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.screens.text import percent, space_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.report.data.memory import MemoryView, Space
+    from hlomem.report.data.peak import Row
+    from hlomem.report.oom.log import Failure
+
+TOP_ROLES = 4
+_WORTH_SAYING = 0.01
+"""Share of the memory from which on a role has a line of its own."""
+HEAD = "hlomem:"
+"""What a note begins with; no error gets two."""
+
+
+class Remark(Record, frozen=True, kw_only=True):
+    """Things a note says beside the memory itself; empty where there is nothing to say."""
+
+    reason: str = ""
+    """Why this program."""
+    advice: str = ""
+    page: str = ""
+
+
+def draw_note(memory: MemoryView, space: Space, failure: Failure, remark: Remark) -> list[str]:
+    """The lines, from the program to the line to look at."""
+    lines = [f"{HEAD} {_needs(memory, space, failure)}"]
+    reason = [remark.reason, "the plan is hlomem's own" if memory.is_planned else ""]
+    if any(reason):
+        lines.append(f"  {'; '.join(filter(None, reason))}")
+    lines += _roles(memory, space)
+    if remark.advice:
+        lines.append(f"  best advice: {remark.advice}")
+    if remark.page:
+        lines.append(f"  {remark.page}")
+    lines.append(f"  look at {_place(memory, space)}")
+    return [visible(line) for line in lines]
+
+
+def _needs(memory: MemoryView, space: Space, failure: Failure) -> str:
+    name = short_program(memory.dump.title).removeprefix("jit_")
+    words = f"{name} needs {format_bytes(space.size)} of {space_label(space.name)}"
+    if memory.device_count > 1:
+        words += f" on each of {memory.device_count} devices"
+    if failure.moment == "compile" and failure.available is not None:
+        words += f", {format_bytes(failure.available)} there"
+        missing = space.size - failure.available
+        words += f": {format_bytes(missing)} too much" if missing > 0 else ""
+    elif failure.needed is not None:
+        words += f", {format_bytes(failure.needed)} at once could not be had"
+    return words
+
+
+def _roles(memory: MemoryView, space: Space) -> Iterator[str]:
+    shares = build_role_shares(memory, space.color)
+    shown = [share for share in shares[:TOP_ROLES] if share.size >= _WORTH_SAYING * space.size]
+    for share in shown:
+        part = percent(share.size, space.size)
+        yield f"  {format_bytes(share.size):>11}  {part:>6}  {share.role}"
+    if rest := space.size - sum(share.size for share in shown):
+        yield f"  {format_bytes(rest):>11}  {percent(rest, space.size):>6}  all else"
+
+
+def _place(memory: MemoryView, space: Space) -> str:
+    """The line most of the peak is from, or the buffer where no line is known."""
+    if memory.timeline(space.color) is None:
+        return f"`hlomem show`: the dump of {memory.dump.title} has no live ranges"
+    snapshot = build_snapshot(memory, space, by="line")
+    for row in snapshot.rows:
+        if row.key not in {ARGUMENTS, NOWHERE}:
+            return _describe(row.key, row, snapshot.size)
+    [first, *_] = build_snapshot(memory, space).rows
+    return _describe(first.largest, first, snapshot.size)
+
+
+def _describe(key: str, row: Row, peak: int) -> str:
+    share = f"{format_bytes(row.size)}, {percent(row.size, peak)} of the peak"
+    return f"{key}: {share}, first {row.largest} {row.shape.partition('{')[0]} ({row.role})"

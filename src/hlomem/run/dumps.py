@@ -1,0 +1,168 @@
+"""The folder XLA dumps to while a command runs: no larger than allowed, and gone afterwards.
+
+In: a folder of ours, temporary or to be kept. Out: the dumps of the largest programs and of the
+latest. XLA writes many files for a program of which five are about memory; the others are removed
+as soon as they have settled. A temporary folder is removed when all is done; should this process be
+killed, by a shell that waits for this process and the command to be gone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from os import close, pipe
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hlomem.api.folder import list_modules, measure_all
+from hlomem.api.load import read_source
+from hlomem.base.errors import CommandError, InputError
+from hlomem.base.source import visible
+from hlomem.dump.parts import FILE_NAMES
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+MAX_DISK = "4GiB"
+"""What dumps may take on the disk, by default."""
+_LEFT = 0.75
+"""Share of the limit that is left when it was reached."""
+_LATEST = 16
+"""Programs that are never dropped: one of them may be the one that fails."""
+_INTERVAL = 0.5
+_SETTLED = 2.0
+"""Seconds after which a file that did not change is complete."""
+_KEPT = (*{name.suffix for name in FILE_NAMES.values()}, "after_optimizations.txt")
+_REMOVE = 'cat >/dev/null; rm -rf -- "$1"'
+"""Of the shell that outlives us: standard input ends when nobody holds its other end."""
+
+
+class DumpFolder:
+    """A folder of ours, looked after by a thread; a context manager."""
+
+    def __init__(self, keep: Path | None, max_bytes: int) -> None:
+        self.is_temporary = keep is None
+        self._is_new = keep is not None and not keep.exists()
+        self.path = _make_temporary() if keep is None else _make_kept(keep)
+        self.dropped = 0
+        """Programs whose dumps were removed for want of room."""
+        self.alive = -1
+        """A descriptor for the command to inherit: the folder stays as long as somebody has it."""
+        self._max_bytes = max_bytes
+        self._cleaner: subprocess.Popen[bytes] | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look_after, daemon=True)
+
+    def __enter__(self) -> DumpFolder:
+        if self.is_temporary:
+            reading, self.alive = pipe()
+            try:
+                self._cleaner = _start_cleaner(self.path, reading)
+            finally:
+                close(reading)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.settle()
+        if self.is_temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+            close(self.alive)
+        elif self._is_new and not any(self.path.iterdir()):
+            self.path.rmdir()
+        if self._cleaner is not None:
+            self._cleaner.terminate()
+            self._cleaner.wait()
+
+    def settle(self) -> None:
+        """Stop looking after the folder: all is written, and everything else removed."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._thread.join()
+            self._tidy(time.time())
+
+    def _look_after(self) -> None:
+        while not self._stopped.wait(_INTERVAL):
+            self._tidy(time.time() - _SETTLED)
+
+    def _tidy(self, before: float) -> None:
+        """Remove what has settled and is not about memory; then what there is no room for."""
+        size = 0
+        for path in list(self.path.iterdir()):
+            with suppress(OSError):  # it may be gone by now
+                about = path.lstat()
+                if path.name.endswith(_KEPT):
+                    size += about.st_size
+                elif about.st_mtime <= before:
+                    _remove(path)
+        if size > self._max_bytes:
+            self._make_room(size - int(_LEFT * self._max_bytes))
+
+    def _make_room(self, wanted: int) -> None:
+        """Drop the programs that need least memory, but for the latest."""
+        modules = list_modules(self.path)
+        modules.sort(key=lambda module: module.files[0].stat().st_mtime)
+        for sized in reversed(measure_all(modules[:-_LATEST], read_source)):
+            if wanted <= 0:
+                return
+            stem = sized.module.files[0].name.removesuffix(FILE_NAMES["assignment"].suffix)
+            for path in self.path.glob(f"{_escape(stem)}*"):
+                wanted -= path.stat().st_size
+                _remove(path)
+            self.dropped += 1
+
+
+def _make_temporary() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="hlomem-run-")).resolve()
+    except OSError as error:
+        problem = f"no temporary folder for XLA's dumps: {error.strerror or error}"
+        raise InputError(f"{problem}; -o DIR, or TMPDIR, names another place") from error
+
+
+def _make_kept(folder: Path) -> Path:
+    """A folder to be kept: a new one, or one with nothing in it, for files in it are removed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise CommandError(f"{visible(str(folder))} is not empty; give a new folder with -o")
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
+    return folder.resolve()
+
+
+def _start_cleaner(folder: Path, reading: int) -> subprocess.Popen[bytes] | None:
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own words
+            ["/bin/sh", "-c", _REMOVE, "sh", str(folder)],
+            stdin=reading,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError:  # no shell: a kill will leave the folder
+        return None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _escape(name: str) -> str:
+    """A name with nothing that `glob` takes for a pattern."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -1,0 +1,71 @@
+"""The note below a traceback: it adds up, and ends with the line to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hlomem
+from hlomem.api.failure import describe_failure, describe_unknown, find_failure
+from hlomem.report.oom.note import Remark, draw_note
+from tests.places import ROOT
+
+ERROR = (ROOT / "examples" / "oom" / "error.txt").read_text()
+PLACE = (
+    "  look at /tmp/prog/train.py:8: 16.14 GiB, 67.5% of the peak, first while.4{3} "
+    "f32[48,10240,4096] (stacked by a loop)"
+)
+BEFORE = ROOT / "examples" / "oom" / "before"
+
+
+def test_a_compile_that_does_not_fit_says_how_much_is_missing_and_where_to_look() -> None:
+    memory, failure = hlomem.explain(BEFORE), find_failure(ERROR)
+    assert failure is not None
+    lines = draw_note(memory.memory, memory.space, failure, Remark(reason="named", page="page: x"))
+    assert lines == [
+        "hlomem: train_step needs 23.90 GiB of HBM, 15.75 GiB there: 8.15 GiB too much",
+        "  named",
+        "    14.33 GiB   60.0%  stacked by a loop",
+        "     3.02 GiB   12.6%  model parameters",
+        "     3.02 GiB   12.6%  optimizer state",
+        "     1.66 GiB    6.9%  carried by a loop",
+        "     1.88 GiB    7.9%  all else",
+        "  page: x",
+        PLACE,
+    ]
+
+
+def test_advice_is_tried_or_for_large_programs_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = find_failure(ERROR)
+    assert failure is not None
+    note = describe_failure(hlomem.explain(BEFORE), failure, "", tmp_path / "page.html")
+    assert "best advice: recompute the 48 iterations of the loop" in note
+    assert "jax.checkpoint(layer)" in note
+    assert f"page: {tmp_path / 'page.html'}" in note
+    assert "train_step" in (tmp_path / "page.html").read_text()
+    monkeypatch.setattr("hlomem.api.failure.MAX_ADVISED", 10)
+    note = describe_failure(hlomem.explain(BEFORE), failure, "", None)
+    assert "best advice: up to 11.33 GiB: stacked by loops" in note
+
+
+def test_a_log_without_such_an_error_has_no_failure() -> None:
+    assert find_failure("all is well") is None
+
+
+def test_a_failure_of_nobodys_says_how_many_programs_were_asked() -> None:
+    failure = find_failure("RESOURCE_EXHAUSTED: Out of memory allocating 1099511627776 bytes.")
+    assert failure is not None
+    assert describe_unknown(failure, 3).startswith(
+        "hlomem: 1.00 TiB could not be had, and none of the 3 programs seen asks for so much"
+    )
+
+
+def test_a_compile_nobody_saw_says_how_to_see_it() -> None:
+    failure = find_failure(ERROR)
+    assert failure is not None
+    first, second = describe_unknown(failure, 3).splitlines()
+    assert first.startswith("hlomem: train_step needs 23.90 GiB, 15.75 GiB there; its plan cannot")
+    assert second == "  `hlomem run -- COMMAND` reads the dump XLA writes before it gives up"
