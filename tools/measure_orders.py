@@ -1,11 +1,16 @@
-"""Compiles JAX programs with and without hlomem's pass, runs both, and prints a table.
+"""Compiles programs by XLA:CPU with and without hlomem's pass, runs both, and prints tables.
 
-    python -m tools.measure_orders [--only NAME …] [--effort default] [--json FILE]
+    python -m tools.measure_orders [--corpus FOLDER] [--only NAME …] [--effort default]
+                                   [--json FILE] [--write docs/improve.md]
 
-Needs jax 0.10.2 or later. For every program of `tools.order_programs`: XLA's report of temporaries
-with its own order and with ours, whether it is the size the pass forecast, whether all results are
-equal to the bit on random inputs, and the CPU time of a run (the least of several, taken in turns).
-The exit code is 1 if an order needs more, or a result differs.
+Needs jax 0.10.2 or later. Which programs, and why those, is said in `tools.order_programs`. For
+each: XLA's report of temporaries in its default order, in that of its memory-optimised scheduler,
+and in ours; the bound below which no order goes; whether ours is the size the pass forecast;
+whether all results are equal to the bit on random inputs; the CPU time of a run (the least of
+several, taken in turns), of XLA's compile, and of the search. `--json` keeps what was measured:
+programs that are in the file are not measured again. `--write` puts the tables into a document,
+between the lines that mark their place. The exit code is 1 if an order needs more, or a result
+differs.
 """
 
 from __future__ import annotations
@@ -13,72 +18,100 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import hlomem.jax
-from hlomem.jax import log
+from tools.corpus import BESIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tools.order_programs import Program
+    from tools.order_programs import Subject
 
-RUNS = 15
+MAX_RUNS = 15
+MAX_SECONDS = 4.0
+"""CPU time after which a program is not run again; it has run once each way."""
+MAX_RUN_BYTES = 2 << 30
+"""Programs with more temporaries than this are compiled, not run."""
 LEAST_RATIO = 0.2
-"""What a smaller ratio counts as in the mean, so that no single program decides it."""
+"""What a smaller ratio counts as in a mean, so that no single program decides it."""
+_MARKS = ("<!-- orders: begin -->", "<!-- orders: end -->")
 
 
 class Row(NamedTuple):
     """One program."""
 
+    group: str
     name: str
     before: int
+    """Bytes of temporaries in XLA's default order."""
+    flagged: int
+    """The same by its memory-optimised scheduler."""
     after: int
+    """The same in ours."""
     forecast: int | None
     """What the pass said; None where it did nothing."""
-    is_equal: bool
-    slowdown: float
+    bound: int | None
+    is_equal: bool | None
+    """None where the program was not run."""
+    slowdown: float | None
     """The CPU time of a run in our order, divided by that in XLA's."""
     compile_seconds: float
-    """CPU time of the search."""
+    """CPU time of XLA's compile."""
+    search_seconds: float
 
     @property
     def ratio(self) -> float:
         return self.after / self.before if self.before else 1.0
 
+    @property
+    def ratio_to_better(self) -> float:
+        better = min(self.before, self.flagged)
+        return self.after / better if better else 1.0
 
-def measure(name: str, program: Program, effort: Any) -> Row:
-    """Compile and run a program both ways."""
-    jax: Any = import_module("jax")
-    jitted = jax.jit(program.function, donate_argnums=program.donated)
-    plain = jitted.lower(*program.arguments).compile()
-    log.forget()
-    with hlomem.jax.optimize(effort=effort, min_bytes=0):
-        better = jitted.lower(*program.arguments).compile()
-    [outcome] = hlomem.jax.report().outcomes
-    slowdown, is_equal = _run_both(plain, better, program)
+
+def measure(subject: Subject, effort: str) -> Row:
+    """Compile a program three ways, and run two of them."""
+    start = time.process_time()
+    plain = subject.compile()
+    compile_seconds = time.process_time() - start
+    flagged = subject.compile_flagged()
+    better, outcome = subject.compile_better(effort)
+    before, after = _temporaries(plain), _temporaries(better)
+    slowdown, is_equal = None, None
+    if before <= MAX_RUN_BYTES:
+        slowdown, is_equal = _run_both(plain, better, subject)
     return Row(
-        name,
-        plain.memory_analysis().temp_size_in_bytes,
-        better.memory_analysis().temp_size_in_bytes,
+        subject.group,
+        subject.name,
+        before,
+        _temporaries(flagged),
+        after,
         outcome.after if outcome.kind in ("improved", "kept") else None,
+        outcome.bound,
         is_equal,
         slowdown,
+        compile_seconds,
         outcome.seconds,
     )
 
 
-def _run_both(plain: Any, better: Any, program: Program) -> tuple[float, bool]:
+def _temporaries(compiled: Any) -> int:
+    return int(compiled.memory_analysis().temp_size_in_bytes)
+
+
+def _run_both(plain: Any, better: Any, subject: Subject) -> tuple[float, bool]:
     jax: Any = import_module("jax")
+    arrays = _random_arrays(subject)
     times: dict[int, list[float]] = {0: [], 1: []}
     results: dict[int, Any] = {}
-    for _ in range(RUNS):
+    while len(times[1]) < MAX_RUNS and sum(times[0]) + sum(times[1]) < MAX_SECONDS:
         for number, compiled in enumerate((plain, better)):
-            arguments = _random_arguments(program)
+            arguments = _on_devices(subject, arrays)
             start = time.process_time()
             results[number] = jax.block_until_ready(compiled(*arguments))
             times[number].append(time.process_time() - start)
@@ -92,64 +125,145 @@ def _as_numpy(pair: Sequence[Any]) -> list[Any]:
     return [numpy.asarray(array) for array in pair]
 
 
-def _random_arguments(program: Program) -> Any:
-    """The same numbers every time, in arrays of their own, which a donation may overwrite."""
+def _random_arrays(subject: Subject) -> Any:
+    """The same numbers every time."""
     jax: Any = import_module("jax")
     numpy: Any = import_module("numpy")
     chance = numpy.random.default_rng(7)
 
     def array(shape: Any) -> Any:
-        if shape.dtype.kind == "f":
-            return jax.device_put(chance.normal(size=shape.shape).astype(shape.dtype) * 0.1)
-        return jax.device_put(chance.integers(0, 8, shape.shape).astype(shape.dtype))
+        if jax.numpy.issubdtype(shape.dtype, jax.numpy.inexact):
+            return (chance.normal(size=shape.shape) * 0.1).astype(shape.dtype)
+        return chance.integers(0, 8, shape.shape).astype(shape.dtype)
 
-    return jax.tree.map(array, program.arguments)
+    return jax.tree.map(array, subject.arguments)
+
+
+def _on_devices(subject: Subject, arrays: Any) -> Any:
+    """Arrays of their own, which a donation may overwrite."""
+    jax: Any = import_module("jax")
+    return jax.tree.map(
+        lambda shape, array: jax.device_put(array.copy(), shape.sharding), subject.arguments, arrays
+    )
+
+
+# Tables.
 
 
 def _mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def print_table(rows: Sequence[Row]) -> None:
-    """The rows as Markdown, and what they come to."""
-    print("| program | XLA | hlomem | ratio | forecast | bits | run time | search |")
-    print("|---|---:|---:|---:|---|---|---:|---:|")
-    for row in rows:
-        forecast = "exact" if row.forecast == row.after else f"{row.forecast}"
-        bits = "equal" if row.is_equal else "DIFFER"
-        sizes = f"{row.before:,} | {row.after:,} | {row.ratio:.3f}"
-        times = f"{row.slowdown:.2f}× | {row.compile_seconds:.2f} s"
-        print(f"| {row.name} | {sizes} | {forecast} | {bits} | {times} |")
-    ratios = [max(row.ratio, LEAST_RATIO) for row in rows]
+def _clipped_mean(values: Sequence[float]) -> float:
+    return _mean([max(value, LEAST_RATIO) for value in values])
+
+
+def tables(rows: Sequence[Row], min_bytes: int) -> str:
+    """The rows that count as Markdown, and what they come to."""
+    chosen = [row for row in rows if row.before >= min_bytes]
+    groups = list(dict.fromkeys(row.group for row in rows))
+    lines = [_SUMMARY_HEAD]
+    for group in groups:
+        lines.append(_summary(group, [row for row in chosen if row.group == group]))
+    lines.append(_summary("**all of these**", chosen))
+    lines.append(_summary("with those below 64 KiB", rows))
+    lines += ["", _totals(chosen), "", _HEAD]
+    lines += [_line(row) for row in chosen]
+    return "\n".join(lines)
+
+
+_SUMMARY_HEAD = (
+    "| programs | | to XLA's default | to the better of XLA's two | XLA's second | in bytes "
+    "| bound | smaller in | larger in |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+)
+_HEAD = (
+    "| program | XLA | XLA, memory | hlomem | ratio | to better | bound | forecast | bits "
+    "| run time | compile | search |\n|---|---:|---:|---:|---:|---:|---:|---|---|---:|---:|---:|"
+)
+
+
+def _summary(name: str, rows: Sequence[Row]) -> str:
+    counted = [row for row in rows if row.before]
+    figures = [
+        _clipped_mean([row.ratio for row in rows]),
+        _clipped_mean([row.ratio_to_better for row in rows]),
+        _clipped_mean([row.flagged / row.before for row in counted]),
+        sum(row.after for row in rows) / sum(row.before for row in rows),
+        _clipped_mean([(row.bound or 0) / row.before for row in counted]),
+    ]
+    smaller = sum(row.after < row.before for row in rows)
+    larger = sum(row.after > row.before for row in rows)
+    means = " | ".join(f"{figure:.3f}" for figure in figures)
+    return f"| {name} | {len(rows)} | {means} | {smaller} | {larger} |"
+
+
+def _totals(rows: Sequence[Row]) -> str:
+    run = [row for row in rows if row.is_equal is not None]
     exact = sum(row.forecast == row.after for row in rows)
-    print()
-    print(
-        f"{len(rows)} programs: temporaries {_mean(ratios):.3f} of XLA's (geometric mean), "
-        f"{sum(row.after for row in rows) / sum(row.before for row in rows):.3f} in bytes; "
-        f"smaller in {sum(row.after < row.before for row in rows)}, "
-        f"larger in {sum(row.after > row.before for row in rows)}; "
-        f"forecast exact in {exact}; bits equal in {sum(row.is_equal for row in rows)}; "
-        f"run time {_mean([row.slowdown for row in rows]):.2f}×."
+    slower = [row for row in rows if row.search_seconds > row.compile_seconds]
+    searched = sum(row.search_seconds for row in rows)
+    compiled = sum(row.compile_seconds for row in rows)
+    slowdowns = [row.slowdown for row in rows if row.slowdown is not None]
+    names = ", ".join(row.name for row in slower) or "none"
+    return (
+        f"Forecast exact in {exact} of {len(rows)}. Run: {len(run)}, bits equal in "
+        f"{sum(bool(row.is_equal) for row in run)}; run time {_mean(slowdowns):.2f}× (geometric "
+        f"mean). The search took {searched:.0f} s where XLA's compile took {compiled:.0f} s; "
+        f"longer than it: {names}."
     )
 
 
+def _line(row: Row) -> str:
+    forecast = "exact" if row.forecast == row.after else f"{row.forecast}"
+    bits = {True: "equal", False: "DIFFER", None: "not run"}[row.is_equal]
+    bound = f"{row.bound / row.before:.3f}" if row.bound is not None else ""
+    slowdown = f"{row.slowdown:.2f}×" if row.slowdown is not None else ""
+    sizes = f"{row.before:,} | {row.flagged:,} | {row.after:,}"
+    ratios = f"{row.ratio:.3f} | {row.ratio_to_better:.3f} | {bound}"
+    times = f"{slowdown} | {row.compile_seconds:.2f} s | {row.search_seconds:.2f} s"
+    return f"| {row.name} | {sizes} | {ratios} | {forecast} | {bits} | {times} |"
+
+
+def _write(path: Path, text: str) -> None:
+    """Put text between the marks of a document."""
+    begin, end = _MARKS
+    document = path.read_text(encoding="utf-8")
+    head, _, rest = document.partition(begin)
+    _, _, tail = rest.partition(end)
+    path.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+
+
+def _known(path: Path | None) -> list[Row]:
+    if path is None or not path.exists():
+        return []
+    return [Row(**row) for row in json.loads(path.read_text())]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints the table."""
+    """Measures, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--corpus", type=Path, default=BESIDE, help="default: %(default)s")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--effort", default="default")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", type=Path)
     options = parser.parse_args(arguments)
-    programs = import_module("tools.order_programs").PROGRAMS
-    rows = []
-    for name, program in programs.items():
-        if not options.only or name in options.only:
-            rows.append(measure(name, program, options.effort))
-            print(name, f"{rows[-1].ratio:.3f}", file=sys.stderr, flush=True)
-    print_table(rows)
-    if options.json:
-        options.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
-    return int(any(row.after > row.before or not row.is_equal for row in rows))
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+    programs = import_module("tools.order_programs")
+    rows = _known(options.json)
+    measured = {(row.group, row.name) for row in rows}
+    for subject in programs.iter_subjects(options.corpus):
+        is_wanted = not options.only or subject.name in options.only
+        if is_wanted and (subject.group, subject.name) not in measured:
+            rows.append(measure(subject, options.effort))
+            print(subject.name, f"{rows[-1].ratio:.3f}", file=sys.stderr, flush=True)
+            if options.json:
+                options.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
+    text = tables(rows, programs.MIN_BYTES)
+    print(text)
+    if options.write:
+        _write(options.write, text)
+    return int(any(row.after > row.before or row.is_equal is False for row in rows))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,48 @@
-"""JAX programs to measure orders with: small, self-contained, of the kinds people run.
+"""The programs that orders are measured with, and the rule that says which.
 
-Each is a function and its arguments as shapes, made without compiling anything. Training steps come
-with and without donated arguments, models unrolled, scanned and rematerialised.
+Three groups, none of them chosen by what an order saves:
+
+- `corpus`: every entry of the newest XLA for CPU in the corpus, as XLA scheduled it;
+- `trials`: every function of the trials for CPU (a GPT's training step and what changes it, a
+  convolutional network's, decoding, windows, lost donations), as users compile them;
+- `ours`: the programs below, of the kinds people run, each a function and its arguments as shapes.
+  Training steps come with and without donated arguments, models unrolled, scanned and
+  rematerialised.
+
+Of these, the programs count that have at least `MIN_BYTES` of temporaries in XLA's default order:
+those the pass looks at unless it is told otherwise. What they come to with the smaller ones, which
+the pass leaves alone, is said beside. A program that calls back into Python cannot be made from its
+text, and is left out.
 """
 
 from __future__ import annotations
 
+import gzip
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import hlomem.jax
+from hlomem.api.improve import Rules
+from hlomem.jax import log
+from hlomem.jax.registration import compiler_options
+from hlomem.jax.transform import Limits, Transform
+from tools.carried_programs import carry
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from hlomem.jax.log import Outcome
+    from tools.carried_programs import CarriedProgram
+
+MIN_BYTES = 1 << 16
+TRIALS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "trials" / "cpu"
+_CORPUS_GROUP = "corpus/cpu-0.12.0.1"
+_CALLS_PYTHON = "python_cpu_callback"
+_BESIDE = ("jit_stage", "jit__threefry_seed")
+"""Small programs that JAX compiles along with those of the trials."""
+_FLAGGED = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 jax: Any = import_module("jax")
 jnp: Any = import_module("jax.numpy")
@@ -45,7 +76,7 @@ def _norm(x: Any) -> Any:
 def _attention(x: Any, w: Any, heads: int = 4) -> Any:
     batch, length, width = x.shape
     q, k, v = jnp.split(_norm(x) @ w["qkv"], 3, -1)
-    q, k, v = (each.reshape(batch, length, heads, width // heads) for each in (q, k, v))
+    q, k, v = (part.reshape(batch, length, heads, width // heads) for part in (q, k, v))
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (width // heads) ** 0.5
     mask = jnp.tril(jnp.ones((length, length), bool))
     shares = jax.nn.softmax(jnp.where(mask, scores, -1e9), -1)
@@ -445,3 +476,84 @@ PROGRAMS: dict[str, Program] = {
     "lost": Program(lost, (_f32(256, 256), _f32(256, 256))),
     "lost_donate": Program(lost, (_f32(256, 256), _f32(256, 256)), (0,)),
 }
+
+
+# All of them, each to be compiled in three ways.
+
+
+class Subject(NamedTuple):
+    """A program to be measured."""
+
+    group: str
+    name: str
+    arguments: Any
+    """As shapes."""
+    compile: Callable[[], Any]
+    """In XLA's default order."""
+    compile_flagged: Callable[[], Any]
+    """By XLA's memory-optimised scheduler."""
+    compile_better: Callable[[str], tuple[Any, Outcome]]
+    """With the pass, at an effort."""
+
+
+def iter_subjects(corpus: Path) -> Iterator[Subject]:
+    """The three groups."""
+    for path in sorted(corpus.glob(f"{_CORPUS_GROUP}/*/module.hlo")):
+        text = path.read_text(encoding="utf-8")
+        if _CALLS_PYTHON not in text:
+            yield _carried("corpus", path.parent.name, text)
+    for path in sorted(TRIALS.glob("*/*.cpu_after_optimizations.txt*")):
+        function = path.name.split(".")[1]
+        if function not in _BESIDE:
+            packed = path.read_bytes()
+            text = gzip.decompress(packed) if path.suffix == ".gz" else packed
+            name = f"{path.parent.name} {function.removeprefix('jit_')}"
+            yield _carried("trials", name, text.decode())
+    for name, program in PROGRAMS.items():
+        yield _written(name, program)
+
+
+def _carried(group: str, name: str, text: str) -> Subject:
+    program = carry(text)
+    return Subject(
+        group,
+        name,
+        program.arguments,
+        program.compile,
+        partial(program.compile_with, _FLAGGED),
+        partial(_compile_carried, program),
+    )
+
+
+def _compile_carried(program: CarriedProgram, effort: Any) -> tuple[Any, Outcome]:
+    # One process has all devices of these programs, so that collectives may change places.
+    rules = Rules(effort, may_reorder_collectives=True)
+    transform = Transform("cpu", compiler_options("cpu"), rules, Limits(MIN_BYTES, 50_000))
+    log.forget()
+    compiled = program.compile(transform)
+    [outcome] = log.report().outcomes
+    return compiled, outcome
+
+
+def _written(name: str, program: Program) -> Subject:
+    function = jax.jit(program.function, donate_argnums=program.donated)
+
+    def compile_plain(options: Any = None) -> Any:
+        jax.clear_caches()
+        return function.lower(*program.arguments).compile(compiler_options=options)
+
+    def compile_better(effort: Any) -> tuple[Any, Outcome]:
+        log.forget()
+        with hlomem.jax.optimize(effort=effort, min_bytes=MIN_BYTES):
+            compiled = function.lower(*program.arguments).compile()
+        [outcome] = log.report().outcomes
+        return compiled, outcome
+
+    return Subject(
+        "ours",
+        name,
+        program.arguments,
+        compile_plain,
+        partial(compile_plain, _FLAGGED),
+        compile_better,
+    )

@@ -8,7 +8,8 @@ import pytest
 
 from hlomem.schedule.constructions import iter_constructions
 from hlomem.schedule.local_search import Budget, improve_order, iter_moves
-from hlomem.schedule.model import levels_of, peak_of
+from hlomem.schedule.model import peak_of
+from hlomem.schedule.timeline import Timeline
 from tests.schedule.programs import HOMES, flows_of, iter_edges, name_of
 
 
@@ -25,7 +26,8 @@ def test_constructions_and_their_moves_are_legal(home: Path) -> None:
         edges = list(iter_edges(flow))
         for name, order in iter_constructions(flow):
             assert _is_legal(edges, order), name
-            for moved in iter_moves(flow, order, levels_of(flow, order)):
+            for first, stretch in iter_moves(Timeline(flow, order)):
+                moved = order[:first] + stretch + order[first + len(stretch) :]
                 assert _is_legal(edges, moved), name
 
 

@@ -72,7 +72,7 @@ def optimize(
     limits = Limits(min_bytes, max_instructions)
     chosen = _choose_platforms(platforms)
     transforms = {
-        platform: Transform(platform, _options(platform, chip), rules, limits)
+        platform: Transform(platform, compiler_options(platform, chip), rules, limits)
         for platform in chosen
     }
     for platform in chosen:
@@ -165,7 +165,7 @@ def _backends() -> list[str]:
     return list(import_module("jax.extend.backend").backends())
 
 
-def _options(platform: str, chip: str) -> Options:
+def compiler_options(platform: str, chip: str = "") -> Options:
     """How the compiler of this process plans."""
     numbers = re.match(r"\d+(\.\d+)*", version("jaxlib"))
     assert numbers is not None

@@ -3,8 +3,9 @@
 In: a `Flow` whose `inner` are bounds themselves. Out: a lower bound of the heap, however it is
 packed. While a node runs, a value is alive in any order if it is made by something the node needs
 and read by something that needs the node; what the node makes is alive, too, unless it may be
-written over something that it reads. Of these bytes as many may lie in the memory of results as
-results do not fill by then.
+written over something that it reads. Of these bytes some may lie in the memory of results: in each
+that is not filled by then one buffer, if it fits and is not alive together with the result in every
+order.
 """
 
 from __future__ import annotations
@@ -37,16 +38,85 @@ def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
     alive_at: dict[int, int] = {}
     for value in flow.values:
         alive_at[value.buffer] = alive_at.get(value.buffer, 0) | reach.alive_at(value)
+    counted_at: list[list[int]] = [[] for _ in range(count)]
     for buffer, nodes in alive_at.items():
         for node in _members(nodes & ~inside_at.get(buffer, 0)):
             sizes[node] += flow.sizes[buffer]
-    for lender in flow.lenders if may_borrow else ():
-        filled = 0
-        for value in lender.values:
-            filled |= reach.alive_around(value)
-        for node in _members(reach.all & ~filled):
-            sizes[node] -= lender.size
-    return max(0, *sizes) if sizes else 0
+            counted_at[node].append(buffer)
+    if not may_borrow or not flow.lenders:
+        return max(0, *sizes) if sizes else 0
+    return _less_borrowed(_Loans(flow, reach), sizes, counted_at)
+
+
+def _less_borrowed(loans: _Loans, sizes: list[int], counted_at: list[list[int]]) -> int:
+    """The most that a node needs beside what may lie in borrowed memory."""
+    most = 0
+    for node in sorted(range(len(sizes)), key=lambda node: -sizes[node]):
+        if sizes[node] <= most:
+            break
+        most = max(most, sizes[node] - loans.borrowed(node, counted_at[node]))
+    return most
+
+
+class _Loans:
+    """Which buffers may ever lie in the memory of which results."""
+
+    def __init__(self, flow: Flow, reach: _Reach) -> None:
+        self._flow = flow
+        self._alive_at = [reach.alive_at(value) for value in flow.values]
+        self._lent_at = [
+            [reach.alive_at(value) for value in lender.values] for lender in flow.lenders
+        ]
+        self._free_at = []
+        for lender in flow.lenders:
+            filled = 0
+            for value in lender.values:
+                filled |= reach.alive_around(value)
+            self._free_at.append(reach.all & ~filled)
+        self._members: list[list[int]] = [[] for _ in flow.sizes]
+        for number, value in enumerate(flow.values):
+            self._members[value.buffer].append(number)
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def borrowed(self, node: int, buffers: Sequence[int]) -> int:
+        """The most bytes that may lie in borrowed memory while a node runs.
+
+        A result's memory holds one buffer at a time; what a node calls may use all of it.
+        """
+        sizes = self._flow.sizes
+        free = [number for number, nodes in enumerate(self._free_at) if nodes >> node & 1]
+        by_lender = 0
+        may_lie: set[int] = set()
+        for number in free:
+            fitting = [buffer for buffer in buffers if self._may_hold(number, buffer)]
+            by_lender += max((sizes[buffer] for buffer in fitting), default=0)
+            may_lie.update(fitting)
+        own = min(by_lender, sum(sizes[buffer] for buffer in may_lie))
+        inner = self._flow.inner.get(node, 0)
+        return own + min(inner, sum(self._flow.lenders[number].size for number in free))
+
+    def _may_hold(self, number: int, buffer: int) -> bool:
+        known = self._known.get((number, buffer))
+        if known is None:
+            known = self._known[number, buffer] = self._find_out(number, buffer)
+        return known
+
+    def _find_out(self, number: int, buffer: int) -> bool:
+        """Whether no value of a buffer is alive, in every order, with one of the result's."""
+        flow, lender = self._flow, self._flow.lenders[number]
+        if flow.sizes[buffer] > lender.size:
+            return False
+        for value in self._members[buffer]:
+            for lent, meets, lent_at in zip(
+                lender.values, lender.meets, self._lent_at[number], strict=True
+            ):
+                together = self._alive_at[value] & lent_at
+                if value in meets:
+                    for maker in (lent.made_by, flow.values[value].made_by):
+                        together &= ~(1 << maker) if maker >= 0 else -1
+                if together:
+                    return False
+        return True
 
 
 class _Reach:

@@ -13,7 +13,7 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.schedule.local_search import iter_moves
-from hlomem.schedule.model import levels_of
+from hlomem.schedule.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,9 +76,10 @@ def climb(
 
 def _shuffled_moves(flow: Flow, order: list[int], chance: random.Random) -> Iterator[list[int]]:
     """The orders one move away: what is in the way of the peak first, then single nodes."""
-    moves = list(iter_moves(flow, order, levels_of(flow, order)))
+    moves = list(iter_moves(Timeline(flow, order)))
     chance.shuffle(moves)
-    yield from moves
+    for first, stretch in moves:
+        yield order[:first] + stretch + order[first + len(stretch) :]
     shifts = list(_shifts(flow, order, chance))
     chance.shuffle(shifts)
     yield from shifts

@@ -7,16 +7,19 @@ broken by XLA's order, so that the same flow gives the same orders everywhere.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.schedule.flow import Flow
 
 
-def iter_constructions(flow: Flow) -> Iterator[tuple[str, list[int]]]:
-    """Every construction, XLA's own order first."""
+def iter_constructions(
+    flow: Flow, others: Mapping[str, list[int]] = MappingProxyType({})
+) -> Iterator[tuple[str, list[int]]]:
+    """Every construction, XLA's own order first; `others` are built upon, too."""
     given = list(range(len(flow.nodes)))
     yield "xla", given
     bases = {
@@ -25,6 +28,7 @@ def iter_constructions(flow: Flow) -> Iterator[tuple[str, list[int]]]:
         "deep, as written": depth_first(flow, [0] * len(given)),
         "list": list_forward(flow),
         "list backwards": list_backward(flow),
+        **others,
     }
     yield from bases.items()
     for name, base in {"xla": given, **bases}.items():

@@ -12,13 +12,12 @@ results lend may lower what the temporaries take.
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.schedule.model import peak_of, shared_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hlomem.schedule.flow import Flow
 
 
@@ -46,17 +45,6 @@ def prove(flow: Flow, order: list[int], floor: int, steps: int) -> Proof:
     return Proof(best, peak, is_proven=True)
 
 
-class _State(NamedTuple):
-    """What has run, and what that leaves."""
-
-    has_run: int
-    """As bits."""
-    level: int
-    unread: list[int]
-    alive: list[int]
-    waits: list[int]
-
-
 class _Search:
     """Goes through sets of nodes that have run; remembers those that lead nowhere."""
 
@@ -67,77 +55,125 @@ class _Search:
 
     def run(self, below: int) -> list[int] | None:
         """An order whose peak is below a size; None where none is found."""
-        order: list[int] = []
-        pending = [self._choices(self._start(), below)]
+        state = _State(self._flow)
+        pending = [iter(self._choices(state, below))]
         while pending:
-            choice = next(pending[-1], None)
-            if choice is None:
+            node = next(pending[-1], None)
+            if node is None:
+                self._dead.add(state.has_run)
                 pending.pop()
-                if order:
-                    order.pop()
+                if pending:
+                    state.take_back()
                 continue
-            node, state = choice
-            order.append(node)
-            if len(order) == len(self._flow.nodes):
-                return order
+            if state.has_run | 1 << node in self._dead:
+                continue
+            state.run(node)
+            if len(state.order) == len(self._flow.nodes):
+                return state.order
             self.steps_left -= 1
             if self.steps_left <= 0:
                 return None
-            pending.append(self._choices(state, below))
+            pending.append(iter(self._choices(state, below)))
         return None
 
-    def _start(self) -> _State:
-        flow = self._flow
-        alive = [0] * len(flow.sizes)
-        for value in flow.at_start:
-            alive[flow.values[value].buffer] += 1
-        level = sum(size for size, count in zip(flow.sizes, alive, strict=True) if count)
-        unread = [len(value.readers) + value.lives_on for value in flow.values]
-        return _State(0, level, unread, alive, [len(needed) for needed in flow.before])
-
-    def _choices(self, state: _State, below: int) -> Iterator[tuple[int, _State]]:
+    def _choices(self, state: _State, below: int) -> list[int]:
         """The nodes that may run next, those that free most first; or the one that should."""
-        ready = [
-            node
-            for node, waits in enumerate(state.waits)
-            if not waits and not state.has_run >> node & 1
-        ]
         fitting = []
-        for node in ready:
-            peak, after = self._after(state, node)
-            if peak >= below or after.has_run in self._dead:
+        for node in state.ready:
+            if state.has_run | 1 << node in self._dead:
                 continue
-            if after.level <= state.level:
-                yield node, after
-                self._dead.add(state.has_run)
-                return
-            fitting.append((after.level, node, after))
-        fitting.sort(key=lambda choice: choice[:2])
-        for _, node, after in fitting:
-            if after.has_run not in self._dead:
-                yield node, after
-        self._dead.add(state.has_run)
+            peak, level = state.look(node)
+            if peak >= below:
+                continue
+            if level <= state.level:
+                return [node]
+            fitting.append((level, node))
+        fitting.sort()
+        return [node for _, node in fitting]
 
-    def _after(self, state: _State, node: int) -> tuple[int, _State]:
+
+class _State:
+    """What has run, and what that leaves; nodes can be taken back, the last first."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self.order: list[int] = []
+        self.has_run = 0
+        """As bits."""
+        self._unread = [len(value.readers) + value.lives_on for value in flow.values]
+        self._alive = [0] * len(flow.sizes)
+        for value in flow.at_start:
+            self._alive[flow.values[value].buffer] += 1
+        self.level = sum(size for size, count in zip(flow.sizes, self._alive, strict=True) if count)
+        self._waits = [len(needed) for needed in flow.before]
+        self.ready = [node for node, waits in enumerate(self._waits) if not waits]
+        self._before: list[tuple[int, list[int]]] = []  # level and ready, before each that has run
+
+    def look(self, node: int) -> tuple[int, int]:
         """What a node needs while it runs, and what is left then."""
-        flow, level = self._flow, state.level
-        unread, alive, waits = state.unread.copy(), state.alive.copy(), state.waits.copy()
-        saved = shared_bytes(flow, node, unread) if node in flow.shares else 0
+        level = self.level
+        peak = self._enter(node)
+        after = self._leave(node)
+        self._revert(node)
+        self.level = level
+        return peak, after
+
+    def run(self, node: int) -> None:
+        """Let a node run."""
+        self._before.append((self.level, self.ready))
+        self._enter(node)
+        self._leave(node)
+        self.order.append(node)
+        self.has_run |= 1 << node
+        self.ready = [other for other in self.ready if other != node]
+        for follower in self._flow.after[node]:
+            self._waits[follower] -= 1
+            if not self._waits[follower]:
+                insort(self.ready, follower)
+
+    def take_back(self) -> None:
+        """Undo the last that has run."""
+        node = self.order.pop()
+        self.has_run ^= 1 << node
+        for follower in self._flow.after[node]:
+            self._waits[follower] += 1
+        self._revert(node)
+        self.level, self.ready = self._before.pop()
+
+    def _enter(self, node: int) -> int:
+        """A node begins to run: what is alive meanwhile."""
+        flow, alive, level = self._flow, self._alive, self.level
+        saved = shared_bytes(flow, node, self._unread) if node in flow.shares else 0
         for value in flow.made_by[node]:
             buffer = flow.values[value].buffer
             level += 0 if alive[buffer] else flow.sizes[buffer]
             alive[buffer] += 1
-        peak = level - saved + flow.inner.get(node, 0)
-        peak -= sum(
-            flow.sizes[buffer] for buffer in flow.counted_inside.get(node, ()) if alive[buffer]
-        )
+        self.level = level
+        if node in flow.inner:
+            saved -= flow.inner[node]
+            counted = flow.counted_inside[node]
+            saved += sum(flow.sizes[buffer] for buffer in counted if alive[buffer])
+        return level - saved
+
+    def _leave(self, node: int) -> int:
+        """It has run: what is left."""
+        flow, alive, unread = self._flow, self._alive, self._unread
         for value in flow.read_by[node]:
             unread[value] -= 1
         for value in (*flow.read_by[node], *flow.made_by[node]):
             if not unread[value]:
                 buffer = flow.values[value].buffer
                 alive[buffer] -= 1
-                level -= 0 if alive[buffer] else flow.sizes[buffer]
-        for follower in flow.after[node]:
-            waits[follower] -= 1
-        return peak, _State(state.has_run | 1 << node, level, unread, alive, waits)
+                self.level -= 0 if alive[buffer] else flow.sizes[buffer]
+        return self.level
+
+    def _revert(self, node: int) -> None:
+        """Put back who is alive, and who has still to read."""
+        flow, alive, unread = self._flow, self._alive, self._unread
+        for value in (*flow.read_by[node], *flow.made_by[node]):
+            if not unread[value]:
+                alive[flow.values[value].buffer] += 1
+        for value in flow.read_by[node]:
+            unread[value] += 1
+        for value in flow.made_by[node]:
+            alive[flow.values[value].buffer] -= 1

@@ -42,6 +42,8 @@ class FlowLender(NamedTuple):
     size: int
     values: tuple[FlowValue, ...]
     """What of it is the program's own; `buffer` has no meaning here."""
+    meets: tuple[frozenset[int], ...]
+    """For each of these the temporaries that it may be written over, or that may be over it."""
 
 
 class Flow(Struct, frozen=True, eq=False):
@@ -97,6 +99,7 @@ class FlowBuilder:
             keeps_overlap=keeps_overlap,
         )
         self._buffers_in: dict[HloComputation, set[HloBuffer]] = {}
+        self._alias_rules = stages.options.machine.alias_rules(stages.options)
 
     def computations(self) -> list[HloComputation]:
         """Those that run in the program's flow, callees before callers."""
@@ -132,26 +135,75 @@ class FlowBuilder:
             shares=self._shares(nodes, number_of),
             inner=inner,
             counted_inside=counted,
-            lenders=self._lenders(computation),
+            lenders=self._lenders(computation, number_of),
         )
 
-    def _lenders(self, computation: HloComputation) -> list[FlowLender]:
+    def _lenders(
+        self, computation: HloComputation, number_of: Mapping[HloValue, int]
+    ) -> list[FlowLender]:
         """The memory of results, in the entry; elsewhere there is none to tell."""
         if computation is not self._stages.module.entry:
             return []
         size_of = self._stages.options.machine.size_of
-        places_of: dict[HloBuffer, list[Place]] = {}
-        sizes: dict[HloBuffer, int] = {}
-        for value, place in self._places.of(computation).items():
+        lent: dict[HloBuffer, list[HloValue]] = {}
+        places = self._places.of(computation)
+        for value in places:
             buffer = self._stages.aliasing.buffer_of[value]
             is_lent = buffer in self._stages.aliasing.live_out
             if is_lent and self._stages.colors[value] == self._color:
-                places_of.setdefault(buffer, []).append(place)
-                sizes[buffer] = max(sizes.get(buffer, 0), size_of(value.shape))
+                lent.setdefault(buffer, []).append(value)
+        numbered: dict[HloInstruction, list[HloValue]] = {}
+        for value in number_of:
+            for position in value.positions:
+                numbered.setdefault(position.instruction, []).append(value)
         return [
-            FlowLender(sizes[buffer], tuple(_flow_value(place, 0) for place in places))
-            for buffer, places in places_of.items()
+            FlowLender(
+                max(size_of(value.shape) for value in values),
+                tuple(_flow_value(places[value], 0) for value in values),
+                tuple(self._meetings(value, numbered, number_of) for value in values),
+            )
+            for values in lent.values()
         ]
+
+    def _meetings(
+        self,
+        lent: HloValue,
+        numbered: Mapping[HloInstruction, Sequence[HloValue]],
+        number_of: Mapping[HloValue, int],
+    ) -> frozenset[int]:
+        """The temporaries that a value of a result may be written over, and those over it."""
+        under = [
+            number_of[value]
+            for operand in lent.instruction.operands
+            for value in numbered.get(operand, ())
+            if self._may_be_over(lent, value)
+        ]
+        over = [
+            number_of[value]
+            for position in lent.positions
+            for user in position.instruction.users
+            for value in numbered.get(user, ())
+            if value.instruction is user and self._may_be_over(value, lent)
+        ]
+        return frozenset((*under, *over))
+
+    def _may_be_over(self, value: HloValue, operand: HloValue) -> bool:
+        """Whether a value may be written over one that its instruction reads last."""
+        instruction, rules = value.instruction, self._alias_rules
+        if instruction.opcode == "copy" or not may_share_with_operand(instruction, rules):
+            return False
+        return any(
+            position.instruction in instruction.operands
+            and can_share_operand_buffer(
+                self._stages.dataflow,
+                position.instruction,
+                position.shape_index,
+                instruction,
+                value.index,
+                rules,
+            )
+            for position in operand.positions
+        )
 
     def _called(
         self,
@@ -193,7 +245,7 @@ class FlowBuilder:
         As `HeapSimulator` decides it once it is known that the operand is read no more.
         """
         stages = self._stages
-        rules = stages.options.machine.alias_rules(stages.options)
+        rules = self._alias_rules
         alone = {value for value in kept if len(stages.aliasing.buffer_of[value].values) == 1}
         made_at: dict[HloInstruction, list[HloValue]] = {}
         for value in alone:

@@ -2,17 +2,18 @@
 
 In: a `Flow` and an order. Out: one that keeps no more alive. At the peak some buffers are alive
 that the running node does not need: whoever makes such a buffer can be put behind the peak with all
-that depends on it, or whoever still reads it before the peak with all that it needs. The search
-counts the nodes it evaluates, not seconds, and draws from a generator of its own, so that its
-result is the same on every machine.
+that depends on it, or whoever still reads it before the peak with all that it needs. Where no such
+move helps, a few are made regardless, from the best order so far, and the search goes on from
+there. It counts the nodes it evaluates, not seconds, and draws from a generator of its own, so that
+its result is the same on every machine.
 """
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.schedule.model import levels_of
+from hlomem.schedule.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 _MAX_PLATEAU = 12
 """Moves in a row that lower neither the peak nor how often it is reached."""
+_MAX_KICK = 3
+"""Moves that are made regardless, at most, where none helps."""
+_MAX_IDLE = 24
+"""Buffers in the way of a peak, the largest, that moves are made for."""
+_MOVE_COST = 4
+"""What making a move counts beside evaluating it, in nodes for each buffer in the way."""
 _SEED = 20261115
 
 
@@ -43,112 +50,165 @@ class Budget:
         return self.left >= 0
 
 
+class Move(NamedTuple):
+    """A stretch of an order, and its nodes in another order."""
+
+    first: int
+    """The place where the stretch begins."""
+    stretch: list[int]
+
+
 Score = tuple[int, int]
-"""The peak, and the sum of what the fullest moments hold above the bound of them."""
+"""The peak, and how often it is reached."""
 
 
-def improve_order(flow: Flow, order: Sequence[int], budget: Budget) -> list[int]:
-    """Move cones away from the peak until nothing helps or the budget is spent."""
-    chance = random.Random(_SEED)  # noqa: S311 - not for secrets
-    best = list(order)
-    best_score, levels = _score(flow, best)
-    current, current_score = best, best_score
-    plateau = 0
-    while plateau < _MAX_PLATEAU:
-        moves = list(iter_moves(flow, current, levels))
-        chance.shuffle(moves)
-        found: tuple[Score, list[int], list[int]] | None = None
-        for moved in moves:
-            if not budget.spend(len(moved)):
-                return best
-            score, moved_levels = _score(flow, moved)
-            if score < current_score:
-                found = score, moved, moved_levels
+def improve_order(flow: Flow, order: Sequence[int], budget: Budget, floor: int = 0) -> list[int]:
+    """Move cones away from the peak until it is at the floor or the budget is spent."""
+    return _LocalSearch(flow, order, budget, floor).run()
+
+
+class _LocalSearch:
+    def __init__(self, flow: Flow, order: Sequence[int], budget: Budget, floor: int) -> None:
+        self._chance = random.Random(_SEED)  # noqa: S311 - not for secrets
+        self._flow = flow
+        self._budget = budget
+        self._floor = floor
+        self._line = Timeline(flow, order)
+        self._score = _score(self._line.levels)
+        self._best = list(order)
+        self._best_score = self._score
+
+    def run(self) -> list[int]:
+        """Go down, and on from a kick, while there is work left."""
+        while self._descend() and self._best_score[0] > self._floor:
+            if not self._kick():
                 break
+        return self._best
+
+    def _descend(self) -> bool:
+        """Take moves that help, or do no harm; whether there is work left."""
+        plateau = 0
+        while plateau < _MAX_PLATEAU and self._best_score[0] > self._floor:
+            step = self._find_step()
+            if step is None:
+                return self._budget.left > 0
+            score, move, levels = step
+            plateau = 0 if score < self._score else plateau + 1
+            self._take(move, levels, score)
+        return self._budget.left > 0
+
+    def _find_step(self) -> tuple[Score, Move, list[int]] | None:
+        """The first move that helps, else the best that does no harm."""
+        moves = list(iter_moves(self._line))
+        if not self._budget.spend(_MOVE_COST * len(moves)):
+            return None
+        self._chance.shuffle(moves)
+        found: tuple[Score, Move, list[int]] | None = None
+        for move in moves:
+            if not self._budget.spend(len(move.stretch)):
+                return None
+            levels = self._line.levels_with(*move)
+            if max(levels) > self._score[0]:
+                continue
+            score = self._score_with(move, levels)
             if found is None or score < found[0]:
-                found = score, moved, moved_levels
-        if found is None or found[0][0] > current_score[0]:
-            return best
-        plateau = 0 if found[0] < current_score else plateau + 1
-        current_score, current, levels = found
-        if current_score < best_score:
-            best, best_score = current, current_score
-    return best
+                found = score, move, levels
+            if score < self._score:
+                break
+        return found
+
+    def _score_with(self, move: Move, levels: list[int]) -> Score:
+        """The score once a move is made."""
+        all_levels = self._line.levels
+        end = move.first + len(levels)
+        return _score(all_levels[: move.first] + levels + all_levels[end:])
+
+    def _take(self, move: Move, levels: list[int], score: Score) -> None:
+        self._line.put(*move, levels)
+        self._score = score
+        if score < self._best_score:
+            self._best, self._best_score = self._line.order.copy(), score
+
+    def _kick(self) -> bool:
+        """Make some moves from the best order, whatever they cost; whether there were any."""
+        self._line = Timeline(self._flow, self._best)
+        for _ in range(self._chance.randint(1, _MAX_KICK)):
+            moves = list(iter_moves(self._line))
+            if not moves or not self._budget.spend(len(self._best)):
+                return False
+            move = self._chance.choice(moves)
+            self._line.put(*move, self._line.levels_with(*move))
+        self._score = _score(self._line.levels)
+        return True
 
 
-def _score(flow: Flow, order: list[int]) -> tuple[Score, list[int]]:
-    levels = levels_of(flow, order)
+def _score(levels: list[int]) -> Score:
     peak = max(levels, default=0)
-    return (peak, sum(level == peak for level in levels)), levels
+    return peak, levels.count(peak)
 
 
-def iter_moves(flow: Flow, order: list[int], levels: list[int]) -> Iterator[list[int]]:
-    """The orders in which something alive and idle at the peak is out of its way."""
+def iter_moves(line: Timeline) -> Iterator[Move]:
+    """What takes something alive and idle at the peak out of its way."""
+    flow, order, place_of = line.flow, line.order, line.place_of
     if not order:
         return
-    place = levels.index(max(levels))
-    place_of = [0] * len(order)
-    for number, node in enumerate(order):
-        place_of[node] = number
+    place = line.levels.index(max(line.levels))
     busy = {*flow.made_by[order[place]], *flow.read_by[order[place]]}
     idle = [
         (flow.sizes[value.buffer], number)
         for number, value in enumerate(flow.values)
-        if number not in busy and _is_alive(value, place, place_of)
+        if number not in busy and flow.sizes[value.buffer] and _is_alive(value, place, place_of)
     ]
     idle.sort(key=lambda entry: (-entry[0], entry[1]))
     for _, number in idle[:_MAX_IDLE]:
         value = flow.values[number]
-        if value.made_by >= 0 and (delayed := _delay(flow, order, place_of, value.made_by, place)):
+        if value.made_by >= 0 and (delayed := _delay(line, value.made_by, place)):
             yield delayed
         if not value.lives_on:
             readers = [node for node in value.readers if place_of[node] > place]
-            if advanced := _advance(flow, order, place_of, readers, place):
+            if advanced := _advance(line, readers, place):
                 yield advanced
 
 
-_MAX_IDLE = 24
-
-
 def _is_alive(value: FlowValue, place: int, place_of: Sequence[int]) -> bool:
-    if value.made_by >= 0 and place_of[value.made_by] >= place:
+    _, made_by, readers, lives_on = value
+    if made_by >= 0 and place_of[made_by] >= place:
         return False
-    return value.lives_on or any(place_of[node] > place for node in value.readers)
+    if lives_on:
+        return True
+    for reader in readers:  # noqa: SIM110 - asked for every value at every peak
+        if place_of[reader] > place:
+            return True
+    return False
 
 
-def _delay(
-    flow: Flow, order: list[int], place_of: list[int], maker: int, place: int
-) -> list[int] | None:
-    """The order with a node, and what depends on it before the peak, right behind the peak."""
-    start = place_of[maker]
+def _delay(line: Timeline, maker: int, place: int) -> Move | None:
+    """A node, and what depends on it before the peak, right behind the peak."""
+    before, order = line.flow.before, line.order
+    start = line.place_of[maker]
+    stretch = order[start : place + 1]
     cone = {maker}
-    for node in order[start + 1 : place + 1]:
-        if any(earlier in cone for earlier in flow.before[node]):
-            if node == order[place]:
-                return None
+    for node in stretch[1:]:
+        if not cone.isdisjoint(before[node]):
             cone.add(node)
-    segment = order[start : place + 1]
-    stay = [node for node in segment if node not in cone]
-    moved = [node for node in segment if node in cone]
-    return order[:start] + stay + moved + order[place + 1 :]
-
-
-def _advance(
-    flow: Flow, order: list[int], place_of: list[int], readers: list[int], place: int
-) -> list[int] | None:
-    """The order with nodes, and what they need after the peak, right before the peak."""
-    if not readers:
-        return None
-    end = max(place_of[node] for node in readers)
-    cone = set(readers)
-    for node in reversed(order[place : end + 1]):
-        if node in cone:
-            if node == order[place]:
-                return None
-            cone.update(earlier for earlier in flow.before[node] if place_of[earlier] >= place)
     if order[place] in cone:
         return None
-    segment = order[place : end + 1]
-    moved = [node for node in segment if node in cone]
-    stay = [node for node in segment if node not in cone]
-    return order[:place] + moved + stay + order[end + 1 :]
+    stay = [node for node in stretch if node not in cone]
+    return Move(start, stay + [node for node in stretch if node in cone])
+
+
+def _advance(line: Timeline, readers: list[int], place: int) -> Move | None:
+    """Nodes, and what they need after the peak, right before the peak."""
+    if not readers:
+        return None
+    before, order, place_of = line.flow.before, line.order, line.place_of
+    end = max(place_of[node] for node in readers)
+    stretch = order[place : end + 1]
+    cone = set(readers)
+    for node in reversed(stretch):
+        if node in cone:
+            cone.update(before[node])
+    if order[place] in cone:
+        return None
+    moved = [node for node in stretch if node in cone]
+    return Move(place, moved + [node for node in stretch if node not in cone])

@@ -11,63 +11,41 @@ on every machine.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.schedule import Schedule
 from hlomem.schedule.bound import lower_bound
-from hlomem.schedule.climb import Planned, climb
-from hlomem.schedule.constructions import iter_constructions
 from hlomem.schedule.cost import Delays
-from hlomem.schedule.exact import prove
 from hlomem.schedule.flow import FlowBuilder
-from hlomem.schedule.local_search import Budget, improve_order
 from hlomem.schedule.model import peak_of
+from hlomem.schedule.one_computation import Limits, OrderFinder
+from hlomem.schedule.planned_orders import Best, PlanJudge, temporary_bytes
+from hlomem.schedule.xla_schedulers import Lists, depth_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from hlomem.assign.allocation import BufferAllocation
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.pipeline import Stages
     from hlomem.schedule.flow import Flow
+    from hlomem.schedule.one_computation import Searched
 
 Effort: TypeAlias = Literal["low", "default", "high"]
 EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
 _GIVEN = "as given"
+_DEPTH_FIRST = "xla, depth first"
 
 
-class _Limits(NamedTuple):
-    """Work that an effort allows."""
-
-    moved_nodes: int
-    """Nodes that local search evaluates, in all computations together."""
-    proof_steps: int
-    """Steps of branch and bound for one computation."""
-    planned_nodes: int
-    """Nodes of the programs that are planned to judge orders."""
-    max_plans: int
-
-
-_LIMITS: Mapping[Effort, _Limits] = {
-    "low": _Limits(0, 0, 0, 3),
-    "default": _Limits(1_500_000, 4_000, 60_000, 600),
-    "high": _Limits(25_000_000, 100_000, 1_000_000, 10_000),
+_LIMITS: Mapping[Effort, Limits] = {
+    "low": Limits(0, 0, 0, 0, 3),
+    "default": Limits(300, 1_500_000, 40, 60_000, 100),
+    "high": Limits(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
-_MAX_MOVES = 400
-"""Moves that are tried at most from one construction."""
 _NEAR = 1.005
 """How near to the bound no better plan is looked for."""
-_MIN_FINALISTS = 3
-"""How many orders are planned at least."""
-_MAX_CLIMBED = 2
-"""How many of the best plans of the entry are climbed from, beside that of the given order; and how
-many of what it runs, those that need most."""
-_MAX_PROVEN_NODES = 120
 
 
 class Found(NamedTuple):
@@ -100,19 +78,6 @@ class Improvement(NamedTuple):
     """Every computation with an order, callees before callers."""
 
 
-class _Candidate(NamedTuple):
-    peak: int
-    rank: int
-    name: str
-    order: list[int]
-
-
-class _Searched(NamedTuple):
-    candidates: list[_Candidate]
-    """The best first; of equals the simpler."""
-    is_proven: bool
-
-
 def improve(
     stages: Stages,
     effort: Effort = "default",
@@ -137,25 +102,26 @@ def improve(
 
 class _Search:
     def __init__(
-        self, stages: Stages, builder: FlowBuilder, limits: _Limits, max_slowdown: float
+        self, stages: Stages, builder: FlowBuilder, limits: Limits, max_slowdown: float
     ) -> None:
         self._stages = stages
         self._builder = builder
         self._limits = limits
         self._max_slowdown = max_slowdown
-        self._budget = Budget(limits.moved_nodes)
+        self._finder = OrderFinder(limits)
+        self._lists = Lists(stages)
+        self._depth_first: dict[HloComputation, list[int]] = {}
         self._peaks: dict[HloComputation, int] = {}
         self._bounds: dict[HloComputation, int | None] = {}
         self._flows: list[Flow] = []
         self._chosen: dict[HloComputation, list[int]] = {}
         self._found: list[Found] = []
-        self._known: dict[Hashable, _Searched] = {}
 
     def run(self) -> Improvement:
         """All computations, callees first; the entry is decided by plans."""
         for computation in self._builder.computations():
             flow = self._builder.build(computation, self._peaks)
-            searched = self._search(flow)
+            searched = self._finder.find(flow, self._others(flow), self._allows(flow))
             best = searched.candidates[0]
             self._flows.append(flow)
             self._bounds[computation] = self._bound_of(flow)
@@ -163,9 +129,18 @@ class _Search:
             self._chosen[computation] = best.order
             given = peak_of(flow, range(len(flow.nodes))).size
             self._found.append(Found(computation, given, best.peak, best.name, searched.is_proven))
-        return self._judge(self._flows[-1], searched)
+        return self._judge(searched)
 
-    # One computation, by the model.
+    def _others(self, flow: Flow) -> dict[str, list[int]]:
+        """The order of XLA's other scheduler, where the given order's rules allow it."""
+        node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
+        order = [node_of[part] for part in depth_first(self._lists, flow.computation)]
+        place_of = {node: place for place, node in enumerate(order)}
+        for node, needed in enumerate(flow.before):
+            if any(place_of[earlier] > place_of[node] for earlier in needed):
+                return {}
+        self._depth_first[flow.computation] = order
+        return {_DEPTH_FIRST: order}
 
     def _bound_of(self, flow: Flow) -> int | None:
         """The bound of a computation, with those of what it calls."""
@@ -177,155 +152,37 @@ class _Search:
         }
         return lower_bound(replace(flow, inner=inner))
 
-    def _search(self, flow: Flow) -> _Searched:
-        """Orders of a computation; those of an equal one, such as another layer, are taken over."""
-        if self._max_slowdown:  # equal flows may take other times
-            return self._search_anew(flow)
-        key = _key(flow)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._search_anew(flow)
-        return known
-
-    def _search_anew(self, flow: Flow) -> _Searched:
-        allows = self._allows(flow)
-        made = []
-        seen: set[tuple[int, ...]] = set()
-        for rank, (name, order) in enumerate(iter_constructions(flow)):
-            if tuple(order) not in seen and (not rank or allows(order)):
-                seen.add(tuple(order))
-                made.append(_Candidate(peak_of(flow, order).size, rank, name, order))
-        made.sort(key=lambda candidate: candidate[:2])
-        floor = lower_bound(flow, may_borrow=False) or 0
-        if made[0].peak <= floor:
-            return _Searched(made, is_proven=True)
-        for start in made.copy():
-            order = improve_order(
-                flow, start.order, self._budget.share(_MAX_MOVES * len(flow.nodes))
-            )
-            if order != start.order and allows(order):
-                peak = peak_of(flow, order).size
-                made.append(_Candidate(peak, len(made) + _RANKS, f"{start.name}, moved", order))
-        made.sort(key=lambda candidate: candidate[:2])
-        is_proven = self._prove(flow, made, floor) if not self._max_slowdown else False
-        made.sort(key=lambda candidate: candidate[:2])
-        return _Searched(made, is_proven)
-
-    def _prove(self, flow: Flow, made: list[_Candidate], floor: int) -> bool:
-        """Look through all orders of a small computation; whether the best is proven to be so."""
-        best = made[0]
-        if len(flow.nodes) > _MAX_PROVEN_NODES or not self._limits.proof_steps:
-            return best.peak <= floor
-        proof = prove(flow, best.order, floor, self._limits.proof_steps)
-        if proof.peak < best.peak:
-            made.append(_Candidate(proof.peak, len(made) + _RANKS, "branch and bound", proof.order))
-        return proof.is_proven
-
-    def _allows(self, flow: Flow) -> Callable[[Sequence[int]], bool]:
-        """Whether an order hides what runs in the background well enough."""
+    def _allows(self, flow: Flow) -> Callable[[Sequence[int]], bool] | None:
+        """Whether an order hides what runs in the background well enough; None where all may."""
         if not self._max_slowdown:
-            return lambda _: True
+            return None
         delays = Delays(flow, self._stages.options.machine.size_of)
         most = delays.of(range(len(flow.nodes))) + self._max_slowdown * delays.total
         return lambda order: delays.of(order) <= most
 
-    # The program, by its plans.
-
-    def _judge(self, entry: Flow, searched: _Searched) -> Improvement:
+    def _judge(self, searched: Searched) -> Improvement:
         """The order whose plan is the smallest, if it is smaller than that of the given one."""
         before = temporary_bytes(self._stages)
-        bound = self._bounds[entry.computation]
-        plans = self._plans()
-        given = next(candidate for candidate in searched.candidates if not candidate.rank)
-        finalists = searched.candidates[: max(_MIN_FINALISTS, plans // 8)]
-        finalists += [given] if given not in finalists else []
-        costs = self._costs(entry, finalists, given, before)
-        ranking = sorted(range(len(finalists)), key=lambda place: (costs[place], place))
-        best = finalists[ranking[0]]
-        name, cost = best.name, costs[ranking[0]]
-        self._chosen[entry.computation] = best.order
+        bound = self._bounds[self._flows[-1].computation]
+        floor = round((bound or 0) * _NEAR)
+        judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
+        judged = judge.choose(searched.candidates)
+        best = Best(judged[0].cost, judged[0].name)
         if not self._max_slowdown:
-            starts = [finalists[place] for place in ranking[:_MAX_CLIMBED]]
-            starts += [given] if given not in starts else []
-            floor = round((bound or 0) * _NEAR)
-            name, cost = self._climb(entry, starts, name, cost, plans - len(costs), floor)
-        if cost >= before:
+            best = judge.climb(judge.borrow(judged, self._finder), self._peaks)
+            if len(self._depth_first) == len(self._flows):
+                cost = judge.take_if_less(self._depth_first, best.cost)
+                best = Best(cost, _DEPTH_FIRST) if cost is not None else best
+        if best.cost >= before:
             return Improvement({}, before, before, bound, _GIVEN, self._report({}))
-        orders = self._orders()
-        self._found[-1] = self._found[-1]._replace(method=name)
-        return Improvement(orders, before, cost, bound, name, self._report(orders))
+        orders = judge.orders()
+        self._found[-1] = self._found[-1]._replace(method=best.name)
+        return Improvement(orders, before, best.cost, bound, best.name, self._report(orders))
 
-    def _costs(
-        self, entry: Flow, finalists: list[_Candidate], given: _Candidate, before: int
-    ) -> list[int]:
-        """What the plans of the best orders need; that of the given program is known."""
-        self._chosen[entry.computation] = given.order
-        is_known = not self._orders()
-        return [
-            before
-            if is_known and candidate is given
-            else self._planned(entry, candidate.order).cost
-            for candidate in finalists
-        ]
-
-    def _plans(self) -> int:
+    def _count_plans(self) -> int:
         """How many plans of the program are worth their time."""
         nodes = sum(len(flow.nodes) for flow in self._flows)
         return min(self._limits.max_plans, self._limits.planned_nodes // nodes)
-
-    def _climb(
-        self,
-        entry: Flow,
-        starts: list[_Candidate],
-        name: str,
-        cost: int,
-        plans: int,
-        floor: int,
-    ) -> tuple[str, int]:
-        """Judge moves by plans: of the entry from several starts, then of what it runs."""
-        inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
-        inner.sort(key=lambda flow: -self._peaks[flow.computation])
-        del inner[_MAX_CLIMBED:]
-        share = plans // (len(starts) + len(inner))
-        for start in starts:
-            if share > 1 and cost > floor:
-                climbed = climb(start.order, partial(self._planned, entry), share, floor)
-                if climbed.cost < cost:
-                    name, cost = f"{start.name}, climbed", climbed.cost
-                    self._chosen[entry.computation] = climbed.order
-        for flow in inner:
-            if share > 1 and cost > floor:
-                order = self._chosen[flow.computation]
-                climbed = climb(order, partial(self._planned, flow), share, floor)
-                self._chosen[flow.computation] = climbed.order
-                if climbed.cost < cost:
-                    name, cost = f"{name}, climbed", climbed.cost
-        return name, cost
-
-    def _planned(self, flow: Flow, order: list[int]) -> Planned:
-        """The plan if one computation had another order than is chosen so far."""
-        orders = self._orders() | _named(flow, order)
-        stages = self._stages.rescheduled(Schedule(orders))
-        placed = {
-            value
-            for allocation in _temporaries(stages)
-            for value in allocation.slices
-            if value.instruction.parent is flow.computation
-        }
-        sizes = [
-            size if any(value in placed for value in buffer.values) else 0
-            for size, buffer in zip(flow.sizes, flow.buffers, strict=True)
-        ]
-        return Planned(temporary_bytes(stages), replace(flow, sizes=sizes))
-
-    def _orders(self) -> dict[HloComputation, list[HloInstruction]]:
-        """The orders chosen so far, where they are not the given ones."""
-        return {
-            computation: order
-            for flow in self._flows
-            for computation, order in _named(flow, self._chosen[flow.computation]).items()
-            if order != flow.nodes
-        }
 
     def _report(self, orders: Orders) -> tuple[Found, ...]:
         """What was found about each computation, given which orders were taken in the end."""
@@ -338,42 +195,3 @@ class _Search:
             is_proven = found.is_proven and peak <= found.peak
             report.append(found._replace(peak=peak, method=method, is_proven=is_proven))
         return tuple(report)
-
-
-_RANKS = 100
-"""More than there are constructions."""
-
-
-def _key(flow: Flow) -> Hashable:
-    """What two flows have in common if one's orders are as good for the other."""
-    return (
-        tuple(map(tuple, flow.before)),
-        tuple(flow.sizes),
-        tuple(flow.values),
-        tuple((node, tuple(shared)) for node, shared in flow.shares.items()),
-        tuple(flow.inner.items()),
-        tuple(flow.counted_inside.items()),
-        next(
-            (
-                node
-                for node, instruction in enumerate(flow.nodes)
-                if instruction is flow.computation.root
-            ),
-            None,
-        ),
-    )
-
-
-def _named(flow: Flow, order: Sequence[int]) -> dict[HloComputation, list[HloInstruction]]:
-    return {flow.computation: [flow.nodes[number] for number in order]}
-
-
-def temporary_bytes(stages: Stages, color: int = 0) -> int:
-    """Bytes of temporaries in a memory space, as planned."""
-    return sum(allocation.size for allocation in _temporaries(stages, color))
-
-
-def _temporaries(stages: Stages, color: int = 0) -> Iterator[BufferAllocation]:
-    for allocation in stages.assignment.allocations:
-        if allocation.color == color and allocation.is_preallocated_temp:
-            yield allocation

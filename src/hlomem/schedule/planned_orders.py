@@ -1,0 +1,195 @@
+"""The order of a program whose plan is the smallest, among orders that promise to be.
+
+In: the flows of a program's computations, an order chosen for each, the candidates of the entry.
+Out: the cheapest plan; the orders that were chosen are changed to those it is of. The model of
+`model.py` counts bytes alive, and knows nothing of what packing loses, nor of temporaries that
+borrow the memory of results; so candidates are planned as XLA plans them. What is seen to lie in
+borrowed memory is then left out of the model, and orders are looked for again. What plans are left
+to spend are spent on climbing (`climb.py`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem.hlo.schedule import Schedule
+from hlomem.schedule.climb import Planned, climb
+from hlomem.schedule.one_computation import construct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.assign.allocation import BufferAllocation
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.pipeline import Stages
+    from hlomem.schedule.flow import Flow
+    from hlomem.schedule.one_computation import Candidate, OrderFinder
+
+MIN_FINALISTS = 3
+"""How many orders are planned at least."""
+_MAX_ROUNDS = 3
+"""How often orders are looked for with what lies in borrowed memory left out."""
+_MAX_ANEW = 2
+"""Constructions that are planned in such a round, beside what moves lead to."""
+_MAX_CLIMBED = 2
+"""How many of the best plans of the entry are climbed from, beside that of the given order; and how
+many of what it runs, those that need most."""
+
+
+class Judged(NamedTuple):
+    """An order of the entry and its plan."""
+
+    name: str
+    order: list[int]
+    planned: Planned
+
+    @property
+    def cost(self) -> int:
+        """Bytes of temporaries."""
+        return self.planned.cost
+
+
+class Best(NamedTuple):
+    """The cheapest plan so far, and how the entry's order was made."""
+
+    cost: int
+    name: str
+
+
+class PlanJudge:
+    """Plans a program in other orders, and keeps the best."""
+
+    def __init__(
+        self,
+        stages: Stages,
+        flows: Sequence[Flow],
+        chosen: dict[HloComputation, list[int]],
+        plans: int,
+        floor: int,
+    ) -> None:
+        """`plans` may be made; a plan of `floor` bytes or less ends the search."""
+        self._stages = stages
+        self._flows = flows
+        self._entry = flows[-1]
+        self.chosen = chosen
+        self._plans = max(plans, MIN_FINALISTS)
+        self._floor = floor
+
+    def choose(self, candidates: Sequence[Candidate]) -> list[Judged]:
+        """Plan the most promising orders of the entry, and the given one; the best first."""
+        count = max(MIN_FINALISTS, self._plans // 8)
+        given = next(candidate for candidate in candidates if not candidate.rank)
+        finalists = [given, *(other for other in candidates[:count] if other is not given)]
+        judged = [self._judge(finalist.name, finalist.order) for finalist in finalists]
+        return self._ranked(judged)
+
+    def borrow(self, judged: list[Judged], finder: OrderFinder) -> list[Judged]:
+        """Look again, without what lies in borrowed memory; the best first."""
+        best = judged[0]
+        for _ in range(_MAX_ROUNDS):
+            flow = best.planned.flow
+            if best.cost <= self._floor or self._plans <= 0 or flow.sizes == self._entry.sizes:
+                break
+            seen = [one.order for one in judged]
+            moved = finder.move(flow, best.order)
+            tried = [(f"{best.name}, moved", moved)]
+            made = construct(flow, {}, lambda _: True)[:_MAX_ANEW]
+            tried += [(f"{candidate.name}, borrowed", candidate.order) for candidate in made]
+            new = [self._judge(name, order) for name, order in tried if order not in seen]
+            judged = self._ranked([*judged, *new])
+            if judged[0].cost >= best.cost:
+                break
+            best = judged[0]
+        return judged
+
+    def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Best:
+        """Judge moves by plans: of the entry from several starts, then of what it runs."""
+        best = Best(judged[0].cost, judged[0].name)
+        starts = judged[:_MAX_CLIMBED]
+        starts += [one for one in judged if one.order == list(range(len(one.order)))]
+        inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
+        inner.sort(key=lambda flow: -peaks[flow.computation])
+        del inner[_MAX_CLIMBED:]
+        share = self._plans // (len(starts) + len(inner))
+        for start in starts:
+            if share > 1 and best.cost > self._floor:
+                plan = partial(self.plan, self._entry)
+                climbed = climb(start.order, plan, share, self._floor)
+                if climbed.cost < best.cost:
+                    best = Best(climbed.cost, f"{start.name}, climbed")
+                    self.chosen[self._entry.computation] = climbed.order
+        for flow in inner:
+            if share > 1 and best.cost > self._floor:
+                plan = partial(self.plan, flow)
+                climbed = climb(self.chosen[flow.computation], plan, share, self._floor)
+                self.chosen[flow.computation] = climbed.order
+                if climbed.cost < best.cost:
+                    best = Best(climbed.cost, f"{best.name}, climbed")
+        return best
+
+    def take_if_less(self, orders: dict[HloComputation, list[int]], cost: int) -> int | None:
+        """Choose other orders for all computations if their plan needs less than a size."""
+        chosen = self.chosen.copy()
+        self.chosen.update(orders)
+        found = self.plan(self._entry, self.chosen[self._entry.computation]).cost
+        if found < cost:
+            return found
+        self.chosen.update(chosen)
+        return None
+
+    def orders(self) -> dict[HloComputation, list[HloInstruction]]:
+        """The orders chosen so far, where they are not the given ones."""
+        return {
+            computation: order
+            for flow in self._flows
+            for computation, order in _named(flow, self.chosen[flow.computation]).items()
+            if order != flow.nodes
+        }
+
+    def plan(self, flow: Flow, order: list[int]) -> Planned:
+        """The plan if one computation had another order than is chosen so far."""
+        self._plans -= 1
+        orders = {
+            computation: order
+            for computation, order in (self.orders() | _named(flow, order)).items()
+            if order != self._stages.schedule.sequence(computation)
+        }
+        stages = self._stages.rescheduled(Schedule(orders)) if orders else self._stages
+        placed = {
+            value
+            for allocation in _temporaries(stages)
+            for value in allocation.slices
+            if value.instruction.parent is flow.computation
+        }
+        sizes = [
+            size if any(value in placed for value in buffer.values) else 0
+            for size, buffer in zip(flow.sizes, flow.buffers, strict=True)
+        ]
+        return Planned(temporary_bytes(stages), replace(flow, sizes=sizes))
+
+    def _judge(self, name: str, order: list[int]) -> Judged:
+        return Judged(name, order, self.plan(self._entry, order))
+
+    def _ranked(self, judged: list[Judged]) -> list[Judged]:
+        """The best first, of equals the one that was tried first; its order is chosen."""
+        ranked = sorted(judged, key=lambda one: one.cost)
+        self.chosen[self._entry.computation] = ranked[0].order
+        return ranked
+
+
+def temporary_bytes(stages: Stages, color: int = 0) -> int:
+    """Bytes of temporaries in a memory space, as planned."""
+    return sum(allocation.size for allocation in _temporaries(stages, color))
+
+
+def _temporaries(stages: Stages, color: int = 0) -> Iterator[BufferAllocation]:
+    for allocation in stages.assignment.allocations:
+        if allocation.color == color and allocation.is_preallocated_temp:
+            yield allocation
+
+
+def _named(flow: Flow, order: Sequence[int]) -> dict[HloComputation, list[HloInstruction]]:
+    return {flow.computation: [flow.nodes[number] for number in order]}
