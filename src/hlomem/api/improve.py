@@ -154,9 +154,24 @@ def _judged(
     """What was found, if nobody objects; else the given order."""
     if not found.orders:
         return found
+    problems = find_objections(stages, found.orders, rules, is_rebuilt=is_rebuilt)
+    if not problems:
+        return found
+    notes.append(f"an order was found and rejected: {problems[0]}")
+    kept = tuple(order._replace(peak=order.given_peak, is_proven=False) for order in found.found)
+    return found._replace(orders={}, after=found.before, method="as given", found=kept)
+
+
+def find_objections(
+    stages: Stages, orders: Orders, rules: Rules, *, is_rebuilt: bool = False
+) -> list[str]:
+    """What speaks against orders: that the program may not run so, or that its plan is wrong.
+
+    The plan of a program that was rebuilt from a dump is not verified.
+    """
     problems = find_problems(
         stages.module,
-        found.orders,
+        orders,
         given={
             computation: stages.schedule.sequence(computation)
             for computation in running_computations(stages.module)
@@ -164,13 +179,7 @@ def _judged(
         may_reorder_collectives=rules.may_reorder_collectives,
         may_lose_overlap=bool(rules.max_slowdown),
     )
-    if not problems and not is_rebuilt:
-        problems = _objections(stages, found.orders)
-    if not problems:
-        return found
-    notes.append(f"an order was found and rejected: {problems[0]}")
-    kept = tuple(order._replace(peak=order.given_peak, is_proven=False) for order in found.found)
-    return found._replace(orders={}, after=found.before, method="as given", found=kept)
+    return problems if problems or is_rebuilt else _objections(stages, orders)
 
 
 def _objections(stages: Stages, orders: Orders) -> list[str]:

@@ -70,9 +70,7 @@ class OrderFinder:
         self._budget = Budget(limits.moved_nodes)
         self._known: dict[Hashable, Searched] = {}
 
-    def find(
-        self, flow: Flow, others: Mapping[str, list[int]], allows: Allows | None
-    ) -> Searched:
+    def find(self, flow: Flow, others: Mapping[str, list[int]], allows: Allows | None) -> Searched:
         """Orders of a computation, of which `others` are known to be some.
 
         `allows` says which may be handed out, where not all may.
