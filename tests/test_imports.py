@@ -82,6 +82,7 @@ MAY_IMPORT = {
     "api.improve": PLANNER
     | DUMPS
     | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
+    "api.improved_page": {"base", "hlo", "api.plan", "api.improve", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
     "jax": PROGRAM

@@ -19,7 +19,7 @@ ENTRY %e {
   %c = (f32[8], f32[8]) opt-barrier(%u)
   %v = f32[8] get-tuple-element(%c), index=0
   %w = f32[8] get-tuple-element(%c), index=1
-  ROOT %r = f32[8] add(%v, %w)
+  ROOT %r = f32[8] add(%v, %w), control-predecessors={%b, %x, %t}
 }
 """
 WHOLE = """HloModule m, is_scheduled=true
@@ -39,6 +39,7 @@ def test_barriers_one_behind_the_other_leave_neither_them_nor_their_tuples() -> 
     module = without_barriers(hlo.parse(TWO))
     assert [each.name for each in module.entry.instructions] == ["p", "q", "a", "r"]
     assert [operand.name for operand in module.entry.root.operands] == ["a", "q"]
+    assert not module.entry.root.control_predecessors
     assert module.is_scheduled
     assert not has_barriers(module)
 

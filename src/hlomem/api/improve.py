@@ -52,6 +52,10 @@ class BetterOrder(NamedTuple):
         """The program's text in the new order, scheduled."""
         return _text_of(self.stages, self.orders)
 
+    def given_text(self) -> str:
+        """The program's text in the order it came in."""
+        return _text_of(self.stages, {})
+
 
 class Rules(NamedTuple):
     """How an order is looked for, and what it may do."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.api.improve import improve
+from hlomem.api.improved_page import format_orders
 from hlomem.api.load import encode, find_program, load_any, load_program
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
@@ -20,7 +21,6 @@ from hlomem.report.screens.improvement_text import draw_improvement
 from hlomem.schedule.search import EFFORTS
 
 if TYPE_CHECKING:
-    from hlomem.api.improve import BetterOrder
     from hlomem.schedule.search import Effort
 
 
@@ -51,7 +51,10 @@ if TYPE_CHECKING:
     help="Let transfers show for this share of the program's time, by a rough model.",
 )
 @click.option("-o", "--output", metavar="FILE", type=Path, help="Write the program so ordered.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option(
+    "--html", "page", metavar="PAGE", type=Path, help="Write a page that draws both orders."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE and PAGE.")
 @AS_JSON
 @collector_off()
 def command(
@@ -65,6 +68,7 @@ def command(
     reorder_collectives: bool,
     max_slowdown: float,
     output: Path | None,
+    page: Path | None,
     force: bool,
     as_json: bool,
 ) -> int:
@@ -72,14 +76,14 @@ def command(
 
     The order is looked for, checked, planned and verified; sizes are those of the plan. The bound
     says what no order can go below. With -o the program is written as scheduled HLO text in the new
-    order, or in the given one where none is better. A DUMP without its HLO module is rebuilt first,
-    and cannot be written.
+    order, or in the given one where none is better; with --html a page shows the memory of both
+    orders beside each other. A DUMP without its HLO module is rebuilt first, and cannot be written.
     """
     loaded = load_any(path, module=module)
     program = None
     if isinstance(loaded, Dump):
         program = load_program(hlo) if hlo else find_program(path, module)
-        if program is None and output is not None:
+        if program is None and (output is not None or page is not None):
             name = visible(path)
             raise CommandError(f"{name}: no HLO module beside the dump to write; give --hlo MODULE")
     found = improve(
@@ -93,10 +97,12 @@ def command(
         max_slowdown=max_slowdown,
     )
     if output is not None:
-        _write(found, output, force=force)
+        _write(output, found.text(), force=force)
+    if page is not None:
+        _write(page, format_orders(found), force=force)
     return write("improvement", found.report, draw_improvement, as_json)
 
 
-def _write(found: BetterOrder, output: Path, *, force: bool) -> None:
+def _write(path: Path, text: str, *, force: bool) -> None:
     """The whole text or, on an error, nothing."""
-    write_files(output.parent, {output.name: [encode(found.text())]}, force=force)
+    write_files(path.parent, {path.name: [encode(text)]}, force=force)

@@ -55,10 +55,13 @@ def _drop(rewriter: Rewriter, barrier: HloInstruction) -> None:
     users = list(barrier.users)
     for user in users:
         if user.opcode == "get-tuple-element" and given.opcode == "tuple":
+            rewriter.release(user)
             rewriter.replace_uses(user, given.operands[user.tuple_index])
             rewriter.remove(user)
+    rewriter.release(barrier)
     if any(user.opcode != "get-tuple-element" or given.opcode != "tuple" for user in users):
         rewriter.replace_uses(barrier, given)
     rewriter.remove(barrier)
-    if given.opcode == "tuple" and given.users == [barrier] and given is not given.parent.root:
+    if given.opcode == "tuple" and given.users == [barrier] and not given.is_root:
+        rewriter.release(given)
         rewriter.remove(given)
