@@ -96,6 +96,8 @@ MAY_IMPORT = {
     "jax.flops": set[str](),
     "jax.jobs": set[str](),
     "jax.child": {"base", "jax"},
+    "jax.fit_search": set[str](),
+    "jax.fitting": {"base", "jax", "machines.capacity", "report"},
     "jax.plan_only": {"base", "dump", "api.explain", "jax"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")

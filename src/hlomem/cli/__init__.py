@@ -41,9 +41,11 @@ _GROUPS = {
         "html": "Write the memory report as one page that opens offline.",
         "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
         "diff": "Show what changed in memory between two compiles of one program.",
+        "compile": "Compile a function for a machine that is not here, and show its memory.",
         "show": "Show a memory dump, or an HLO module, in one screen.",
     },
     "Use less": {
+        "fit": "Find the largest batch that fits, by XLA's own plans.",
         "improve": "Show what a better order of instructions would save, and write it.",
         "advise": "Show what would make a program need less memory, by how much, and at what cost.",
         **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},

@@ -27,6 +27,7 @@ __all__ = [
     "Report",
     "UnsupportedJaxError",
     "devices",
+    "fit",
     "memory",
     "optimize",
     "report",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from hlomem.jax.fitting import fit
     from hlomem.jax.function_memory import memory
     from hlomem.jax.log import Outcome, Report, report
     from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
@@ -46,6 +48,7 @@ _HOME = {
     "Report": "hlomem.jax.log",
     "UnsupportedJaxError": "hlomem.jax.registration",
     "devices": "hlomem.jax.target_kinds",
+    "fit": "hlomem.jax.fitting",
     "memory": "hlomem.jax.function_memory",
     "optimize": "hlomem.jax.registration",
     "report": "hlomem.jax.log",

@@ -241,8 +241,6 @@ class _Child:
 
     def _said(self) -> str:
         """The last lines the child printed."""
-        if not self._output.closed:
-            self._output.flush()
         lines = (self._folder / OUTPUT).read_text(errors="replace").split("\n")
         last = [line for line in lines if line.strip()][-_MAX_OUTPUT:]
         return "".join(f"\n  {visible(line)}" for line in last)

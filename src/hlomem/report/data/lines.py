@@ -23,7 +23,9 @@ _FRAMEWORK = re.compile(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
     r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping)[/\\]"
     r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
+    r"|^<string>$"
 )
+"""`<string>` is what starts another's program, as in `python -c`."""
 
 
 class Frame(NamedTuple):

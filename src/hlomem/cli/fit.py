@@ -1,0 +1,119 @@
+"""`hlomem fit`: the largest batch that fits a machine that is not here, proven by XLA's plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import EXIT_FINDING, CommandError
+from hlomem.base.source import visible
+from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, parse_value, progress
+from hlomem.cli.options import AS_JSON
+from hlomem.cli.subject import with_options, write
+from hlomem.jax.fitting import fit
+from hlomem.report.page.fit_page import format_fit
+from hlomem.report.screens.fit_text import draw_fit
+from hlomem.report.screens.text import bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_BAR = 16
+
+
+@click.command("fit")
+@with_options(FACTORY_OPTIONS)
+@click.option(
+    "--over",
+    multiple=True,
+    required=True,
+    metavar="NAME[=A,B,…]",
+    help="The setting to make larger; with values, a row for each of them.",
+)
+@click.option("--step", type=click.IntRange(min=1), default=1, help="Values are multiples of it.")
+@click.option("--start", type=click.IntRange(min=1), help="The first value to plan.")
+@click.option("--capacity", metavar="SIZE|CHIP", help="What the device has, if not the target's.")
+@click.option(
+    "--cache", metavar="DIR", type=Path, help="Where plans are kept, else the user's cache."
+)
+@click.option("--html", metavar="FILE", type=Path, help="Write table and plot as a page.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@AS_JSON
+def command(
+    factory: str,
+    target: str,
+    settings: tuple[str, ...],
+    imports: tuple[str, ...],
+    timeout: float,
+    over: tuple[str, ...],
+    step: int,
+    start: int | None,
+    capacity: str | None,
+    cache: Path | None,
+    html: Path | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Find the largest batch that fits, by XLA's own plans.
+
+    FACTORY is one of `hlomem compile`. One --over names the setting to make larger, a whole number;
+    others have values, and every combination of them is a row: --over batch --over remat=none,full.
+    Two plans foretell the largest value; it and the next are planned to prove it, in six plans a
+    row at most. What was planned before is not planned again. The exit code is 1 when a row fits at
+    no value, or is not proven.
+    """
+    if html is not None and html.exists() and not force:
+        raise CommandError(f"{visible(str(html))} exists; give --force to overwrite it")
+    name, rows = _parse_over(over)
+    with progress() as draw:
+        report = fit(
+            factory,
+            target=target,
+            over=name,
+            rows=rows,
+            settings=parse_settings(settings),
+            step=step,
+            start=start or 0,
+            capacity=capacity,
+            cache=cache,
+            timeout=timeout,
+            imports=imports,
+            on_progress=_bar_with(draw),
+        )
+    if html is not None:
+        write_files(html.parent, {html.name: [format_fit(report).encode()]}, force=force)
+        click.echo(f"{html}", err=True)
+    write("fit", report, draw_fit, as_json)
+    is_answered = all(row.is_proven and row.largest for row in report.rows)
+    return 0 if is_answered else EXIT_FINDING
+
+
+def _bar_with(draw: Callable[[str], None]) -> Callable[[int, int, str], None]:
+    def report(row: int, rows: int, words: str) -> None:
+        draw(f"{bar(row + 1, rows, _BAR)} row {row + 1} of {rows}  {words}")
+
+    return report
+
+
+def _parse_over(words: Sequence[str]) -> tuple[str, dict[str, list[Any]]]:
+    """The setting that grows, and the values of those that make rows."""
+    growing = [word for word in words if "=" not in word]
+    if len(growing) != 1:
+        problem = (
+            f"{len(growing)} settings are to be made larger"
+            if growing
+            else "no setting is to be made larger"
+        )
+        raise CommandError(f"{problem}: give one --over without values, as in --over batch")
+    rows: dict[str, list[Any]] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals:
+            continue
+        if not name.isidentifier() or name in rows or not values:
+            raise CommandError(f"`{visible(word)}` makes no rows: give NAME=A,B once for each name")
+        rows[name] = [parse_value(value) for value in values.split(",")]
+    return growing[0], rows

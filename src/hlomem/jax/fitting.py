@@ -1,0 +1,253 @@
+"""`hlomem.jax.fit`: how large a setting may be made before the program no longer fits.
+
+    hlomem.jax.fit("train:make_step", target="tpu-v5e:2x2", over="batch",
+                   rows={"remat": ["none", "full"]})
+
+In: a factory and a target. Out: a `FitReport`, a row for each combination of the other settings.
+Each size is planned by XLA itself, in a child that is stopped once its plan is there; what was
+planned before, by the same compiler, is taken from a folder.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import CommandError
+from hlomem.base.source import visible
+from hlomem.jax.fit_search import MAX_PLANS, Planned, next_value, straddle
+from hlomem.jax.jobs import Facts, Job
+from hlomem.jax.plan_only import plan_in_child
+from hlomem.jax.target_kinds import parse_target
+from hlomem.machines.capacity import Capacity, parse_capacity
+from hlomem.report.data.fit import FitPlan, FitReport, FitRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hlomem.jax.target_kinds import Target
+
+
+class KnownPlan(Struct, frozen=True, kw_only=True):
+    """What is kept of a plan."""
+
+    size: int
+    is_refused: bool
+
+
+def fit(
+    factory: str | Callable[..., Any],
+    *,
+    target: str,
+    over: str = "batch",
+    rows: Mapping[str, Sequence[Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    step: int = 1,
+    start: int = 0,
+    capacity: str | int | None = None,
+    cache: str | Path | None = None,
+    timeout: float | None = None,
+    imports: Sequence[str] = (),
+    on_progress: Callable[[int, int, str], None] = lambda _row, _rows, _words: None,
+) -> FitReport:
+    """The largest value of the setting `over` that fits a target, for every combination of `rows`.
+
+    `factory` is one of `hlomem compile`, by name or itself, if a child can import it. Values are
+    multiples of `step`, from `start` on. `capacity` is what the device has, by default what the
+    target's has. `cache` is where plans are kept, by default the user's cache folder. A row takes
+    six plans at most; one that needs more says that its largest value is not proven.
+    """
+    where = parse_target(target)
+    limit = _limit(where, capacity)
+    if step < 1 or start < 0:
+        raise CommandError("`step` is 1 or more, `start` is not negative")
+    choices = dict(rows or {})
+    for name in (over, *(settings or {})):
+        if name in choices or (name == over and name in (settings or {})):
+            raise CommandError(f"`{visible(name)}` is given twice")
+    job = Job(
+        factory=spec_of(factory),
+        target=where.name,
+        settings=dict(settings or {}),
+        imports=tuple(imports),
+        has_fingerprint=True,
+    )
+    planner = _Planner(job, over, limit, Path(cache) if cache else default_cache(), timeout)
+    values_of = list(product(*choices.values()))
+    found = []
+    for number, values in enumerate(values_of):
+        report = partial(on_progress, number, len(values_of))
+        found.append(_search(planner, dict(zip(choices, values, strict=True)), step, start, report))
+    return FitReport(
+        factory=job.factory,
+        target=where.name,
+        over=over,
+        step=step,
+        capacity=limit,
+        settings=job.settings,
+        rows=tuple(_with_work(found)),
+        notes=_notes(found, limit),
+    )
+
+
+def default_cache() -> Path:
+    """Where plans are kept: a folder of the user's cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "hlomem" / "plans"
+
+
+def spec_of(factory: str | Callable[..., Any]) -> str:
+    """The name by which a child can import a factory."""
+    if isinstance(factory, str):
+        return factory
+    name = getattr(factory, "__qualname__", "")
+    module = getattr(factory, "__module__", "")
+    if not name or "<" in name:
+        raise CommandError("a factory is imported by another process: give a function of a module")
+    if module != "__main__":
+        return f"{module}:{name}"
+    try:
+        return f"{Path(inspect.getfile(factory)).resolve(strict=True)}:{name}"
+    except (OSError, TypeError) as error:
+        problem = f"another process cannot import `{visible(name)}` of a notebook or of stdin"
+        raise CommandError(f"{problem}: put it into a file") from error
+
+
+def _limit(target: Target, capacity: str | int | None) -> Capacity:
+    own = target.capacity
+    if capacity is None:
+        if own is None:
+            raise CommandError(f"what fits {target.name} depends on its memory: give a capacity")
+        return own
+    given = Capacity(size=capacity) if isinstance(capacity, int) else parse_capacity(capacity)
+    if own is not None and not own.is_nominal and given.size > own.size:
+        problem = f"a capacity of {given.size} bytes is more than the {own.size} of {target.name}"
+        raise CommandError(f"{problem}, which its compiler plans for")
+    return given
+
+
+class _Planner:
+    """Plans of one factory, asked for by value."""
+
+    def __init__(
+        self, job: Job, over: str, limit: Capacity, cache: Path, timeout: float | None
+    ) -> None:
+        self._job = job
+        self._over = over
+        self._cache = cache
+        self._timeout = timeout
+        self.limit = limit
+
+    def plan(self, own: dict[str, Any], value: int, on_progress: Callable[[], None]) -> FitPlan:
+        """What XLA plans for a value of the setting, or has planned before."""
+        job = replace(self._job, settings={**self._job.settings, **own, self._over: value})
+        done = plan_in_child(
+            job,
+            timeout=self._timeout,
+            is_known=lambda facts: self._find(facts) is not None,
+            on_progress=lambda _: on_progress(),
+        )
+        if isinstance(done, Facts):
+            known, facts, seconds = self._find(done), done, 0.0
+            assert known is not None
+        else:
+            size = done.memory.space.size
+            known = KnownPlan(size=size, is_refused=bool(done.refusal))
+            facts, seconds = done.facts, done.cpu_seconds
+            self._keep(facts, known)
+        return FitPlan(
+            value=value,
+            size=known.size,
+            fits=not known.is_refused and known.size <= self.limit.size,
+            cpu_seconds=round(seconds, 2),
+            flops=facts.flops,
+        )
+
+    def _file(self, facts: Facts) -> Path:
+        return self._cache / f"{facts.fingerprint}.json"
+
+    def _find(self, facts: Facts) -> KnownPlan | None:
+        """A plan made before; one that cannot be read is made again."""
+        try:
+            return msgspec.json.decode(self._file(facts).read_bytes(), type=KnownPlan)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def _keep(self, facts: Facts, plan: KnownPlan) -> None:
+        file = self._file(facts)
+        write_files(file.parent, {file.name: [msgspec.json.encode(plan)]}, force=True)
+
+
+def _search(
+    planner: _Planner,
+    own: dict[str, Any],
+    step: int,
+    start: int,
+    on_progress: Callable[[str], None],
+) -> FitRow:
+    plans: list[FitPlan] = []
+    while len(plans) < MAX_PLANS:
+        seen = {plan.value: Planned(plan.size, plan.fits) for plan in plans}
+        value = next_value(seen, planner.limit.size, step, start)
+        if value is None:
+            break
+        words = ", ".join(f"{name}={chosen}" for name, chosen in own.items())
+        words = f"{words}{': ' if words else ''}plan {len(plans) + 1} at {value}"
+        plans.append(planner.plan(own, value, partial(on_progress, words)))
+    edge = straddle({plan.value: Planned(plan.size, plan.fits) for plan in plans})
+    base, per_item = _line(plans)
+    return FitRow(
+        settings=own,
+        plans=tuple(plans),
+        largest=edge.largest,
+        smallest_refused=edge.refused,
+        is_proven=edge.is_closed(step),
+        base=base,
+        per_item=per_item,
+        work=None,
+    )
+
+
+def _line(plans: Sequence[FitPlan]) -> tuple[int, float]:
+    """Bytes at 0 and bytes of one more, by the two smallest values."""
+    if len(plans) < 2:
+        return 0, plans[0].size / plans[0].value
+    left, right = sorted(plans, key=lambda plan: plan.value)[:2]
+    slope = (right.size - left.size) / (right.value - left.value)
+    return round(left.size - slope * left.value), slope
+
+
+def _with_work(rows: Sequence[FitRow]) -> list[FitRow]:
+    """Rows with their matrix products, in relation to the row with the fewest."""
+    shared = set.intersection(*({plan.value for plan in row.plans} for row in rows))
+    for value in sorted(shared):
+        counts = [plan.flops for row in rows for plan in row.plans if plan.value == value]
+        known = [count for count in counts if count]
+        if len(known) == len(rows):
+            least = min(known)
+            return [
+                replace(row, work=count / least) for row, count in zip(rows, known, strict=True)
+            ]
+    return list(rows)
+
+
+def _notes(rows: Sequence[FitRow], limit: Capacity) -> tuple[str, ...]:
+    notes = []
+    if limit.is_nominal:
+        more = f"; {limit.note}" if limit.note else ""
+        notes.append(f"the memory of {limit.name} is nominal: programs get less{more}")
+    if open_rows := [row for row in rows if not row.is_proven]:
+        notes.append(
+            f"{len(open_rows)} of {len(rows)} rows are not proven: after {MAX_PLANS} plans values"
+            " between the largest that fits and the next refused are left"
+        )
+    return tuple(notes)

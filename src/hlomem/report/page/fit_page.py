@@ -1,0 +1,121 @@
+"""A `FitReport` as one page that opens offline: bytes over the setting, and the table.
+
+In: a report. Out: HTML with a drawing in it, without scripts.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.report.screens.fit_text import table_of, words_of
+
+if TYPE_CHECKING:
+    from hlomem.report.data.fit import FitReport, FitRow
+
+_COLOURS = (
+    "#4e79a7", "#f28e2b", "#e15759", "#59a14f", "#b07aa1", "#9c755f", "#d37295", "#76b7b2",
+)  # fmt: skip
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 440, 90, 20, 20, 50
+_TICKS = 5
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 1rem; }
+svg { width: 100%; height: auto; } svg text { font-size: 13px; fill: currentColor; }
+table { border-collapse: collapse; width: 100%; }
+th, td { padding: .25rem .6rem; text-align: right; }
+th:first-child, td:first-child { text-align: left; } tr + tr { border-top: 1px solid #8884; }
+i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .5em; }
+p { color: #888; }
+"""
+
+
+def format_fit(report: FitReport) -> str:
+    """The page."""
+    title = f"{visible(report.factory)}, {report.target}"
+    common = words_of(report.settings)
+    size = format_bytes(report.capacity.size)
+    head = f"largest {visible(report.over)} in {size}{f', {common}' if common else ''}"
+    notes = "".join(f"<p>{escape(visible(note))}</p>" for note in report.notes)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
+        f"<h1>{escape(title)}</h1><h2>{escape(head)}</h2>{_draw(report)}{_table(report)}{notes}"
+        "</html>\n"
+    )
+
+
+def _table(report: FitReport) -> str:
+    titles, *rows = table_of(report)
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    body = []
+    for number, cells in enumerate(rows):
+        mark = f'<i style="background:{_colour(number)}"></i>'
+        first, *rest = (escape(cell) for cell in cells)
+        body.append(f"<tr><td>{mark}{first}</td>" + "".join(f"<td>{cell}</td>" for cell in rest))
+    return f"<table><tr>{head}</tr>{''.join(body)}</table>"
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
+
+
+class _Scale:
+    """Where values and bytes lie on the drawing."""
+
+    def __init__(self, report: FitReport) -> None:
+        plans = [plan for row in report.rows for plan in row.plans]
+        self.most = max(plan.value for plan in plans)
+        shown = [plan.size for plan in plans if plan.size <= 2 * report.capacity.size]
+        self.highest = round(1.08 * max([report.capacity.size, *shown]))
+
+    def x(self, value: float) -> float:
+        return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * value / self.most, 1)
+
+    def y(self, size: float) -> float:
+        part = min(1.0, size / self.highest)
+        return round(_HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * part, 1)
+
+
+def _draw(report: FitReport) -> str:
+    scale = _Scale(report)
+    limit = scale.y(report.capacity.size)
+    parts = [_axes(scale, visible(report.over))]
+    parts += [_curve(row, scale, _colour(number)) for number, row in enumerate(report.rows)]
+    parts.append(
+        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{limit}" y2="{limit}" stroke="currentColor"'
+        f' stroke-dasharray="6 4"/><text x="{_LEFT + 6}" y="{limit - 6}">'
+        f"{escape(format_bytes(report.capacity.size))}</text>"
+    )
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>'
+
+
+def _axes(scale: _Scale, over: str) -> str:
+    bottom = _HEIGHT - _BOTTOM
+    marks = []
+    for tick in range(_TICKS + 1):
+        size, value = scale.highest * tick / _TICKS, round(scale.most * tick / _TICKS)
+        y, x, label = scale.y(size), scale.x(value), format_bytes(round(size))
+        marks.append(
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}" stroke="#8883"/>'
+            f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{label}</text>'
+            f'<text x="{x}" y="{bottom + 20}" text-anchor="middle">{value}</text>'
+        )
+    name = f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 8}" text-anchor="end">{escape(over)}</text>'
+    return "".join(marks) + name
+
+
+def _curve(row: FitRow, scale: _Scale, colour: str) -> str:
+    """The plans of a row, those that fit as full circles."""
+    plans = sorted(row.plans, key=lambda plan: plan.value)
+    points = " ".join(f"{scale.x(plan.value)},{scale.y(plan.size)}" for plan in plans)
+    name = escape(words_of(row.settings))
+    circles = "".join(
+        f'<circle cx="{scale.x(plan.value)}" cy="{scale.y(plan.size)}" r="4" stroke="{colour}"'
+        f' fill="{colour if plan.fits else "none"}"><title>{name} {plan.value}:'
+        f" {format_bytes(plan.size)}</title></circle>"
+        for plan in plans
+    )
+    return f'<polyline points="{points}" fill="none" stroke="{colour}"/>{circles}'

@@ -1,0 +1,66 @@
+"""`hlomem fit` from outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hlomem.jax import fitting
+from tests.cli.conftest import Run
+from tests.jax.test_fitting import FakeCompiler
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
+    """In place of the child."""
+    made = FakeCompiler()
+    monkeypatch.setattr(fitting, "plan_in_child", made)
+    return made
+
+
+def _options(tmp_path: Path, *more: Any) -> list[str]:
+    return ["m:f", "--capacity", "1GiB", "--cache", str(tmp_path / "plans"), *map(str, more)]
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_table_a_page_and_json_say_the_same(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "fit.html"
+    rows = ("--over", "batch", "--over", "remat=none,full", "--set", "donate=True")
+    result = run("fit", *_options(tmp_path, *rows, "--html", page))
+    screen = result.out.decode()
+    assert result.code == 0
+    assert screen.startswith("m:f  cpu  donate=True\nlargest batch in 1.00 GiB\n")
+    assert max(map(len, screen.splitlines())) <= 80
+    assert "<svg " in page.read_text()
+    content = json.loads(run("fit", *_options(tmp_path, *rows, "--json")).out)
+    assert [row["largest"] for row in content["rows"]] == [92, 308]
+    assert (content["kind"], content["over"], content["step"]) == ("fit", "batch", 1)
+    assert all(str(row["largest"]) in screen for row in content["rows"])
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_program_that_never_fits_is_a_finding(run: Run, tmp_path: Path) -> None:
+    result = run("fit", "m:f", "--over", "batch", "--capacity", "50MiB", "--cache", tmp_path)
+    assert result.code == 1
+    assert " none " in result.out.decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--over", "remat=a,b"), "no setting is to be made larger: give one --over"),
+        (("--over", "batch", "--over", "length"), "2 settings are to be made larger"),
+        (("--over", "batch", "--over", "a="), "`a=` makes no rows"),
+        (("--over", "batch", "--over", "a=1", "--over", "a=2"), "`a=2` makes no rows"),
+        (("--over", "batch", "--set", "batch=3"), "`batch` is given twice"),
+        ((), "Missing option '--over'"),
+        (("--over", "batch", "--step", "0"), "--step"),
+    ],
+)
+def test_wrong_usage_is_said(run: Run, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    result = run("fit", *_options(tmp_path, *options))
+    assert (result.code, result.out) == (2, b"")
+    assert said in result.err

@@ -1,0 +1,80 @@
+"""The search for the largest size that fits: it ends at two neighbours, and soon."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlomem.jax.fit_search import MAX_PLANS, Planned, next_value, straddle
+
+LIMIT = 1_000_000
+
+
+def _run(
+    sizes: dict[int, int], slope: int, base: int, step: int, most: int = 1000
+) -> dict[int, Planned]:
+    """Plans asked for until nothing is left; `sizes` are exceptions from a line."""
+    seen: dict[int, Planned] = {}
+    while (value := next_value(seen, LIMIT, step)) is not None and len(seen) < most:
+        assert value not in seen
+        assert value > 0
+        assert value % step == 0
+        size = sizes.get(value, base + slope * value)
+        seen[value] = Planned(size, size <= LIMIT)
+    return seen
+
+
+@given(
+    slope=st.integers(100, 2 * LIMIT),
+    base=st.integers(0, LIMIT // 2),
+    step=st.sampled_from([1, 4, 128]),
+)
+def test_what_grows_in_a_line_is_proven_in_six_plans(slope: int, base: int, step: int) -> None:
+    seen = _run({}, slope, base, step)
+    true = max(0, (LIMIT - base) // slope // step * step)
+    assert straddle(seen).largest == true
+    assert straddle(seen).is_closed(step)
+    assert len(seen) <= MAX_PLANS
+
+
+@given(
+    slope=st.integers(5_000, LIMIT),
+    base=st.integers(0, LIMIT // 2),
+    bends=st.dictionaries(st.integers(1, 200), st.integers(0, 2 * LIMIT)),
+)
+def test_whatever_the_compiler_does_it_ends_at_two_neighbours(
+    slope: int, base: int, bends: dict[int, int]
+) -> None:
+    seen = _run(bends, slope, base, 1)
+    largest, refused = straddle(seen)
+    assert refused == largest + 1
+    assert not largest or seen[largest].fits
+    assert not seen[refused].fits
+
+
+def test_the_compiler_that_tries_harder_near_the_limit_is_followed() -> None:
+    """Sizes of a real train step in MiB: foretold are 62, and 69 fit."""
+
+    def size(value: int) -> int:
+        return 1700 + (231 if value < 30 else 207) * value
+
+    seen: dict[int, Planned] = {}
+    while (value := next_value(seen, 16128, 1)) is not None:
+        seen[value] = Planned(size(value), size(value) <= 16128)
+    assert straddle(seen) == (69, 70)
+    assert len(seen) <= MAX_PLANS
+
+
+def test_a_size_that_changes_nothing_does_not_go_on_for_ever() -> None:
+    seen: dict[int, Planned] = {}
+    for _ in range(MAX_PLANS):
+        value = next_value(seen, LIMIT, 1)
+        assert value is not None
+        seen[value] = Planned(500, True)
+    assert not straddle(seen).is_closed(1)
+
+
+def test_a_start_is_rounded_to_the_step() -> None:
+    assert next_value({}, LIMIT, 128, start=1000) == 896
+    assert next_value({}, LIMIT, 128) == 128
+    assert next_value({}, LIMIT, 1) == 2

@@ -1,0 +1,91 @@
+"""Targets: names, what they lack here, and errors that say what there is."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+import hlomem.jax
+from hlomem.base.errors import CommandError
+from hlomem.jax import target_kinds
+from hlomem.jax.target_kinds import parse_target
+from hlomem.machines.gpu_facts import GPUS, target_config
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("tpu-v5e:4x4", "tpu-v5e:4x4"),
+        ("TPU-v5p", "tpu-v5p:2x2x1"),
+        ("tpu-7x", "tpu-7x:2x2x1"),
+        ("cuda-h200", "cuda-h200:1"),
+        ("cuda-b200:8", "cuda-b200:8"),
+        ("cpu", "cpu"),
+    ],
+)
+def test_a_target_has_the_smallest_topology_unless_another_is_given(name: str, whole: str) -> None:
+    target = parse_target(name)
+    assert target.name == whole
+    assert parse_target(target.name) == target
+    assert target.machine.platform in {"cpu", "gpu", "tpu"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tpu-v9", "no target `tpu-v9`: known are tpu-v4:2x2x1, tpu-v5e:2x2"),
+        ("tpu-v5", "did you mean"),
+        ("tpu-v5e:3", "chips by chips, as in tpu-v5e:2x2"),
+        ("tpu-v5e:0x2", "chips by chips"),
+        ("cuda-h100:2x2", "no number of GPUs"),
+        ("cpu:4", "no target `cpu:4`"),
+        ("", "no target ``"),
+    ],
+)
+def test_what_is_no_target_is_refused_with_what_is(name: str, said: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_target(name)
+    assert said in str(caught.value)
+
+
+def test_every_listed_target_can_be_asked_for() -> None:
+    listed = hlomem.jax.targets()
+    assert [parse_target(row.name).name for row in listed] == [row.name for row in listed]
+    assert all(row.capacity for row in listed[:-1])
+    assert str(listed).count("\n") == len(listed) - 1
+
+
+def test_the_line_that_installs_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_kinds, "_is_there", lambda _: False)
+    monkeypatch.setattr(target_kinds, "version", lambda _: "0.12.0.1")
+    assert parse_target("tpu-v5e").missing == "pip install libtpu"
+    assert parse_target("cuda-h100").missing == "pip install jax-cuda13-plugin==0.12.0.1"
+    assert parse_target("cpu").missing == ""
+    with pytest.raises(hlomem.jax.MissingSoftwareError, match=r"libtpu is not installed\n  pip"):
+        _ = parse_target("tpu-v5e").devices
+
+    def missing(_: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(target_kinds, "version", missing)
+    assert parse_target("cpu").missing == "pip install 'hlomem[jax]'"
+    assert parse_target("tpu-v5e").missing == "pip install 'hlomem[jax]' libtpu"
+
+
+def test_the_environment_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPU_WORKER_ID", "7")
+    before = dict(os.environ)
+    with target_kinds._environment(target_kinds.TPU_ENVIRONMENT):
+        assert os.environ["TPU_SKIP_MDS_QUERY"] == "1"
+        assert os.environ["TPU_WORKER_ID"] == "7"
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_a_gpu_is_described_by_a_text_proto_with_its_numbers(gpu: str) -> None:
+    text = target_config(gpu)
+    assert text.count("{") == text.count("}") > 0
+    assert f"device_memory_size: {GPUS[gpu].memory_size}\n" in text
+    assert f'name: "{GPUS[gpu].title}"' in text
