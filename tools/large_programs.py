@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from hlomem.jax.log import Outcome
 from tools.order_programs import (
     Program,
     adam,
@@ -247,6 +248,6 @@ class _Recorder(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line, if the pass reports of a program."""
         outcome = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        if hasattr(outcome, "time_ratio"):
+        if isinstance(outcome, Outcome):
             with self._path.open("ab") as file:
                 file.write(msgspec.json.encode(outcome._asdict()) + b"\n")

@@ -44,3 +44,8 @@ def temporaries_of(dump: Dump) -> int:
         for allocation in dump.assignment.allocations
         if allocation.is_preallocated_temp and not allocation.color
     )
+
+
+def planned_bytes(target: str, platform: str, proto: bytes) -> int:
+    """Bytes of temporaries a target's compiler plans for a module in the order it has."""
+    return temporaries_of(plan_module(proto, target, platform))

@@ -47,12 +47,16 @@ class ProvenOrder(NamedTuple):
     """Of the plans that failed."""
 
 
-def prove_orders(proto: bytes, found: BetterOrder, rules: Rules, plan: Plan) -> ProvenOrder:
+def prove_orders(
+    proto: bytes, found: BetterOrder, rules: Rules, plan: Plan, before: int | None = None
+) -> ProvenOrder:
     """Let the compiler plan the given order and several others; the best of them.
 
-    `found` is what the search came to by hlomem's own plan. Raises what the plan of the given order
-    raises; another order whose plan fails is not taken.
+    `found` is what the search came to by hlomem's own plan. `before` is what the compiler needs if
+    nothing is handed back to it, where that is known: then anything less is taken. Raises what the
+    plan of the given order raises; another order whose plan fails is not taken.
     """
+    least_saving = LEAST_SAVING if before is None else 0.0
     candidates = list(
         islice(
             iter_candidates(
@@ -65,14 +69,15 @@ def prove_orders(proto: bytes, found: BetterOrder, rules: Rules, plan: Plan) -> 
     )
     problems: list[str] = []
     with ThreadPoolExecutor(min(_MAX_AT_ONCE, os.cpu_count() or 1)) as pool:
-        given = pool.submit(plan, proto)
+        given = pool.submit(plan, proto) if before is None else None
         planned = pool.map(lambda candidate: _plan_of(proto, candidate, plan), candidates)
-        before = given.result()
+        before = given.result() if given is not None else before
         sizes = list(_sizes(planned, problems))
     tried = len(candidates)
     known = [(size, place) for place, size in enumerate(sizes) if size is not None]
+    assert before is not None
     size, best = min(known, default=(before, 0))
-    if size > before * (1 - LEAST_SAVING):
+    if size >= before or size > before * (1 - least_saving):
         return ProvenOrder(before, before, {}, "as given", tried, tuple(problems))
     chosen = candidates[best]
     return ProvenOrder(before, size, chosen.orders, chosen.name, tried, tuple(problems))

@@ -21,7 +21,7 @@ from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax import cache_guard
 from hlomem.jax.log import logger
-from hlomem.jax.module_plans import plan_module, temporaries_of
+from hlomem.jax.module_plans import planned_bytes
 from hlomem.jax.module_proto import text_of, with_schedule
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.transform import Limits, Transform
@@ -43,7 +43,7 @@ DEFAULT_PLATFORMS = ("cpu", "cuda")
 """Those that are optimised unless others are named. On a TPU orders are tried by compiling, which
 takes longer, and is to be asked for."""
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
-_TRIED = "tpu"
+TRIED = "tpu"
 """Where orders are tried, since the compiler does more with a program than can be foreseen."""
 _CHIP_OF_KIND = {
     "TPU v4": "v4",
@@ -106,17 +106,13 @@ def _transform(
 ) -> Transform:
     """The pass for a platform; for a TPU one that tries orders."""
     aim = aim if aim is not None and aim.family == platform else None
-    if platform == _TRIED:
+    if platform == TRIED:
         aim = aim or parse_target(f"{platform}-{chip or _chip_here(platform)}")
     if aim is not None:
         assert aim.devices  # which loads the compiler that the pass is put into
         chip = aim.machine.chip_name
-    plan = partial(_planned_bytes, aim.name, platform) if aim and platform == _TRIED else None
+    plan = partial(planned_bytes, aim.name, platform) if aim and platform == TRIED else None
     return Transform(platform, compiler_options(platform, chip), rules, limits, plan)
-
-
-def _planned_bytes(target: str, platform: str, proto: bytes) -> int:
-    return temporaries_of(plan_module(proto, target, platform))
 
 
 def _chip_here(platform: str) -> str:
