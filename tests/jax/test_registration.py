@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import hlomem.jax
+from hlomem import hlo
 from hlomem.base.errors import CommandError
 from hlomem.jax import log, registration
 
@@ -228,3 +229,31 @@ def test_importing_auto_turns_it_on() -> None:
         assert hlomem.jax.report().improved
     finally:
         auto.OPTIMIZATION.remove()
+
+
+def test_the_self_test_runs_nothing_before_what_it_reads() -> None:
+    module = hlo.parse(
+        """HloModule m, is_scheduled=true
+
+ENTRY %e {
+  %p = f32[8] parameter(0)
+  %a = f32[8] sort(%p), dimensions={0}, to_apply=%c
+  %b = f32[2,4] bitcast(%a)
+  %q = f32[8] bitcast(%p)
+  %d = f32[8] sort(%q), dimensions={0}, to_apply=%c
+  ROOT %t = (f32[2,4], f32[8]) tuple(%b, %d)
+}
+""".replace("ENTRY", _COMPARE + "ENTRY")
+    )
+    order = module.entry.instructions
+    work = [part for part in order if part.opcode == "sort"]
+    assert registration.turned_around(order, work) == ["p", "q", "d", "a", "b", "t"]
+
+
+_COMPARE = """%c {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %l = pred[] compare(%x, %y), direction=LT
+}
+
+"""

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from hlomem import __version__
+from hlomem import __version__, hlo
 from hlomem.api.improve import Rules
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.jax.target_kinds import Target
     from hlomem.machines.options import Options
     from hlomem.schedule.search import Effort
@@ -253,13 +254,12 @@ def _find_fault(extension: Any, platform: str) -> str:
     swapped: list[list[str]] = []
 
     def swap(proto: bytes) -> bytes | None:
-        order = _order_of(text_of(proto))
-        work = [name for name, opcode in order.items() if opcode not in _IDLE]
+        entry = hlo.parse(text_of(proto)).entry
+        work = [part for part in entry.instructions if part.opcode not in _IDLE]
         if swapped or len(work) != 2:
             return None
-        swapped.append(work[::-1])
-        names = [work[1 - work.index(name)] if name in work else name for name in order]
-        return with_schedule(proto, {_entry_of(text_of(proto)): names})
+        swapped.append([part.name for part in work[::-1]])
+        return with_schedule(proto, {entry.name: turned_around(entry.instructions, work)})
 
     name = f"hlomem-test-{next(_numbers)}"
     _register(extension, swap, name, platform)
@@ -288,10 +288,14 @@ _IDLE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitca
 _LINE = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = .*? ([a-z][\w-]*)\(", re.MULTILINE)
 
 
-def _entry_of(text: str) -> str:
-    found = re.search(r"^ENTRY %?([\w.-]+)", text, re.MULTILINE)
-    assert found is not None
-    return found[1]
+def turned_around(order: Sequence[HloInstruction], work: Sequence[HloInstruction]) -> list[str]:
+    """An order in which what works runs the other way round, and all else around it as it may."""
+    later: set[HloInstruction] = set()
+    for part in order:
+        if any(operand in later or operand in work for operand in part.operands):
+            later.add(part)
+    first = [part for part in order if part not in later and part not in work]
+    return [part.name for part in (*first, *work[::-1], *(part for part in order if part in later))]
 
 
 def _order_of(text: str) -> dict[str, str]:
