@@ -26,7 +26,8 @@ JAX_PYTHON ?= $(BENCH_PYTHON)
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready
 
-.PHONY: demo test lint format types js browser pytest jax jax-orders bench parity support replay \
+.PHONY: demo test lint format types js browser pytest jax jax-orders tpu-orders \
+	cuda-orders bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -47,6 +48,17 @@ jax: $(JAX_READY)
 
 jax-orders: $(JAX_READY)
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_orders
+
+# Orders of large programs on accelerators that are not here; needs libtpu, JAX's CUDA plugin.
+tpu-orders: $(JAX_READY)
+	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check libtpu
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_orders \
+	    --target tpu-v5e:2x2 --write docs/improve.md
+
+cuda-orders: $(JAX_READY)
+	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax-cuda13-plugin
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_orders \
+	    --target cuda-h100 --write docs/improve.md
 
 # The main job: from a module's text to the files XLA writes, and what they say.
 demo: $(READY)

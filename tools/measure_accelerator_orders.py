@@ -2,12 +2,14 @@
 
     python -m tools.measure_accelerator_orders --target tpu-v5e:2x2 [--only NAME …]
                                                [--effort default] [--json FILE]
+                                               [--write docs/improve.md]
 
 For every program of `tools.large_programs`: temporaries in XLA's own order and in that of the pass,
 both as the target's compiler plans them; whether the pass forecast that size; the time of a run by
-the model of `hlomem.schedule.cost`; CPU time of the search. Each compile is a child process,
+the model of `hlomem.schedule.cost`; CPU time of the search, children aside. Each compile is a child process,
 stopped when its plan is there. `--json` keeps what was measured: programs in the file are not
-measured again. The exit code is 1 if an order needs more.
+measured again. `--write` puts the table into a document, between the lines that mark the place of
+this target's. The exit code is 1 if an order needs more.
 """
 
 from __future__ import annotations
@@ -122,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--effort", default="default")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
     rows = _known(given.json)
     from tools.large_programs import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
@@ -138,7 +141,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.json:
             given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
     print(table(rows))
+    if given.write:
+        _write(given.write, given.target, table(rows))
     return int(any(row.after > row.before for row in rows))
+
+
+def _write(path: Path, target: str, text: str) -> None:
+    """Put a table between the marks of its target in a document."""
+    begin, end = f"<!-- orders, {target}: begin -->", f"<!-- orders, {target}: end -->"
+    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    if not found:
+        sys.exit(f"{path}: no line `{begin}`")
+    tail = rest.partition(end)[2]
+    path.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
 
 
 def _known(path: Path | None) -> list[Row]:
