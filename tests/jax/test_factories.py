@@ -23,9 +23,11 @@ def _make(factory: str, **settings: Any) -> Any:
     return make_program(find_factory(f"{HERE}:{factory}"), settings, parse_target("cpu"))
 
 
-def test_a_factory_is_found_by_module_or_by_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_factory_is_found_by_module_or_by_file(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    request.addfinalizer(lambda: sys.modules.pop("factories", None))
     file = Path(__file__).with_name("factories.py")
     assert find_factory(f"{HERE}:step").__name__ == "step"
     assert find_factory(f"{file}:step").__name__ == "step"

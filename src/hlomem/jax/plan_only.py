@@ -1,10 +1,11 @@
 """XLA's plan of a program, without the rest of the compile.
 
 In: a `Job`. Out: the dump of its plan. The compiler runs in a child process, which is stopped as
-soon as the files of the plan are complete: libtpu writes them after a twentieth of a compile, and
-before it refuses a program that does not fit. Where no such moment is known the compile is waited
-for. The child has a process group of its own, which is killed on every way out, and ends itself
-when this process does; its folder goes with it.
+soon as the files of the plan are complete, which another file tells: libtpu writes them after a
+twentieth of a compile, and before it refuses a program that does not fit. Where no such file is
+known, or another version has none, the compile is waited for. The child has a process group of its
+own, which is killed on every way out, and ends itself when this process does; its folder goes with
+it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import msgspec
 
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
+from hlomem.dump.parts import FILE_NAMES
 from hlomem.jax.function_memory import explained, read_dump
 from hlomem.jax.jobs import (
     DUMP,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 _START = "import sys; sys.path[:0] = sys.argv[1:]; from hlomem.jax.child import main; main()"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
 _INTERVAL = 0.03
+_PLAN = ("after_optimizations.txt", *(name.suffix for name in dict.fromkeys(FILE_NAMES.values())))
+"""How the names of a plan's files end."""
 _MAX_OUTPUT = 8
 """Lines of what a child printed that an error shows."""
 
@@ -94,6 +98,8 @@ def plan_in_child(
     `HlomemError`s, with what the child had to say.
     """
     target = parse_target(job.target)
+    if not hasattr(os, "wait4"):
+        raise CompileError("programs are compiled in a child process on Linux and macOS only")
     if target.missing:
         problem = f"cannot compile for {target.name}: {target.wanted} is not installed"
         raise MissingSoftwareError(f"{problem}\n  {target.missing}")
@@ -127,13 +133,14 @@ class _Child:
         self._began = time.monotonic()
         self._is_stopped = False
         self._cpu_seconds = 0.0
+        self._plan_sizes: dict[Path, int] = {}
         self._process = subprocess.Popen(  # noqa: S603 - Python itself
             [sys.executable, "-c", _START, _PACKAGE_HOME],
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=subprocess.STDOUT,
             env=_environment(target),
-            process_group=0 if hasattr(os, "setpgid") else None,
+            process_group=0,
         )
         assert self._process.stdin is not None
         errand = Errand(job=job, folder=str(folder), path=_search_path())
@@ -178,12 +185,15 @@ class _Child:
         self._cpu_seconds = cpu_seconds
 
     def _is_planned(self, facts: Facts) -> bool:
-        """Whether the file is there that is written after those of the plan."""
+        """Whether the next file is there, and those of the plan are not growing any more."""
         if not self._mark:
             return False
-        wanted = f".{facts.module_name}."
-        names = [path.name for path in (self._folder / DUMP).iterdir()]
-        return any(wanted in name and name.endswith(self._mark) for name in names)
+        ours = f".{facts.module_name}."
+        found = [path for path in (self._folder / DUMP).iterdir() if ours in path.name]
+        marks = [path for path in found if path.name.endswith(self._mark)]
+        plan = {path: path.stat().st_size for path in found if path.name.endswith(_PLAN)}
+        before, self._plan_sizes = self._plan_sizes, plan
+        return bool(marks) and len(plan) == len(_PLAN) and plan == before
 
     def end(self) -> None:
         """Nothing of it runs after this."""

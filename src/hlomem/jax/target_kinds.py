@@ -74,7 +74,8 @@ class Target(Struct, frozen=True, dict=True):
     environment: ClassVar[dict[str, str]] = {}
     """What its compiler must find in the environment when it is loaded."""
     plan_mark: ClassVar[str] = ""
-    """How the name of the file ends that the compiler writes once the plan's are complete."""
+    """How the name of the file ends that the compiler writes next after those of the plan; empty
+    where the rest of a compile is short."""
 
     @property
     def name(self) -> str:
@@ -179,6 +180,7 @@ class CudaTarget(Target, frozen=True, dict=True):
     family: ClassVar[str] = "cuda"
     machines: ClassVar[str] = "gpu"
     wanted: ClassVar[str] = "JAX's CUDA plugin"
+    plan_mark: ClassVar[str] = ".debug_options"
 
     @property
     def missing(self) -> str:

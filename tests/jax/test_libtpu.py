@@ -1,0 +1,64 @@
+"""Programs for TPUs that are not here: the plan in a Compiled, and of a compile that is stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import hlomem.jax
+from hlomem.jax.jobs import Job
+from hlomem.jax.plan_only import PlannedProgram, plan_in_child
+from tests.places import ROOT
+
+jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
+pytest.importorskip("libtpu", reason="libtpu is not installed; `make jax` runs these tests")
+jnp: Any = pytest.importorskip("jax.numpy")
+
+TARGET = "tpu-v5e:2x2"
+GPT = f"{ROOT / 'examples' / 'jax' / 'gpt.py'}:train_step"
+TINY = {"size": "tiny", "length": 128, "batch": 8}
+
+
+def _places(memory: Any) -> list[Any]:
+    return sorted(
+        (each.id, each.name, each.allocation, each.offset, each.size, each.color)
+        for each in memory.memory.buffers
+    )
+
+
+def _layers(weights: Any, x: Any) -> Any:
+    return jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, weights)[0]
+
+
+def test_a_compiled_has_every_place_of_the_dump_in_fast_memory_too() -> None:
+    where = jax.sharding.SingleDeviceSharding(hlomem.jax.devices(TARGET)[0])
+    shapes = [jax.ShapeDtypeStruct(s, "float32") for s in ((4, 256, 256), (64, 256))]
+    dumped = hlomem.jax.memory(_layers, *shapes, target=TARGET)
+    placed = [jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where) for s in shapes]
+    compiled = jax.jit(_layers).lower(*placed).compile()
+    assert _places(hlomem.jax.memory(compiled)) == _places(dumped)
+    assert {space.name for space in dumped.memory.spaces} >= {"hbm", "vmem"}
+    assert dumped.capacity is not None
+    assert dumped.capacity.name == "v5e"
+
+
+def _plan(*, is_full: bool = False, **settings: Any) -> PlannedProgram:
+    job = Job(factory=GPT, target=TARGET, settings={**TINY, **settings})
+    planned = plan_in_child(job, is_full=is_full)
+    assert isinstance(planned, PlannedProgram)
+    return planned
+
+
+def test_a_compile_that_is_stopped_has_the_plan_of_the_whole() -> None:
+    stopped, whole = _plan(fsdp=4), _plan(fsdp=4, is_full=True)
+    assert stopped.is_stopped
+    assert not whole.is_stopped
+    assert str(stopped.dump) == str(whole.dump)
+    assert stopped.cpu_seconds < whole.cpu_seconds
+
+
+def test_a_program_that_does_not_fit_is_planned_and_refused() -> None:
+    planned = _plan(batch=16384)
+    assert planned.refusal.startswith("RESOURCE_EXHAUSTED")
+    assert planned.memory.space.size > 15.75 * 2**30
