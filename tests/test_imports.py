@@ -78,10 +78,13 @@ MAY_IMPORT = {
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
     | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"},
+    "advice.rules.order": {"advice", "report", "schedule"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
+    "api.tight_heaps": {"api.pack", "assign", "hlo", "packer", "pipeline", "schedule"},
     "api.improve": PLANNER
     | DUMPS
-    | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
+    | {"api.plan", "api.replan", "api.tight_heaps"}
+    | {"check", "report", "schedule", "write", "view"},
     "api.improved_page": {"base", "hlo", "api.plan", "api.improve", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,

@@ -21,7 +21,8 @@ from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.check import find_problems
-from hlomem.schedule.search import improve, temporary_bytes
+from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.search import improve
 from tools.corpus import check_all, parse_arguments
 
 if TYPE_CHECKING:

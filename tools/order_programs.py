@@ -496,21 +496,22 @@ class Subject(NamedTuple):
     """With the pass, at an effort."""
 
 
-def iter_subjects(corpus: Path) -> Iterator[Subject]:
-    """The three groups."""
+def iter_subjects(corpus: Path, is_wanted: Callable[[str, str], bool]) -> Iterator[Subject]:
+    """The three groups; only what is wanted, by group and name, is made."""
     for path in sorted(corpus.glob(f"{_CORPUS_GROUP}/*/module.hlo")):
         text = path.read_text(encoding="utf-8")
-        if _CALLS_PYTHON not in text:
+        if _CALLS_PYTHON not in text and is_wanted("corpus", path.parent.name):
             yield _carried("corpus", path.parent.name, text)
     for path in sorted(TRIALS.glob("*/*.cpu_after_optimizations.txt*")):
         function = path.name.split(".")[1]
-        if function not in _BESIDE:
+        name = f"{path.parent.name} {function.removeprefix('jit_')}"
+        if function not in _BESIDE and is_wanted("trials", name):
             packed = path.read_bytes()
-            text = gzip.decompress(packed) if path.suffix == ".gz" else packed
-            name = f"{path.parent.name} {function.removeprefix('jit_')}"
-            yield _carried("trials", name, text.decode())
+            text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
+            yield _carried("trials", name, text)
     for name, program in PROGRAMS.items():
-        yield _written(name, program)
+        if is_wanted("ours", name):
+            yield _written(name, program)
 
 
 def _carried(group: str, name: str, text: str) -> Subject:

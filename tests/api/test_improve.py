@@ -38,6 +38,41 @@ def test_the_text_has_the_same_instructions_in_another_order() -> None:
     assert hlo.parse(better).is_scheduled
 
 
+def test_the_best_packing_of_both_orders_needs_no_more_than_xlas_does() -> None:
+    for home in (CPU / "g_cholesky_solve", CPU / "m_overlap", CPU / "loops_in_loops"):
+        report = hlomem.improve((home / "module.hlo").read_text()).report
+        assert report.packing is not None
+        assert report.packing.before <= report.before
+        assert report.packing.after <= report.after
+        assert report.bound is not None
+        assert report.bound <= report.packing.after
+
+
+HOLES = """HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  %a = f32[8192]{0} custom-call(%p), custom_call_target="make"
+  %b = f32[3584]{0} custom-call(%a), custom_call_target="make"
+  %x = f32[4]{0} custom-call(%a, %b), custom_call_target="read"
+  %c = f32[8192]{0} custom-call(%x), custom_call_target="make"
+  %y = f32[4]{0} custom-call(%c), custom_call_target="read"
+  %d = f32[3584]{0} custom-call(%y), custom_call_target="make"
+  %z = f32[4]{0} custom-call(%b, %d), custom_call_target="read"
+  %e = f32[8192]{0} custom-call(%z), custom_call_target="make"
+  ROOT %r = f32[4]{0} custom-call(%d, %e), custom_call_target="read"
+}
+"""
+
+
+def test_a_heap_that_xla_packs_with_holes_would_be_smaller() -> None:
+    report = hlomem.improve(HOLES, backend="cpu").report
+    assert report.packing is not None
+    assert report.packing.before_proven
+    assert report.packing.before < report.before
+    assert not report.saves
+
+
 def test_a_dump_is_improved_with_its_module_or_without() -> None:
     dump = hlomem.load(TRAIN_STEP)
     [path] = TRAIN_STEP.glob("*_optimizations.txt")

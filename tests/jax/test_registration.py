@@ -15,6 +15,7 @@ import hlomem.jax
 from hlomem import hlo
 from hlomem.base.errors import CommandError
 from hlomem.jax import log, registration
+from hlomem.jax.transform import Transform
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -183,7 +184,7 @@ def test_the_cache_on_disk_neither_hides_the_pass_nor_outlives_it(tmp_path: Path
 def test_effects_and_donations_survive() -> None:
     def step(state: Any, x: Any) -> Any:
         hidden = [jnp.sort(state * w, axis=0) for w in (1.0, 2.0, 3.0, 4.0)]
-        new = state + sum(jnp.cumsum(each, axis=1) for each in hidden)
+        new = state + sum(jnp.cumsum(part, axis=1) for part in hidden)
         return new, (new @ x).sum()
 
     arguments = _arguments(2)
@@ -195,6 +196,25 @@ def test_effects_and_donations_survive() -> None:
     assert (results[0][0] == results[1][0]).all()
     assert results[0][1] == results[1][1]
     assert _temporaries(better) <= _temporaries(plain)
+
+
+@pytest.mark.parametrize(("processes", "may_move"), [(1, True), (2, False)])
+def test_collectives_change_places_only_where_one_process_has_all_devices(
+    processes: int, may_move: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    made = Transform
+
+    def transform(platform: str, options: Any, rules: Any, limits: Any) -> Any:
+        seen.append(rules.may_reorder_collectives)
+        return made(platform, options, rules, limits)
+
+    monkeypatch.setattr(jax, "process_count", lambda: processes)
+    monkeypatch.setattr(registration, "Transform", transform)
+    with hlomem.jax.optimize():
+        assert seen == [may_move]
+    with hlomem.jax.optimize(may_reorder_collectives=not may_move):
+        assert seen == [may_move, not may_move]
 
 
 @pytest.mark.parametrize("platform", ["npu", "tpu"])

@@ -11,7 +11,8 @@ from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.schedule import Schedule
 from hlomem.schedule.bound import lower_bound
 from hlomem.schedule.model import peak_of
-from hlomem.schedule.search import improve, temporary_bytes
+from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.search import improve
 from tests.schedule.programs import HOMES, flows_of, named, random_order, stages_of
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from hlomem.hlo.schedule import Schedule
 from hlomem.schedule.check import find_problems
-from hlomem.schedule.search import EFFORTS, Effort, Improvement, improve, temporary_bytes
+from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.search import EFFORTS, Effort, Improvement, improve
 from tests.schedule.programs import CPU, GPU, HOMES, name_of, stages_of
 
 

@@ -11,6 +11,7 @@ from hlomem.advice.rules.layout import advise_layout
 from hlomem.advice.rules.logits import advise_logits
 from hlomem.advice.rules.narrow import advise_narrow
 from hlomem.advice.rules.offload import advise_offload
+from hlomem.advice.rules.order import advise_order
 from hlomem.advice.rules.padding import advise_padding
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 RULES: Mapping[str, Rule] = {
     "donate": advise_donate,
+    "order": advise_order,
     "checkpoint": advise_checkpoint,
     "logits": advise_logits,
     "carry": advise_carry,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
+    from hlomem.pipeline import Stages
     from hlomem.report.data.memory import MemoryView, Space
 
 _TOLERANCE = 0.001
@@ -73,13 +74,21 @@ class Subject:
 
     def reserved(self, module: HloModule) -> int:
         """What our plan of a variation reserves in the space."""
-        allocations = self._plan_module(module).stages.assignment.allocations
-        return sum(each.size for each in allocations if each.color == self.space.color)
+        return self._reserved_by(self._plan_module(module).stages)
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Our plan of the program as it is."""
+        return self._plan_module(self.module).stages
 
     @cached_property
     def planned_size(self) -> int:
-        """What our plan of the program as it is reserves in the space."""
-        return self.reserved(self.module)
+        """What it reserves in the space."""
+        return self._reserved_by(self.stages)
+
+    def _reserved_by(self, stages: Stages) -> int:
+        allocations = stages.assignment.allocations
+        return sum(each.size for each in allocations if each.color == self.space.color)
 
     @cached_property
     def is_xlas(self) -> bool:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from hlomem import hlo
 from hlomem.api.plan import plan
 from hlomem.api.replan import replan
+from hlomem.api.tight_heaps import pack_tightly
 from hlomem.base.errors import CommandError, UnsupportedError
 from hlomem.base.source import visible
 from hlomem.check.verify import verify
@@ -23,7 +26,7 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.text.printer import format_module
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.report.data.improvement import ComputationOrder, Improved, Verdict
+from hlomem.report.data.improvement import ComputationOrder, Improved, TightPacking, Verdict
 from hlomem.schedule.check import find_problems
 from hlomem.schedule.search import EFFORTS, Effort, Improvement
 from hlomem.schedule.search import improve as search
@@ -100,7 +103,8 @@ def improve(
         notes += made.notes
     _refuse_fixed(stages)
     rules = Rules(effort, may_reorder_collectives, max_slowdown)
-    return improve_stages(name, stages, rules, notes, is_rebuilt=is_rebuilt)
+    found = improve_stages(name, stages, rules, notes, is_rebuilt=is_rebuilt)
+    return found._replace(report=replace(found.report, packing=_packing(stages, found.orders)))
 
 
 def improve_stages(
@@ -117,6 +121,18 @@ def improve_stages(
     found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
     report = _report(name, stages, found, rules.effort, notes)
     return BetterOrder(report, stages, found.orders, is_rebuilt)
+
+
+def _packing(stages: Stages, orders: Orders) -> TightPacking:
+    """What the best packing of both orders needs."""
+    before = pack_tightly(stages, {})
+    after = pack_tightly(stages, orders) if orders else before
+    return TightPacking(
+        before=before.size,
+        before_proven=before.is_proven,
+        after=after.size,
+        after_proven=after.is_proven,
+    )
 
 
 def _stages_of_dump(

@@ -69,7 +69,7 @@ def optimize(
     platforms: Sequence[str] | str | None = None,
     min_bytes: int = 1 << 16,
     max_instructions: int = 50_000,
-    may_reorder_collectives: bool = False,
+    may_reorder_collectives: bool | None = None,
     max_slowdown: float = 0.0,
     chip: str = "",
     target: str = "",
@@ -78,7 +78,8 @@ def optimize(
 
     It ends with the `with` block, or by `.remove()`. Programs with less than `min_bytes` of
     temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
-    `max_slowdown` are as for `hlomem.improve`.
+    `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
+    this is the only process: all devices run what is compiled here.
 
     `target` names the machine programs are compiled for where it is not here (`tpu-v5e:2x2`,
     `cuda-h100`). On a TPU orders are tried: libtpu plans them in child processes, and one is taken
@@ -88,6 +89,8 @@ def optimize(
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
     extension = _find_extension()
+    if may_reorder_collectives is None:
+        may_reorder_collectives = import_module("jax").process_count() == 1
     rules = Rules(effort, may_reorder_collectives, max_slowdown)
     limits = Limits(min_bytes, max_instructions)
     aim = parse_target(target) if target else None

@@ -107,7 +107,7 @@ def _orders_of(flow: Flow) -> list[tuple[str, list[int]]]:
     best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:_MAX_MOVED]
     for name, order in (made[0], *best):
         budget = Budget(_MOVES_PER_NODE * len(flow.nodes))
-        made.append((f"{name}, moved", improve_order(flow, order, budget)))
+        made += [(f"{name}, moved", moved) for moved in improve_order(flow, order, budget)[-1:]]
     return made
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hlomem.schedule.flow import Flow
 
 _SEED = 7
-_PATIENCE = 120
-"""Plans in a row that save nothing before the climb ends."""
+_MIN_PATIENCE = 120
+"""Plans in a row that save nothing before the climb ends, or half of all, where that is more."""
 _MAX_SHIFTED = 32
 """Nodes that are moved alone in one round."""
 
@@ -55,7 +55,8 @@ def climb(
     seen = {tuple(order)}
     moves = _shuffled_moves(current_plan.flow, current, chance)
     spent, last_gain, idle = 1, 1, 0
-    while spent < min(plans, last_gain + _PATIENCE) and best_plan.cost > floor:
+    patience = max(_MIN_PATIENCE, plans // 2)
+    while spent < min(plans, last_gain + patience) and best_plan.cost > floor:
         tried = next((move for move in moves if tuple(move) not in seen), None)
         if tried is None:
             if current is best or idle:
@@ -76,9 +77,7 @@ def climb(
 
 def _shuffled_moves(flow: Flow, order: list[int], chance: random.Random) -> Iterator[list[int]]:
     """The orders one move away: what is in the way of the peak first, then single nodes."""
-    moves = list(iter_moves(Timeline(flow, order)))
-    chance.shuffle(moves)
-    for first, stretch in moves:
+    for first, stretch in iter_moves(Timeline(flow, order), chance):
         yield order[:first] + stretch + order[first + len(stretch) :]
     shifts = list(_shifts(flow, order, chance))
     chance.shuffle(shifts)

@@ -26,8 +26,10 @@ _MAX_KICK = 3
 """Moves that are made regardless, at most, where none helps."""
 _MAX_IDLE = 24
 """Buffers in the way of a peak, the largest, that moves are made for."""
-_MOVE_COST = 4
-"""What making a move counts beside evaluating it, in nodes for each buffer in the way."""
+_MOVE_COST = 8
+"""What making a move counts in nodes, beside those that it is made of and that are counted."""
+_MAX_MET = 5
+"""Other orders with the same peak that are kept."""
 _SEED = 20261115
 
 
@@ -62,8 +64,14 @@ Score = tuple[int, int]
 """The peak, and how often it is reached."""
 
 
-def improve_order(flow: Flow, order: Sequence[int], budget: Budget, floor: int = 0) -> list[int]:
-    """Move cones away from the peak until it is at the floor or the budget is spent."""
+def improve_order(
+    flow: Flow, order: Sequence[int], budget: Budget, floor: int = 0
+) -> list[list[int]]:
+    """Move cones away from the peak until it is at the floor or the budget is spent.
+
+    Returns the best order, and before it others with the same peak that were met on the way: what
+    packing makes of them may differ.
+    """
     return _LocalSearch(flow, order, budget, floor).run()
 
 
@@ -77,13 +85,20 @@ class _LocalSearch:
         self._score = _score(self._line.levels)
         self._best = list(order)
         self._best_score = self._score
+        self._met: list[list[int]] = []
 
-    def run(self) -> list[int]:
+    def run(self) -> list[list[int]]:
         """Go down, and on from a kick, while there is work left."""
         while self._descend() and self._best_score[0] > self._floor:
+            self._remember()
             if not self._kick():
                 break
-        return self._best
+        return [*(order for order in self._met if order != self._best), self._best]
+
+    def _remember(self) -> None:
+        """Keep an order that is as good as the best; the latest few."""
+        if self._score[0] == self._best_score[0] and self._line.order not in self._met:
+            self._met = [*self._met[1 - _MAX_MET :], self._line.order.copy()]
 
     def _descend(self) -> bool:
         """Take moves that help, or do no harm; whether there is work left."""
@@ -99,13 +114,9 @@ class _LocalSearch:
 
     def _find_step(self) -> tuple[Score, Move, list[int]] | None:
         """The first move that helps, else the best that does no harm."""
-        moves = list(iter_moves(self._line))
-        if not self._budget.spend(_MOVE_COST * len(moves)):
-            return None
-        self._chance.shuffle(moves)
         found: tuple[Score, Move, list[int]] | None = None
-        for move in moves:
-            if not self._budget.spend(len(move.stretch)):
+        for move in iter_moves(self._line, self._chance):
+            if not self._budget.spend(_MOVE_COST + 2 * len(move.stretch)):
                 return None
             levels = self._line.levels_with(*move)
             if max(levels) > self._score[0]:
@@ -126,6 +137,8 @@ class _LocalSearch:
     def _take(self, move: Move, levels: list[int], score: Score) -> None:
         self._line.put(*move, levels)
         self._score = score
+        if score[0] < self._best_score[0]:
+            self._met.clear()
         if score < self._best_score:
             self._best, self._best_score = self._line.order.copy(), score
 
@@ -133,10 +146,9 @@ class _LocalSearch:
         """Make some moves from the best order, whatever they cost; whether there were any."""
         self._line = Timeline(self._flow, self._best)
         for _ in range(self._chance.randint(1, _MAX_KICK)):
-            moves = list(iter_moves(self._line))
-            if not moves or not self._budget.spend(len(self._best)):
+            move = next(iter_moves(self._line, self._chance), None)
+            if move is None or not self._budget.spend(len(self._best)):
                 return False
-            move = self._chance.choice(moves)
             self._line.put(*move, self._line.levels_with(*move))
         self._score = _score(self._line.levels)
         return True
@@ -147,8 +159,8 @@ def _score(levels: list[int]) -> Score:
     return peak, levels.count(peak)
 
 
-def iter_moves(line: Timeline) -> Iterator[Move]:
-    """What takes something alive and idle at the peak out of its way."""
+def iter_moves(line: Timeline, chance: random.Random | None = None) -> Iterator[Move]:
+    """What takes something alive and idle at the peak out of its way; shuffled by `chance`."""
     flow, order, place_of = line.flow, line.order, line.place_of
     if not order:
         return
@@ -160,14 +172,12 @@ def iter_moves(line: Timeline) -> Iterator[Move]:
         if number not in busy and flow.sizes[value.buffer] and _is_alive(value, place, place_of)
     ]
     idle.sort(key=lambda entry: (-entry[0], entry[1]))
-    for _, number in idle[:_MAX_IDLE]:
-        value = flow.values[number]
-        if value.made_by >= 0 and (delayed := _delay(line, value.made_by, place)):
-            yield delayed
-        if not value.lives_on:
-            readers = [node for node in value.readers if place_of[node] > place]
-            if advanced := _advance(line, readers, place):
-                yield advanced
+    ways = [(number, way) for _, number in idle[:_MAX_IDLE] for way in (_delay, _advance)]
+    if chance is not None:
+        chance.shuffle(ways)
+    for number, way in ways:
+        if move := way(line, flow.values[number], place):
+            yield move
 
 
 def _is_alive(value: FlowValue, place: int, place_of: Sequence[int]) -> bool:
@@ -182,12 +192,14 @@ def _is_alive(value: FlowValue, place: int, place_of: Sequence[int]) -> bool:
     return False
 
 
-def _delay(line: Timeline, maker: int, place: int) -> Move | None:
-    """A node, and what depends on it before the peak, right behind the peak."""
+def _delay(line: Timeline, value: FlowValue, place: int) -> Move | None:
+    """What makes a value, and what depends on that before the peak, right behind the peak."""
+    if value.made_by < 0:
+        return None
     before, order = line.flow.before, line.order
-    start = line.place_of[maker]
+    start = line.place_of[value.made_by]
     stretch = order[start : place + 1]
-    cone = {maker}
+    cone = {value.made_by}
     for node in stretch[1:]:
         if not cone.isdisjoint(before[node]):
             cone.add(node)
@@ -197,14 +209,13 @@ def _delay(line: Timeline, maker: int, place: int) -> Move | None:
     return Move(start, stay + [node for node in stretch if node in cone])
 
 
-def _advance(line: Timeline, readers: list[int], place: int) -> Move | None:
-    """Nodes, and what they need after the peak, right before the peak."""
-    if not readers:
-        return None
+def _advance(line: Timeline, value: FlowValue, place: int) -> Move | None:
+    """What still reads a value, and what that needs after the peak, right before the peak."""
     before, order, place_of = line.flow.before, line.order, line.place_of
-    end = max(place_of[node] for node in readers)
-    stretch = order[place : end + 1]
-    cone = set(readers)
+    cone = {node for node in value.readers if place_of[node] > place}
+    if value.lives_on or not cone:
+        return None
+    stretch = order[place : max(place_of[node] for node in cone) + 1]
     for node in reversed(stretch):
         if node in cone:
             cone.update(before[node])

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 MIN_FINALISTS = 3
 """How many orders are planned at least."""
+_MAX_BORROWING = 3
+"""Orders of which what lies in borrowed memory is left out, to look for better ones."""
 _MAX_ROUNDS = 3
-"""How often orders are looked for with what lies in borrowed memory left out."""
-_MAX_ANEW = 2
+"""How often that is done again with the better one."""
+_MAX_ANEW = 3
 """Constructions that are planned in such a round, beside what moves lead to."""
 _MAX_CLIMBED = 2
 """How many of the best plans of the entry are climbed from, beside that of the given order; and how
@@ -88,28 +90,37 @@ class PlanJudge:
 
     def borrow(self, judged: list[Judged], finder: OrderFinder) -> list[Judged]:
         """Look again, without what lies in borrowed memory; the best first."""
-        best = judged[0]
+        found = list(judged)
+        by_cost = {one.cost: one for one in reversed(judged)}
+        starts = [one for one in judged if by_cost[one.cost] is one][:_MAX_BORROWING]
+        starts += [one for one in judged if _is_given(one) and one not in starts]
+        for start in starts:
+            self._borrow_from(start, finder, found)
+        return self._ranked(found)
+
+    def _borrow_from(self, start: Judged, finder: OrderFinder, found: list[Judged]) -> None:
+        """Go on from an order while that helps; what is met is added."""
+        current = start
         for _ in range(_MAX_ROUNDS):
-            flow = best.planned.flow
-            if best.cost <= self._floor or self._plans <= 0 or flow.sizes == self._entry.sizes:
-                break
-            seen = [one.order for one in judged]
-            moved = finder.move(flow, best.order)
-            tried = [(f"{best.name}, moved", moved)]
+            flow = current.planned.flow
+            if current.cost <= self._floor or self._plans <= 0 or flow.sizes == self._entry.sizes:
+                return
+            tried = [(f"{start.name}, moved", finder.move(flow, current.order))]
             made = construct(flow, {}, lambda _: True)[:_MAX_ANEW]
             tried += [(f"{candidate.name}, borrowed", candidate.order) for candidate in made]
+            seen = [one.order for one in found]
             new = [self._judge(name, order) for name, order in tried if order not in seen]
-            judged = self._ranked([*judged, *new])
-            if judged[0].cost >= best.cost:
-                break
-            best = judged[0]
-        return judged
+            found += new
+            best = min(new, key=lambda one: one.cost, default=current)
+            if best.cost >= current.cost:
+                return
+            current = best
 
     def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Best:
         """Judge moves by plans: of the entry from several starts, then of what it runs."""
         best = Best(judged[0].cost, judged[0].name)
         starts = judged[:_MAX_CLIMBED]
-        starts += [one for one in judged if one.order == list(range(len(one.order)))]
+        starts += [one for one in judged if _is_given(one) and one not in starts]
         inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
         inner.sort(key=lambda flow: -peaks[flow.computation])
         del inner[_MAX_CLIMBED:]
@@ -178,6 +189,10 @@ class PlanJudge:
         ranked = sorted(judged, key=lambda one: one.cost)
         self.chosen[self._entry.computation] = ranked[0].order
         return ranked
+
+
+def _is_given(judged: Judged) -> bool:
+    return judged.order == list(range(len(judged.order)))
 
 
 def temporary_bytes(stages: Stages, color: int = 0) -> int:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _GIVEN = frozenset({"parameter", "constant"})
 """What is there before anything runs, and so frees and takes nothing."""
 _FIRST = 1 << 63
+_PARTITIONED = "_spmd"
+"""How computations are named that `SpmdPartitioningVisitor` made, parameters as it came by them."""
 
 
 class Chosen(NamedTuple):
@@ -95,8 +97,9 @@ class Lists:
         self._instructions: dict[HloComputation, list[HloInstruction]] = {}
         for instruction in stages.order.instructions:
             self._instructions.setdefault(instruction.parent, []).append(instruction)
-        for instructions in self._instructions.values():
-            instructions.sort(key=_made_first)
+        for computation, instructions in self._instructions.items():
+            if not computation.name.endswith(_PARTITIONED):
+                instructions.sort(key=_made_first)
 
     def schedule(
         self,

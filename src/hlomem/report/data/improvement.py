@@ -26,6 +26,18 @@ class ComputationOrder(Record, frozen=True, kw_only=True):
     """Whether no order that keeps the rules has a lower peak."""
 
 
+class TightPacking(Record, frozen=True, kw_only=True):
+    """Temporaries in the best packing that was found; XLA packs by its own rules, and not so."""
+
+    before: int
+    """Bytes in the given order."""
+    before_proven: bool
+    """Whether no packing of that order is smaller."""
+    after: int
+    """Bytes in the order found."""
+    after_proven: bool
+
+
 class Improved(Record, frozen=True, kw_only=True):
     """What a better order is worth."""
 
@@ -44,6 +56,8 @@ class Improved(Record, frozen=True, kw_only=True):
     method: str
     computations: tuple[ComputationOrder, ...]
     """Those whose order is another, the entry first."""
+    packing: TightPacking | None = None
+    """What a tighter packing would need; None where it was not asked for."""
     notes: tuple[str, ...] = ()
 
     @property

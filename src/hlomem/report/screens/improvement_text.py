@@ -32,6 +32,7 @@ def draw_improvement(improved: Improved, width: int) -> list[Line]:
             [(line, "")]
             for line in wrap(f"{improved.method}; effort {improved.effort}", width, "found   ")
         ],
+        *[[(line, "")] for line in wrap(_packing(improved), width, "packing ")],
     ]
     if improved.computations:
         lines += [[], [("Computations in another order", "bold")], [(_head(), "dim")]]
@@ -64,6 +65,21 @@ def _bound(improved: Improved) -> str:
     if improved.verdict == "proven":
         return f"no order keeps less alive, which is proven; packing aside, {known}"
     return known
+
+
+def _packing(improved: Improved) -> str:
+    """What the best packing needs; nothing where it was not looked for."""
+    packing = improved.packing
+    if packing is None:
+        return ""
+    given = f"the best needs {_tight(packing.before, packing.before_proven)} in XLA's order"
+    found = f" and {_tight(packing.after, packing.after_proven)} in this one"
+    both = given + (found if improved.saves else "")
+    return f"{both}; XLA packs by rules of its own, and cannot be told another"
+
+
+def _tight(size: int, proven: bool) -> str:
+    return f"{format_bytes(size)} ({'proven' if proven else 'as far as was found'})"
 
 
 def _head() -> str:

@@ -1,0 +1,45 @@
+"""`order`: let hlomem's pass give the program an order that needs less memory.
+
+In: the program as XLA scheduled it. Out: advice to compile it with `hlomem.jax.optimize()`, if an
+order is found that saves something. What it saves at least is what the plan in an order found with
+little effort saves; at most, what the bound leaves. No flag of XLA's is advised: what its other
+scheduler makes of a program is often more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.report.data.advice import Advice
+from hlomem.schedule.search import improve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.advice.subject import Subject
+
+LINK = "https://docs.jax.dev/en/latest/jax.extend.html"
+_HOW = """import hlomem.jax
+hlomem.jax.optimize()  # before it is compiled; jax 0.10.2 or later"""
+
+
+def advise_order(subject: Subject) -> Iterator[Advice]:
+    """One advice, where orders can still change: not after places were chosen for one."""
+    if subject.machine.preset_color is not None or subject.space.color:
+        return
+    stages = subject.stages
+    found = improve(stages, "low")
+    if not found.orders:
+        return
+    saved = found.before - found.after
+    yield Advice(
+        rule="order",
+        title="run the same instructions in another order",
+        least=saved,
+        most=saved if found.bound is None else found.before - found.bound,
+        method="re-planned",
+        confidence="high" if subject.is_xlas and not subject.is_rebuilt else "medium",
+        cost="compiling takes about twice as long; results are equal to the bit",
+        how=_HOW,
+        link=LINK,
+    )
