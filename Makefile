@@ -31,7 +31,8 @@ JAX_READY  := $(JAX_VENV)/.ready
 DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
-.PHONY: demo docs dist test lint format types js browser pytest jax jax-orders bench parity support replay \
+.PHONY: demo docs dist test lint format types js browser pytest jax jax-orders \
+	tpu-orders cuda-orders bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -52,6 +53,17 @@ jax: $(JAX_READY)
 
 jax-orders: $(JAX_READY)
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_orders
+
+# Orders of large programs on accelerators that are not here; needs libtpu, JAX's CUDA plugin.
+tpu-orders: $(JAX_READY)
+	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check libtpu
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_orders \
+	    --target tpu-v5e:2x2 --write docs/improve.md
+
+cuda-orders: $(JAX_READY)
+	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax-cuda13-plugin
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_orders \
+	    --target cuda-h100 --write docs/improve.md
 
 # For users: a training step that does not fit, why, what would help, and the fix beside it.
 demo: $(READY)

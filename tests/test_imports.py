@@ -79,7 +79,8 @@ MAY_IMPORT = {
     | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
-    | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"},
+    | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"}
+    | {"report.page.html", "report.page.page"},
     "advice.rules.order": {"advice", "report", "schedule"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
     "api.tight_heaps": {"api.pack", "assign", "hlo", "packer", "pipeline", "schedule"},
@@ -87,17 +88,12 @@ MAY_IMPORT = {
     | DUMPS
     | {"api.plan", "api.replan", "api.tight_heaps"}
     | {"check", "report", "schedule", "write", "view"},
-    | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"}
-    | {"report.page.html", "report.page.page"},
-    "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
     "api.failure": {"base", "advice", "api.explain", "report"},
-    "api.improve": PLANNER
-    | DUMPS
-    | {"api.plan", "api.replan", "check", "report", "schedule", "write", "view"},
     "run": {"base", "dump", "api.explain", "api.failure", "api.folder", "api.load", "report"},
     "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
     | {"api.explain", "api.subject"},
     "pytest_plugin": {"base", "api.explain", "jax", "testing"},
+    "api.improved_page": {"base", "hlo", "api.plan", "api.improve", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
     "jax": PROGRAM

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
+import zlib
 from pathlib import Path
 
 from tests.cli.conftest import Run
@@ -58,3 +61,16 @@ def test_a_dump_without_its_module_cannot_be_written(
 def test_wrong_options_are_refused(run: Run) -> None:
     assert run("improve", TRAIN_STEP, "--effort", "huge").code == 2
     assert run("improve", TRAIN_STEP, "--max-slowdown", "3").code == 2
+
+
+def test_the_page_draws_both_orders_and_names_the_cause(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "orders.html"
+    saved = json.loads(run("improve", TRAIN_STEP, "--json", "--html", page).out)
+    found = re.search(r'<script[^>]*id="data"[^>]*>([^<]+)<', page.read_text(encoding="utf-8"))
+    assert found is not None
+    data = json.loads(zlib.decompress(base64.b64decode(found[1])))
+    assert [report["name"] for report in data["reports"]] == ["as given", "better order"]
+    [cause] = data["difference"]["causes"]
+    assert cause["delta"] == saved["after"] - saved["before"]
+    assert "in another order: main.18" in cause["text"]
+    assert run("improve", TRAIN_STEP, "--html", page).code == 2  # it is there already

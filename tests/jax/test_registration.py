@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import hlomem.jax
+from hlomem import hlo
 from hlomem.base.errors import CommandError
 from hlomem.jax import log, registration
 from hlomem.jax.transform import Transform
@@ -204,9 +205,9 @@ def test_collectives_change_places_only_where_one_process_has_all_devices(
     seen: list[Any] = []
     made = Transform
 
-    def transform(platform: str, options: Any, rules: Any, limits: Any) -> Any:
+    def transform(platform: str, options: Any, rules: Any, *rest: Any) -> Any:
         seen.append(rules.may_reorder_collectives)
-        return made(platform, options, rules, limits)
+        return made(platform, options, rules, *rest)
 
     monkeypatch.setattr(jax, "process_count", lambda: processes)
     monkeypatch.setattr(registration, "Transform", transform)
@@ -248,3 +249,31 @@ def test_importing_auto_turns_it_on() -> None:
         assert hlomem.jax.report().improved
     finally:
         auto.OPTIMIZATION.remove()
+
+
+def test_the_self_test_runs_nothing_before_what_it_reads() -> None:
+    module = hlo.parse(
+        """HloModule m, is_scheduled=true
+
+ENTRY %e {
+  %p = f32[8] parameter(0)
+  %a = f32[8] sort(%p), dimensions={0}, to_apply=%c
+  %b = f32[2,4] bitcast(%a)
+  %q = f32[8] bitcast(%p)
+  %d = f32[8] sort(%q), dimensions={0}, to_apply=%c
+  ROOT %t = (f32[2,4], f32[8]) tuple(%b, %d)
+}
+""".replace("ENTRY", _COMPARE + "ENTRY")
+    )
+    order = module.entry.instructions
+    work = [part for part in order if part.opcode == "sort"]
+    assert registration.turned_around(order, work) == ["p", "q", "d", "a", "b", "t"]
+
+
+_COMPARE = """%c {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %l = pred[] compare(%x, %y), direction=LT
+}
+
+"""

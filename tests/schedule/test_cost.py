@@ -25,7 +25,7 @@ def test_work_between_start_and_end_hides_a_transfer() -> None:
     stages = start_stages(hlo.parse(TEXT), order_lists=in_text_order)
     builder = FlowBuilder(stages, keeps_overlap=False)
     flow = builder.build(stages.module.entry, {})
-    delays = Delays(flow, stages.options.machine.size_of)
+    delays = Delays(flow.nodes, stages.options.machine.size_of)
     assert delays.total == WORK
     transfer = TRANSFER_FACTOR * 4096
     assert delays.of([0, 1, 2, 3, 4, 5]) == max(0, transfer - WORK) == 0

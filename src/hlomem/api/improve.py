@@ -60,6 +60,10 @@ class BetterOrder(NamedTuple):
         """The program's text in the new order, scheduled."""
         return _text_of(self.stages, self.orders)
 
+    def given_text(self) -> str:
+        """The program's text in the order it came in."""
+        return _text_of(self.stages, {})
+
 
 class Rules(NamedTuple):
     """How an order is looked for, and what it may do."""
@@ -174,9 +178,24 @@ def _judged(
     """The order found, if nothing objects; else the given one."""
     if not found.orders:
         return found
+    problems = find_objections(stages, found.orders, rules, is_rebuilt=is_rebuilt)
+    if not problems:
+        return found
+    notes.append(f"an order was found and rejected: {problems[0]}")
+    kept = tuple(order._replace(peak=order.given_peak, is_proven=False) for order in found.found)
+    return found._replace(orders={}, after=found.before, method="as given", found=kept)
+
+
+def find_objections(
+    stages: Stages, orders: Orders, rules: Rules, *, is_rebuilt: bool = False
+) -> list[str]:
+    """What speaks against orders: that the program may not run so, or that its plan is wrong.
+
+    The plan of a program that was rebuilt from a dump is not verified.
+    """
     problems = find_problems(
         stages.module,
-        found.orders,
+        orders,
         given={
             computation: stages.schedule.sequence(computation)
             for computation in running_computations(stages.module)
@@ -184,13 +203,7 @@ def _judged(
         may_reorder_collectives=rules.may_reorder_collectives,
         may_lose_overlap=bool(rules.max_slowdown),
     )
-    if not problems and not is_rebuilt:
-        problems = _objections(stages, found.orders)
-    if not problems:
-        return found
-    notes.append(f"an order was found and rejected: {problems[0]}")
-    kept = tuple(order._replace(peak=order.given_peak, is_proven=False) for order in found.found)
-    return found._replace(orders={}, after=found.before, method="as given", found=kept)
+    return problems if problems or is_rebuilt else _objections(stages, orders)
 
 
 def _objections(stages: Stages, orders: Orders) -> list[str]:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.api.improve import improve
+from hlomem.api.improve import Rules, improve
+from hlomem.api.improved_page import format_orders
 from hlomem.api.load import encode, find_program, load_any, load_program
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
+from hlomem.cli.factory import parse_settings, progress
 from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUMP
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
@@ -23,9 +25,18 @@ if TYPE_CHECKING:
     from hlomem.api.improve import BetterOrder
     from hlomem.schedule.search import Effort
 
+_TIMEOUT = 1800.0
+"""Seconds after which a compile is given up."""
+
 
 @click.command("improve")
-@click.argument("path", metavar="DUMP|MODULE")
+@click.argument("path", metavar="DUMP|MODULE|MODULE:FACTORY")
+@click.option(
+    "--target", default="", metavar="TARGET", help="Compile a FACTORY's program for: tpu-v5e:2x2, …"
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the FACTORY."
+)
 @WHICH_DUMP
 @HLO_TEXT
 @BACKEND
@@ -51,11 +62,16 @@ if TYPE_CHECKING:
     help="Let transfers show for this share of the program's time, by a rough model.",
 )
 @click.option("-o", "--output", metavar="FILE", type=Path, help="Write the program so ordered.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option(
+    "--html", "page", metavar="PAGE", type=Path, help="Write a page that draws both orders."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE and PAGE.")
 @AS_JSON
 @collector_off()
 def command(
     path: str,
+    target: str,
+    settings: tuple[str, ...],
     module: str | None,
     hlo: str | None,
     backend: str | None,
@@ -65,6 +81,7 @@ def command(
     reorder_collectives: bool,
     max_slowdown: float,
     output: Path | None,
+    page: Path | None,
     force: bool,
     as_json: bool,
 ) -> int:
@@ -72,31 +89,72 @@ def command(
 
     The order is looked for, checked, planned and verified; sizes are those of the plan. The bound
     says what no order can go below. With -o the program is written as scheduled HLO text in the new
-    order, or in the given one where none is better. A DUMP without its HLO module is rebuilt first,
-    and cannot be written.
+    order, or in the given one where none is better; with --html a page shows the memory of both
+    orders beside each other. A DUMP without its HLO module is rebuilt first, and cannot be written.
+
+    With --target the program of a FACTORY is compiled for a machine that is not here, as `hlomem
+    compile` does. For a TPU several orders are tried, each by a plan of libtpu's own.
     """
+    rules = Rules(effort, reorder_collectives, max_slowdown)
+    if target:
+        given = {"--module": module, "--hlo": hlo, "--backend": backend, "--chip": chip}
+        for option, value in {**given, "--era": era}.items():
+            if value:
+                raise CommandError(f"`{option}` is for a dump or module, `--target` for a factory")
+        found = _of_factory(path, target, settings, rules)
+    else:
+        if settings:
+            raise CommandError("`--set` is for a factory; `--target` says which machine it is for")
+        needs_text = output is not None or page is not None
+        found = _of_file(path, module, hlo, backend, chip, era, rules, needs_text=needs_text)
+    if output is not None:
+        _write(output, found.text(), force=force)
+    if page is not None:
+        _write(page, format_orders(found), force=force)
+    return write("improvement", found.report, draw_improvement, as_json)
+
+
+def _of_factory(factory: str, target: str, settings: tuple[str, ...], rules: Rules) -> BetterOrder:
+    from hlomem.jax.factory_orders import improve_factory  # noqa: PLC0415 - only this needs JAX
+    from hlomem.jax.jobs import Job  # noqa: PLC0415
+
+    job = Job(factory=factory, target=target, settings=parse_settings(settings))
+    with progress() as draw:
+        return improve_factory(
+            job, rules, _TIMEOUT, lambda doing: draw(f"{doing} {factory} for {target}")
+        )
+
+
+def _of_file(
+    path: str,
+    module: str | None,
+    hlo: str | None,
+    backend: str | None,
+    chip: str,
+    era: str | None,
+    rules: Rules,
+    *,
+    needs_text: bool,
+) -> BetterOrder:
     loaded = load_any(path, module=module)
     program = None
     if isinstance(loaded, Dump):
         program = load_program(hlo) if hlo else find_program(path, module)
-        if program is None and output is not None:
+        if program is None and needs_text:
             name = visible(path)
             raise CommandError(f"{name}: no HLO module beside the dump to write; give --hlo MODULE")
-    found = improve(
+    return improve(
         loaded,
         module=program,
         backend=backend or "",
         chip=chip,
         era=era or "",
-        effort=effort,
-        may_reorder_collectives=reorder_collectives,
-        max_slowdown=max_slowdown,
+        effort=rules.effort,
+        may_reorder_collectives=rules.may_reorder_collectives,
+        max_slowdown=rules.max_slowdown,
     )
-    if output is not None:
-        _write(found, output, force=force)
-    return write("improvement", found.report, draw_improvement, as_json)
 
 
-def _write(found: BetterOrder, output: Path, *, force: bool) -> None:
+def _write(path: Path, text: str, *, force: bool) -> None:
     """The whole text or, on an error, nothing."""
-    write_files(output.parent, {output.name: [encode(found.text())]}, force=force)
+    write_files(path.parent, {path.name: [encode(text)]}, force=force)

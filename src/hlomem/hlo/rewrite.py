@@ -255,6 +255,16 @@ class Rewriter:
         if draft.root is old:
             draft.root = new
 
+    def release(self, instruction: HloInstruction) -> None:
+        """Let nobody wait for an instruction that they do not read."""
+        instruction = self._draft.instruction(instruction)
+        for other in self._draft.draft(instruction.parent).instructions:
+            if instruction in other.control_predecessors:
+                other.control_predecessors = tuple(
+                    needed for needed in other.control_predecessors if needed is not instruction
+                )
+                relink(other)
+
     def drop_copy(self, copy: HloInstruction, *, takes_layout_of_copy: bool = False) -> None:
         """Let the users of a copy read its operand, in its own layout or in that of the copy.
 

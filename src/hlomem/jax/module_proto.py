@@ -22,7 +22,7 @@ _FIELDS = {
     "Sequence": "1 *int64 instruction_ids",
     "SequenceEntry": "1 int64 key; 2 Sequence value",
     "Schedule": "1 *SequenceEntry sequences",
-    "Module": "3 *Computation computations; 7 Schedule schedule",
+    "Module": "1 string name; 3 *Computation computations; 7 Schedule schedule",
 }
 
 
@@ -30,6 +30,13 @@ def text_of(proto: bytes) -> str:
     """The text of a module, as XLA prints it."""
     module = import_module("jaxlib._hlo").HloModule
     return str(module.from_serialized_hlo_module_proto(proto).to_string())
+
+
+def name_of(proto: bytes) -> str:
+    """The name of a module."""
+    module = _module_type()()
+    module.ParseFromString(proto)
+    return str(module.name)
 
 
 def with_schedule(proto: bytes, orders: Mapping[str, Sequence[str]]) -> bytes:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from hlomem import __version__
+from hlomem import __version__, hlo
 from hlomem.api.improve import Rules
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax import cache_guard
 from hlomem.jax.log import logger
+from hlomem.jax.module_plans import planned_bytes
 from hlomem.jax.module_proto import text_of, with_schedule
+from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.transform import Limits, Transform
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
@@ -31,14 +34,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.jax.target_kinds import Target
     from hlomem.machines.options import Options
     from hlomem.schedule.search import Effort
 
 FIRST_JAX = (0, 10, 2)
 DEFAULT_PLATFORMS = ("cpu", "cuda")
-"""Those that are optimised unless others are named. On TPU the order is honoured, but fast memory
-is filled after it, for which a lower peak has been seen to be worse."""
+"""Those that are optimised unless others are named. On a TPU orders are tried by compiling, which
+takes longer, and is to be asked for."""
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
+TRIED = "tpu"
+"""Where orders are tried, since the compiler does more with a program than can be foreseen."""
+_CHIP_OF_KIND = {
+    "TPU v4": "v4",
+    "TPU v5 lite": "v5e",
+    "TPU v5": "v5p",
+    "TPU v6 lite": "v6e",
+    "TPU7x": "7x",
+}
 _numbers = itertools.count(1)
 _lock = Lock()
 _tested: dict[str, str] = {}
@@ -58,13 +72,19 @@ def optimize(
     may_reorder_collectives: bool | None = None,
     max_slowdown: float = 0.0,
     chip: str = "",
+    target: str = "",
 ) -> Optimization:
     """Give every program compiled from now on an order that needs less memory.
 
     It ends with the `with` block, or by `.remove()`. Programs with less than `min_bytes` of
     temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
     `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
-    this is the only process: all devices run what is compiled here. `chip` is that of a TPU.
+    this is the only process: all devices run what is compiled here.
+
+    `target` names the machine programs are compiled for where it is not here (`tpu-v5e:2x2`,
+    `cuda-h100`). On a TPU orders are tried: libtpu plans them in child processes, and one is taken
+    if its plan is smaller. That needs to know the chips, by `target`, by `chip`, or because they
+    are here.
     """
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
@@ -73,14 +93,39 @@ def optimize(
         may_reorder_collectives = import_module("jax").process_count() == 1
     rules = Rules(effort, may_reorder_collectives, max_slowdown)
     limits = Limits(min_bytes, max_instructions)
-    chosen = _choose_platforms(platforms)
+    aim = parse_target(target) if target else None
+    if aim is not None and platforms is None:
+        platforms = aim.family
     transforms = {
-        platform: Transform(platform, compiler_options(platform, chip), rules, limits)
-        for platform in chosen
+        platform: _transform(platform, aim, chip, rules, limits)
+        for platform in _choose_platforms(platforms)
     }
-    for platform in chosen:
+    for platform in transforms:
         _test_once(extension, platform)
     return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits}")
+
+
+def _transform(
+    platform: str, aim: Target | None, chip: str, rules: Rules, limits: Limits
+) -> Transform:
+    """The pass for a platform; for a TPU one that tries orders."""
+    aim = aim if aim is not None and aim.family == platform else None
+    if platform == TRIED:
+        aim = aim or parse_target(f"{platform}-{chip or _chip_here(platform)}")
+    if aim is not None:
+        assert aim.devices  # which loads the compiler that the pass is put into
+        chip = aim.machine.chip_name
+    plan = partial(planned_bytes, aim.name, platform) if aim and platform == TRIED else None
+    return Transform(platform, compiler_options(platform, chip), rules, limits, plan)
+
+
+def _chip_here(platform: str) -> str:
+    """The name of this machine's chips."""
+    if platform in _backends():
+        kind = import_module("jax").local_devices(backend=platform)[0].device_kind
+        if kind in _CHIP_OF_KIND:
+            return _CHIP_OF_KIND[kind]
+    raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
 
 
 class Optimization:
@@ -218,13 +263,12 @@ def _find_fault(extension: Any, platform: str) -> str:
     swapped: list[list[str]] = []
 
     def swap(proto: bytes) -> bytes | None:
-        order = _order_of(text_of(proto))
-        work = [name for name, opcode in order.items() if opcode not in _IDLE]
+        entry = hlo.parse(text_of(proto)).entry
+        work = [part for part in entry.instructions if part.opcode not in _IDLE]
         if swapped or len(work) != 2:
             return None
-        swapped.append(work[::-1])
-        names = [work[1 - work.index(name)] if name in work else name for name in order]
-        return with_schedule(proto, {_entry_of(text_of(proto)): names})
+        swapped.append([part.name for part in work[::-1]])
+        return with_schedule(proto, {entry.name: turned_around(entry.instructions, work)})
 
     name = f"hlomem-test-{next(_numbers)}"
     _register(extension, swap, name, platform)
@@ -253,10 +297,14 @@ _IDLE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitca
 _LINE = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = .*? ([a-z][\w-]*)\(", re.MULTILINE)
 
 
-def _entry_of(text: str) -> str:
-    found = re.search(r"^ENTRY %?([\w.-]+)", text, re.MULTILINE)
-    assert found is not None
-    return found[1]
+def turned_around(order: Sequence[HloInstruction], work: Sequence[HloInstruction]) -> list[str]:
+    """An order in which what works runs the other way round, and all else around it as it may."""
+    later: set[HloInstruction] = set()
+    for part in order:
+        if any(operand in later or operand in work for operand in part.operands):
+            later.add(part)
+    first = [part for part in order if part not in later and part not in work]
+    return [part.name for part in (*first, *work[::-1], *(part for part in order if part in later))]
 
 
 def _order_of(text: str) -> dict[str, str]:

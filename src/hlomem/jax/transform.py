@@ -14,15 +14,22 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.api.improve import Rules, improve_stages
+from hlomem.api.improve import Rules, find_objections, improve_stages
+from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.log import Outcome, record
 from hlomem.jax.module_proto import text_of, with_schedule
+from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.waiting import model_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hlomem.api.improve import BetterOrder
     from hlomem.machines.options import Options
+    from hlomem.schedule.search import Orders
 
 MAX_REMEMBERED = 256
 """Modules whose answers are kept."""
@@ -41,11 +48,20 @@ class Limits(NamedTuple):
 class Transform:
     """The function a platform's compiler calls."""
 
-    def __init__(self, platform: str, options: Options, rules: Rules, limits: Limits) -> None:
+    def __init__(
+        self,
+        platform: str,
+        options: Options,
+        rules: Rules,
+        limits: Limits,
+        plan: Callable[[bytes], int] | None = None,
+    ) -> None:
+        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen."""
         self._platform = platform
         self._options = options
         self._rules = rules
         self._limits = limits
+        self._plan = plan
         self._known: OrderedDict[bytes, tuple[bytes | None, Outcome]] = OrderedDict()
         self._lock = Lock()
 
@@ -86,17 +102,48 @@ class Transform:
         if before < self._limits.min_bytes:
             return None, outcome._replace(before=before, after=before, reason="small")
         found = improve_stages(module.name, stages, self._rules)
-        outcome = outcome._replace(
-            before=found.report.before,
-            after=found.report.after,
-            bound=found.report.bound,
-            reason="; ".join(found.report.notes),
-            seconds=time.thread_time() - start,
-        )
-        if not found.orders:
+        if self._plan is None:
+            orders, outcome = found.orders, _forecast(outcome, found)
+        else:
+            orders, outcome = self._prove(proto, found, outcome)
+        outcome = outcome._replace(seconds=time.thread_time() - start)
+        if not orders:
             return None, outcome._replace(kind="kept")
-        orders = {
-            computation.name: [instruction.name for instruction in order]
-            for computation, order in found.orders.items()
-        }
-        return with_schedule(proto, orders), outcome._replace(kind="improved")
+        outcome = outcome._replace(kind="improved", time_ratio=model_time(stages, orders).ratio)
+        return with_schedule(proto, _names(orders)), outcome
+
+    def _prove(self, proto: bytes, found: BetterOrder, outcome: Outcome) -> tuple[Orders, Outcome]:
+        """The order the compiler itself was seen to need least for."""
+        assert self._plan is not None
+        proven = prove_orders(proto, found, self._rules, self._plan)
+        orders = proven.orders
+        notes = [f"{proven.tried} orders tried", *proven.problems[:1]]
+        if orders and (objections := find_objections(found.stages, orders, self._rules)):
+            notes.append(f"an order was found and rejected: {objections[0]}")
+            orders = {}
+        after = proven.after if orders else proven.before
+        reason = "; ".join(notes)
+        return orders, outcome._replace(before=proven.before, after=after, reason=reason)
+
+
+def _forecast(outcome: Outcome, found: BetterOrder) -> Outcome:
+    """What the compiler is going to report; barriers are gone by then."""
+    report = found.report
+    before, after = report.before, report.after
+    if has_barriers(found.stages.module):
+        before = _without_barriers(found._replace(orders={}))
+        after = _without_barriers(found) if found.orders else before
+    reason = "; ".join(report.notes)
+    return outcome._replace(before=before, after=after, bound=report.bound, reason=reason)
+
+
+def _without_barriers(found: BetterOrder) -> int:
+    module = without_barriers(hlo.parse(found.text()))
+    return temporary_bytes(start_stages(module, found.stages.options, order_lists=in_text_order))
+
+
+def _names(orders: Orders) -> dict[str, list[str]]:
+    return {
+        computation.name: [instruction.name for instruction in order]
+        for computation, order in orders.items()
+    }

@@ -1,6 +1,6 @@
 """How long an order leaves what runs in the background unhidden: an open, rough model of time.
 
-In: a `Flow` whose computation has asynchronous starts and ends, and an order. Out: the time, in
+In: the instructions of a computation, and an order of them. Out: the time, in
 bytes, for which the program waits. The model: every instruction takes as long as moving the bytes
 it reads and writes; a dot or convolution as long as moving its multiplications divided by
 `FLOPS_PER_BYTE`. A transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape
-    from hlomem.schedule.flow import Flow
 
 FLOPS_PER_BYTE = 200
 """Operations a device does in the time it moves a byte of its memory."""
@@ -38,12 +37,12 @@ class _Transfer(NamedTuple):
 class Delays:
     """The time of transfers that an order of one computation leaves unhidden."""
 
-    def __init__(self, flow: Flow, size_of: Callable[[Shape], int]) -> None:
-        node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
-        self._time = [_time(instruction, size_of) for instruction in flow.nodes]
+    def __init__(self, nodes: Sequence[HloInstruction], size_of: Callable[[Shape], int]) -> None:
+        node_of = {instruction: node for node, instruction in enumerate(nodes)}
+        self._time = [_time(instruction, size_of) for instruction in nodes]
         self._transfers = [
             _Transfer(node, node_of[end], TRANSFER_FACTOR * _bytes_of(end, size_of))
-            for node, instruction in enumerate(flow.nodes)
+            for node, instruction in enumerate(nodes)
             if is_start(instruction) and (end := find_end(instruction)) is not None
         ]
         self.total = sum(self._time)

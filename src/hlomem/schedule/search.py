@@ -156,7 +156,7 @@ class _Search:
         """Whether an order hides what runs in the background well enough; None where all may."""
         if not self._max_slowdown:
             return None
-        delays = Delays(flow, self._stages.options.machine.size_of)
+        delays = Delays(flow.nodes, self._stages.options.machine.size_of)
         most = delays.of(range(len(flow.nodes))) + self._max_slowdown * delays.total
         return lambda order: delays.of(order) <= most
 

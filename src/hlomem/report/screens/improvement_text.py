@@ -56,7 +56,7 @@ def _saving(improved: ImprovementReport) -> Line:
 def _bound(improved: ImprovementReport) -> str:
     if improved.verdict == "at the bound":
         return "no order of these instructions needs less"
-    known = "not known: the program is too large for it"
+    known = "not known for this program"
     if improved.bound is not None:
         rest = percent(max(0, improved.after - improved.bound), improved.after)
         needed = f"every order needs {format_bytes(improved.bound)} at least"

@@ -1,0 +1,55 @@
+"""The page of a better order: the memory of a program in both orders, beside each other.
+
+In: a `BetterOrder`. Out: the text of the page, as `hlomem html A B` makes it, with the skylines of
+the given order and of the new one. Both are plans of the same text but for the order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem import hlo
+from hlomem.api.plan import plan
+from hlomem.base.source import visible
+from hlomem.report.data.diff import build_diff, name_sides
+from hlomem.report.data.memory import build_memory
+from hlomem.report.page.html import format_page
+from hlomem.report.page.page import build_page
+from hlomem.report.page.waterfall import Reason, build_waterfall
+
+if TYPE_CHECKING:
+    from hlomem.api.improve import BetterOrder
+    from hlomem.report.data.diff import Diff
+    from hlomem.report.data.memory import MemoryView
+    from hlomem.report.page.waterfall import Waterfall
+
+GIVEN, BETTER = "as given", "better order"
+
+
+def format_orders(found: BetterOrder) -> str:
+    """The page of both orders."""
+    sides = {GIVEN: found.given_text(), BETTER: found.text()}
+    memories = [_memory(found, name, text) for name, text in sides.items()]
+    difference = _difference(found, name_sides(build_diff(*memories), GIVEN, BETTER))
+    return format_page([build_page(memory, None) for memory in memories], difference)
+
+
+def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
+    """The way from one order to the other, whose cause is known."""
+    made = build_waterfall(replace(diff, causes=()))
+    if not found.orders:
+        return replace(made, answer="No better order was found: both are the one at hand.")
+    names = ", ".join(visible(computation.name) for computation in found.orders)
+    reason = Reason(text=f"the same instructions in another order: {names}", delta=diff.delta)
+    answer = f"{made.answer} The instructions are the same, in another order."
+    return replace(made, answer=answer, causes=(reason,))
+
+
+def _memory(found: BetterOrder, name: str, text: str) -> MemoryView:
+    machine = found.stages.options.machine
+    made = plan(
+        hlo.parse(text), backend=machine.platform, chip=machine.chip_name, name=name, order="text"
+    )
+    return build_memory(made.dump, made.stages.module, machine, is_planned=True)

@@ -1,0 +1,51 @@
+"""What a compiler plans for a module as the pass has it: bytes of temporaries, by trying.
+
+In: a scheduled `HloModuleProto` and the target it is compiled for. Out: the bytes of temporaries in
+the target's main memory, as its compiler plans them. A child process compiles a stand-in for it
+(`hlomem.jax.stand_in`) and is stopped when the plan is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from hlomem.jax.jobs import Job
+from hlomem.jax.plan_only import CompileError, PlannedProgram, plan_in_child
+from hlomem.jax.stand_in import FACTORY
+
+if TYPE_CHECKING:
+    from hlomem.dump.dump import Dump
+
+MAX_SECONDS = 120.0
+"""How long one plan may take."""
+
+
+def plan_module(proto: bytes, target: str, platform: str, timeout: float = MAX_SECONDS) -> Dump:
+    """The compiler's plan of a module in the order it has."""
+    with TemporaryDirectory(prefix="hlomem-") as folder:
+        file = Path(folder) / "module.pb"
+        file.write_bytes(proto)
+        settings = {"module": str(file), "platform": platform}
+        job = Job(factory=FACTORY, target=target, settings=settings)
+        planned = plan_in_child(job, timeout=timeout)
+    if not isinstance(planned, PlannedProgram):
+        raise CompileError("the compiler left no plan")
+    return planned.dump
+
+
+def temporaries_of(dump: Dump) -> int:
+    """Bytes of temporaries in main memory; an error where the dump does not list them."""
+    if dump.assignment is None:
+        raise CompileError("the compiler left no list of its allocations")
+    return sum(
+        allocation.size
+        for allocation in dump.assignment.allocations
+        if allocation.is_preallocated_temp and not allocation.color
+    )
+
+
+def planned_bytes(target: str, platform: str, proto: bytes) -> int:
+    """Bytes of temporaries a target's compiler plans for a module in the order it has."""
+    return temporaries_of(plan_module(proto, target, platform))

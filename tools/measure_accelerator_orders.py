@@ -1,0 +1,166 @@
+"""Compiles large programs for a TPU or GPU that is not here, with and without hlomem's pass.
+
+    python -m tools.measure_accelerator_orders --target tpu-v5e:2x2 [--only NAME …]
+                                               [--effort default] [--json FILE]
+                                               [--write docs/improve.md]
+
+For every program of `tools.large_programs`: temporaries in XLA's own order and in that of the pass,
+both as the target's compiler plans them; whether the pass forecast that size; the time of a run by
+the model of `hlomem.schedule.cost`; CPU time of the search, children aside. Each compile is a child
+process, stopped when its plan is there. `--json` keeps what was measured: programs in the file are
+not measured again. `--write` puts the table into a document, between the lines that mark the place
+of this target's. The exit code is 1 if an order needs more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hlomem.base.errors import HlomemError
+from hlomem.jax.jobs import Job
+from hlomem.jax.module_plans import temporaries_of
+from hlomem.jax.plan_only import PlannedProgram, plan_in_child
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MIN_BYTES = 100_000_000
+"""Programs with fewer bytes of temporaries are not counted."""
+_FACTORY = "tools.large_programs:program"
+
+
+class Row(NamedTuple):
+    """One program."""
+
+    name: str
+    before: int
+    after: int
+    forecast: int | None
+    """What the pass said it would be; None where it did not say."""
+    time_ratio: float
+    seconds: float
+    kind: str
+    reason: str
+
+    @property
+    def ratio(self) -> float:
+        return self.after / self.before if self.before else 1.0
+
+
+def measure(name: str, target: str, effort: str) -> Row:
+    """Compile a program both ways."""
+    plain = _plan(target, {"name": name})
+    with TemporaryDirectory(prefix="hlomem-") as folder:
+        log = Path(folder) / "log"
+        settings = {"name": name, "target": target, "effort": effort, "log": str(log)}
+        better = _plan(target, settings)
+        outcomes = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
+    outcome: dict[str, Any] = max(outcomes, key=lambda found: found["before"], default={})
+    kind = outcome.get("kind", "not called")
+    return Row(
+        name,
+        plain,
+        better,
+        outcome["after"] if kind in ("improved", "kept") else None,
+        outcome.get("time_ratio", 1.0),
+        outcome.get("seconds", 0.0),
+        kind,
+        outcome.get("reason", ""),
+    )
+
+
+def _plan(target: str, settings: dict[str, Any]) -> int:
+    planned = plan_in_child(Job(factory=_FACTORY, target=target, settings=settings))
+    assert isinstance(planned, PlannedProgram)
+    return temporaries_of(planned.dump)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows, and what they come to."""
+    lines = [
+        "| program | XLA | hlomem | ratio | forecast | modelled time | search |",
+        "|---|---:|---:|---:|---|---:|---:|",
+        *(
+            f"| {row.name} | {row.before:,} | {row.after:,} | {row.ratio:.3f} | {_forecast(row)} |"
+            f" {row.time_ratio:.3f}× | {row.seconds:.1f} s |"
+            for row in rows
+        ),
+    ]
+    return "\n".join([*lines, "", _total(rows)])
+
+
+def _forecast(row: Row) -> str:
+    if row.forecast is None:
+        return "none"
+    if row.forecast == row.after:
+        return "exact"
+    return f"{(row.forecast - row.after) / row.after:+.2%}"
+
+
+def _total(rows: Sequence[Row]) -> str:
+    counted = [row for row in rows if row.before >= MIN_BYTES]
+    mean = math.exp(sum(math.log(row.ratio) for row in counted) / max(len(counted), 1))
+    smaller = sum(row.after < row.before for row in counted)
+    larger = sum(row.after > row.before for row in counted)
+    exact = sum(row.forecast == row.after for row in counted)
+    return (
+        f"{len(counted)} programs with more than 100 MB: temporaries {mean:.3f} of XLA's (geometric"
+        f" mean), smaller in {smaller}, larger in {larger}; forecast exact in {exact}."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure programs and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--effort", default="default")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args(arguments)
+    rows = _known(given.json)
+    from tools.large_programs import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
+
+    for name in given.only or LARGE_PROGRAMS:
+        if name in {row.name for row in rows}:
+            continue
+        try:
+            rows.append(measure(name, given.target, given.effort))
+        except HlomemError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
+        print(rows[-1], file=sys.stderr, flush=True)
+        if given.json:
+            given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
+    print(table(rows))
+    if given.write:
+        _write(given.write, given.target, table(rows))
+    return int(any(row.after > row.before for row in rows))
+
+
+def _write(path: Path, target: str, text: str) -> None:
+    """Put a table between the marks of its target in a document."""
+    begin, end = f"<!-- orders, {target}: begin -->", f"<!-- orders, {target}: end -->"
+    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    if not found:
+        sys.exit(f"{path}: no line `{begin}`")
+    tail = rest.partition(end)[2]
+    path.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+
+
+def _known(path: Path | None) -> list[Row]:
+    if path is None or not path.exists():
+        return []
+    return [Row(**row) for row in json.loads(path.read_text())]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
