@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "proto": {"base", "hlo", "proto"},
     "view.sweep": set[str](),
     "view.shapes": {"base", "hlo"},
-    "view.instruction_line": {"hlo", "dump"},
+    "view.instruction_line": {"base", "hlo", "dump"},
     "view.joined": {"dump", "view.instruction_line"},
     "view.operands": {"base", "view.joined"},
     "view.drafts": {"hlo", "view.instruction_line", "view.joined"},

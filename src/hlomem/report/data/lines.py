@@ -8,18 +8,18 @@ frameworks below is taken, and rather one of a program than of an installed libr
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
-_PARAMETERS = re.compile(r"\[\w+=.*\]$")
+_PARAMETERS = lazy_pattern(r"\[\w+=.*\]$")
 """As in `conv[window_strides=(1,) …]`."""
-_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
-_FRAMEWORK = re.compile(
+_INSTALLED = lazy_pattern(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
+_FRAMEWORK = lazy_pattern(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
     r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping)[/\\]"
     r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
