@@ -26,7 +26,7 @@ JAX_PYTHON ?= $(BENCH_PYTHON)
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready
 
-.PHONY: demo test lint format types js browser pytest jax jax-orders bench parity support replay \
+.PHONY: demo test lint format types js browser pytest jax jax-orders native bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -81,6 +81,10 @@ browser: $(READY)
 
 pytest: $(READY) browser
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
+
+# The native heap, beside its source; tests then compare it with the one in Python.
+native: $(READY)
+	$(BIN)/python hatch_build.py
 
 # Every dump and module of the corpus read and printed back, every module planned; the figures go
 # to docs/parity.md.
