@@ -81,25 +81,13 @@ def pack(
 
 
 class _Timeline:
-    """The lives of buffers in slots: time counted in beginnings only.
-
-    Two lives meet exactly if one begins during the other.
-    """
+    """Buffers and their lives, for packing in several orders."""
 
     def __init__(self, buffers: Sequence[BufferInterval]) -> None:
         self._buffers = [buffer for buffer in buffers if buffer.size]
         self._empty = [buffer.id for buffer in buffers if not buffer.size]
-        starts = {buffer.start for buffer in self._buffers}
-        starts.update(start for buffer in self._buffers for start, _ in buffer.colocations)
-        self._starts = sorted(starts)
-        slot_of = {start: slot for slot, start in enumerate(self._starts)}
-        self._lives_of = {
-            buffer.id: [
-                (slot_of[start], bisect_right(self._starts, end) - 1)
-                for start, end in ((buffer.start, buffer.end), *buffer.colocations)
-            ]
-            for buffer in self._buffers
-        }
+        self._lives_of = _lives_in_slots(self._buffers)
+        self._slot_count = sum(map(len, self._lives_of.values()))
 
     def pack(
         self,
@@ -111,7 +99,7 @@ class _Timeline:
         in_order = sorted(self._buffers, key=key)
         sizes = [buffer.size for buffer in in_order]
         lives = [self._lives_of[buffer.id] for buffer in in_order]
-        offsets = place(sizes, lives, len(self._starts), alignment, below)
+        offsets = place(sizes, lives, self._slot_count, alignment, below)
         if offsets is None:
             return None
         ids = [buffer.id for buffer in in_order]
@@ -210,3 +198,17 @@ def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
         else:
             times.append((start, end))
     return times
+
+
+def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[int, int]]]:
+    """The lives of each buffer in slots, by id: time counted in beginnings only.
+
+    Two lives meet exactly if one begins during the other.
+    """
+    times_of = {buffer.id: ((buffer.start, buffer.end), *buffer.colocations) for buffer in buffers}
+    starts = sorted({start for times in times_of.values() for start, _ in times})
+    slot_of = {start: slot for slot, start in enumerate(starts)}
+    return {
+        buffer_id: [(slot_of[start], bisect_right(starts, end) - 1) for start, end in times]
+        for buffer_id, times in times_of.items()
+    }
