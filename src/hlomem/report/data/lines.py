@@ -14,7 +14,7 @@ from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
 
 if TYPE_CHECKING:
-    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.ir import HloInstruction, HloModule
 
 _PARAMETERS = lazy_pattern(r"\[\w+=.*\]$")
 """As in `conv[window_strides=(1,) …]`."""
@@ -68,6 +68,14 @@ class Lines:
         known = self._origins.get(text)
         if known is None:
             known = self._origins[text] = self.origin_of(read_metadata(text))
+        return known
+
+    def origin_in(self, instruction: HloInstruction) -> Origin:
+        """Where an instruction of the module comes from; those of the same metadata share it."""
+        text = instruction.attributes.get("metadata", "")
+        known = self._origins.get(text)
+        if known is None:
+            known = self._origins[text] = self.origin_of(instruction.metadata)
         return known
 
     def origin_of(self, metadata: Metadata) -> Origin:
