@@ -14,7 +14,7 @@ the text stands makes a `ParseError` of it.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -141,6 +141,8 @@ class Metadata(NamedTuple):
 
 
 _METADATA_DEFAULTS = Metadata()._asdict()
+_MAX_KEPT = 1 << 15
+"""How many texts of metadata are remembered; instructions of one operation have the same."""
 METADATA = "metadata={"
 """The text before the metadata in a printed line."""
 
@@ -264,6 +266,7 @@ def parse_string_map(text: str) -> dict[str, str]:
     return {match[1]: parse_string(match[2]) for match in items}
 
 
+@lru_cache(_MAX_KEPT)
 def parse_metadata(text: str) -> Metadata:
     """`{op_name="..." source_line=3}`; fields we do not know are left out."""
     fields: dict[str, str | int] = {}
