@@ -72,6 +72,7 @@ class ModuleReader:
         self._offsets = offsets
         self._spans = spans
         self._shapes = ShapeTable()
+        self._calls: dict[HloComputation, list[BodyCall]] = {}
         self._module = self._make_module()
 
     def read(self) -> HloModule:
@@ -104,7 +105,13 @@ class ModuleReader:
             raise
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
-        """The instructions of the body that call computations."""
+        """The instructions of the body that call computations; looked for once."""
+        known = self._calls.get(computation)
+        if known is None:
+            known = self._calls[computation] = self._find_calls(computation)
+        return known
+
+    def _find_calls(self, computation: HloComputation) -> list[BodyCall]:
         if self._offsets is not None:
             return self._linked_calls(computation)
         text, by_name = self._text, computation.module.computation_by_name
