@@ -32,7 +32,7 @@ DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
 .PHONY: demo docs dist test lint format types js browser pytest jax jax-orders \
-	tpu-orders cuda-orders bench parity support replay \
+	tpu-orders cuda-orders native bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -99,6 +99,10 @@ browser: $(READY)
 
 pytest: $(READY) browser
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
+
+# The native heap, beside its source; tests then compare it with the one in Python.
+native: $(READY)
+	$(BIN)/python hatch_build.py
 
 # Every dump and module of the corpus read and printed back, every module planned; the figures go
 # to docs/parity.md.

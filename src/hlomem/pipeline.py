@@ -18,9 +18,12 @@ from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
 from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
+from hlomem.analysis.moved_ranges import Dependents, find_dependents, move_live_ranges
+from hlomem.analysis.peak import PeakMoment, find_peak
 from hlomem.assign.assigner import assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
 from hlomem.assign.preset import NO_PRESET, Preset
+from hlomem.assign.problem import Timeless, state_timeless
 from hlomem.base.errors import UnsupportedError
 from hlomem.base.gc_pause import collector_off
 from hlomem.history.order import infer_order
@@ -47,7 +50,7 @@ STAGES = (
     "assignment",
 )
 """The stages in order, by the names they have in `Stages`."""
-_UNSCHEDULED = ("call_graph", "order", "dataflow", "aliasing", "colors")
+_UNSCHEDULED = ("call_graph", "order", "dataflow", "aliasing", "colors", "timeless")
 """Those that do not depend on the order of instructions."""
 
 
@@ -62,6 +65,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     preset: Preset = NO_PRESET
     order_lists: OrderLists = infer_order
     """Puts the module's lists in order; `in_text_order` needs no history and moves no value."""
+    before: LiveRanges | None = None
+    """The live ranges in another order, to begin with."""
 
     def compute(self, after_stage: Callable[[str], None] = lambda _: None) -> None:
         """Go through all stages; `after_stage` hears the name of each that is done."""
@@ -71,11 +76,29 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
                 after_stage(name)
 
     def rescheduled(self, schedule: Schedule) -> Stages:
-        """The stages of the same program in another order; what no order changes is kept."""
-        again = replace(self, schedule=schedule)
-        for name in _UNSCHEDULED:
-            again.__dict__[name] = getattr(self, name)
+        """The stages of the same program in another order; what no order changes is kept.
+
+        Live ranges, if these are known, are looked at anew only where something moved.
+        """
+        before = self.__dict__.get("live_ranges", self.before)
+        again = replace(self, schedule=schedule, before=before)
+        self._hand_on(again, _UNSCHEDULED)
+        if before is not None:
+            again.__dict__["dependents"] = self.dependents
         return again
+
+    def repacked(self, pack: Pack | None) -> Stages:
+        """The stages of the same program in the same order, its heaps packed by another algorithm.
+
+        Everything but the assignment is kept.
+        """
+        again = replace(self, pack=pack)
+        self._hand_on(again, (*_UNSCHEDULED, "live_ranges"))
+        return again
+
+    def _hand_on(self, other: Stages, names: tuple[str, ...]) -> None:
+        for name in names:
+            other.__dict__[name] = getattr(self, name)
 
     @cached_property
     def call_graph(self) -> CallGraph:
@@ -113,6 +136,15 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def live_ranges(self) -> LiveRanges:
         """The live range of every value."""
+        if self.before is not None:
+            return move_live_ranges(
+                self.before,
+                self.dependents,
+                self.dataflow,
+                self.aliasing,
+                self.schedule,
+                self.options,
+            )
         return analyze_live_ranges(self.dataflow, self.aliasing, self.schedule, self.options)
 
     @cached_property
@@ -123,15 +155,25 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def assignment(self) -> BufferAssignment:
         """The allocations, and the place of every value in them."""
-        return assign_buffers(
-            self.dataflow,
-            self.aliasing,
-            self.live_ranges,
-            self.colors,
-            self.options,
-            self.pack,
-            self.preset,
-        )
+        return assign_buffers(self.timeless, self.live_ranges, self.pack, self.preset)
+
+    @cached_property
+    def timeless(self) -> Timeless:
+        """The part of the assignment's input that no order changes."""
+        return state_timeless(self.dataflow, self.aliasing, self.colors, self.options)
+
+    @cached_property
+    def dependents(self) -> Dependents:
+        """The values that move with an instruction."""
+        return find_dependents(self.dataflow, self.aliasing)
+
+    @property
+    def peak(self) -> PeakMoment | None:
+        """The moment at which most bytes are alive, as XLA counts; None where a size is unknown.
+
+        It needs no offsets.
+        """
+        return find_peak(self.live_ranges)
 
 
 def in_text_order(call_graph: CallGraph, _options: Options) -> ListOrder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import run_stages
-from hlomem.write.peak_moment import peak_moment
 from tests.analysis.programs import DONATE_SWAP
 from tests.analysis.test_dataflow import ASYNC_SLICE, LATE_OPERAND, LOOP
 
@@ -40,7 +39,9 @@ def test_a_loop_reads_its_initial_value_when_the_body_begins() -> None:
 
 def test_the_peak_is_the_first_moment_with_most_bytes() -> None:
     # XLA counts what ends at one time still at the next.
-    assert peak_moment(run_stages(parse(DONATE_SWAP)).live_ranges) == 3
+    peak = run_stages(parse(DONATE_SWAP)).peak
+    assert peak is not None
+    assert peak.time == 3
 
 
 def test_what_an_async_operation_runs_stands_before_it_and_lives_until_it_is_done() -> None:

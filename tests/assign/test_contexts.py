@@ -45,8 +45,8 @@ def test_contexts_are_what_an_update_defines_beside_its_tables() -> None:
     assert [(each.instruction.name, tuple(each.index)) for each in context.values] == [
         ("update", (2,))
     ]
-    assert context in contexts
-    assert buffer_named(problem, "later") not in contexts
+    assert context in contexts.buffers
+    assert buffer_named(problem, "later") not in contexts.buffers
 
 
 def test_the_allocation_is_free_for_what_begins_after_the_last_context() -> None:

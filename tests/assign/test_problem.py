@@ -16,7 +16,7 @@ TEXT = module_of(
 
 def _names(options: Options | None = None) -> list[str]:
     problem = state(TEXT, options)
-    ordered = problem.in_order(problem.dataflow.call_graph.is_in_flow, ())
+    ordered = problem.in_order(problem.timeless.in_flow, ())
     return [buffer.values[0].instruction.name for buffer in ordered]
 
 
@@ -42,7 +42,7 @@ def test_a_buffer_is_as_large_as_its_largest_value() -> None:
 def test_what_has_a_place_is_left_out() -> None:
     problem = state(TEXT)
     placed = {buffer_named(problem, "large")}
-    ordered = problem.in_order(problem.dataflow.call_graph.is_in_flow, placed)
+    ordered = problem.in_order(problem.timeless.in_flow, placed)
     assert not placed & set(ordered)
     assert len(ordered) == 6
 

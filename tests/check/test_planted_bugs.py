@@ -15,7 +15,7 @@ from hlomem import hlo
 from hlomem.analysis import alias_rules, aliasing, forwarding, live_range, propagation, values
 from hlomem.analysis.live_range import LiveRange
 from hlomem.analysis.phi import PhiGraph
-from hlomem.assign import assigner, packing, problem, reuse, shared, simulator
+from hlomem.assign import assigner, packing, problem, reuse, shared, sharing
 from hlomem.assign.allocation import OffsetSize
 from hlomem.base.quantities import Offset
 from hlomem.check.verify import verify
@@ -104,7 +104,12 @@ def of_first(right: Any) -> Any:
 
 def unpadded(right: Any) -> Any:
     """Packs without a thought for alignment."""
-    return lambda buffers, _alignment, *rest, **options: right(buffers, 1, *rest, **options)
+    return lambda timeline, _alignment, *rest, **options: right(timeline, 1, *rest, **options)
+
+
+def at_bottom(_right: Any) -> Any:
+    """Places every buffer at the beginning of its heap."""
+    return lambda sizes, *_rest: [0 for _ in sizes]
 
 
 def half_open(right: Any) -> Any:
@@ -165,7 +170,7 @@ def not_combined(right: Any) -> Any:
 
 
 BUGS: dict[str, Bug] = {
-    "any user writes in place": Bug(simulator, "can_share_operand_buffer", constantly(True)),
+    "any user writes in place": Bug(sharing, "can_share_operand_buffer", constantly(True)),
     "any result takes its operand's place": Bug(
         shared.SharedAllocations, "_can_take_place_of", constantly(True)
     ),
@@ -174,25 +179,25 @@ BUGS: dict[str, Bug] = {
     "updates are not in place": Bug(aliasing, "in_place_pairs", constantly(())),
     "loops carry nothing": Bug(aliasing, "_alias_loop", constantly(None)),
     "donations are forgotten": Bug(aliasing, "_alias_outputs", constantly(None)),
-    "ranges end early": Bug(live_range._FlattenedSchedule, "live_range", shortened),
-    "ranges begin late": Bug(live_range._FlattenedSchedule, "live_range", late),
-    "uses do not count": Bug(live_range._FlattenedSchedule, "_last_use", constantly(-1)),
-    "positions do not count": Bug(live_range._FlattenedSchedule, "_last_position", constantly(-1)),
-    "ranges are not cut": Bug(live_range, "_normalized", constantly(())),
+    "ranges end early": Bug(live_range.FlattenedSchedule, "live_range", shortened),
+    "ranges begin late": Bug(live_range.FlattenedSchedule, "live_range", late),
+    "uses do not count": Bug(live_range.FlattenedSchedule, "_last_use", constantly(-1)),
+    "positions do not count": Bug(live_range.FlattenedSchedule, "_last_position", constantly(-1)),
+    "ranges are not cut": Bug(live_range, "normalize_buffers", constantly(())),
     "the last use is lost": Bug(values.UseFinder, "readers", without_last_of_each),
     "branches are one": Bug(propagation.Propagation, "_merge", of_first),
     "needless phis stay": Bug(PhiGraph, "optimize", constantly({})),
     "elements are the first": Bug(forwarding, "_get_tuple_element", first_element),
     "lives do not touch": Bug(packing, "_lives_in_slots", half_open),
-    "everything is at the bottom": Bug(packing, "_best_fit", constantly(0.0)),
-    "nothing is aligned": Bug(packing, "pack", unpadded),
-    "offsets are the neighbour's": Bug(packing, "pack", one_up),
+    "everything is at the bottom": Bug(packing, "place", at_bottom),
+    "nothing is aligned": Bug(packing._Timeline, "pack", unpadded),
+    "offsets are the neighbour's": Bug(packing._Timeline, "pack", one_up),
     "buffers are too small": Bug(problem, "_buffer_sizes", smaller),
     "nothing interferes": Bug(shared.SharedAllocations, "_interferes", constantly(False)),
     "nothing is busy": Bug(reuse.Occupancy, "overlapping", constantly(())),
     "heaps lie on one another": Bug(assigner, "combine_temporaries", not_combined),
     "arguments end with their last use": Bug(
-        live_range._FlattenedSchedule, "_is_aliased", constantly(True)
+        live_range.FlattenedSchedule, "_is_aliased", constantly(True)
     ),
 }
 

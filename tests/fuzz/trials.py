@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from hlomem.proto.programs import is_binary
+from hlomem.proto.sniff import is_binary
 from tests.fuzz import dump_mutants, hostile, hostile_protos, mutants, proto_mutants
 from tests.fuzz.limits import Trial
 from tests.places import GOLDENS

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.defined_parts import count_defined
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 # Begins with a literal, which `re` finds much faster than the beginning of a line; and anything but
 # one character is passed over much faster than anything but several. A match that went on into the
 # next line would leave fewer matches than lines, which is noticed.
-_ARRAY_OPCODE = re.compile(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
+_ARRAY_OPCODE = lazy_pattern(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
 _CALLING_NOTHING = KNOWN_OPCODES - CALLING
 _DIGITLESS = frozenset(opcode for opcode in KNOWN_OPCODES if opcode.replace("-", "").isalpha())
 _BLURRED = bytes.maketrans(b"123456789", b"0" * 9)
-_BEFORE_NAME = re.compile(r".*[ %/]")
-_ROW = re.compile(
+_BEFORE_NAME = lazy_pattern(r".*[ %/]")
+_ROW = lazy_pattern(
     r"\n  (?:ROOT )?%?(\S++) = (?>\([^()\n]*+\)|[^\s(]\S*+) ([a-z][\w\-]*+)\(([^()\n]*+)\)",
     re.ASCII,
 )

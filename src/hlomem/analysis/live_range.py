@@ -24,7 +24,7 @@ from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hlomem.analysis.aliasing import Aliasing
+    from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.values import HloPosition, HloValue
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
@@ -73,16 +73,18 @@ def analyze_live_ranges(
     dataflow: Dataflow, aliasing: Aliasing, schedule: Schedule, options: Options
 ) -> LiveRanges:
     """Flatten the schedule of the module and find when its values are alive."""
-    flattened = _FlattenedSchedule(dataflow, schedule, options)
+    return ranges_on(FlattenedSchedule(dataflow, schedule, options), dataflow, aliasing)
+
+
+def ranges_on(flattened: FlattenedSchedule, dataflow: Dataflow, aliasing: Aliasing) -> LiveRanges:
+    """The live range of every value on a flattened schedule."""
     range_of = {
         value: flattened.live_range(value)
         for value in dataflow.values
         if value.instruction in flattened.time_of
     }
-    range_of.update(_normalized(aliasing, range_of))
-    return LiveRanges(
-        flattened.sequence, flattened.time_of, range_of, flattened.span_of, flattened.done_time
-    )
+    range_of.update(normalize_buffers(aliasing.buffers, range_of))
+    return flattened.with_ranges(range_of)
 
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
@@ -97,7 +99,9 @@ def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[st
     return orders
 
 
-class _FlattenedSchedule:
+class FlattenedSchedule:
+    """The instructions of a program in the order they run, and the times that count for values."""
+
     def __init__(self, dataflow: Dataflow, schedule: Schedule, options: Options) -> None:
         self._calls_extend_operands = options.calls_extend_operands
         self._schedule = schedule
@@ -182,6 +186,10 @@ class _FlattenedSchedule:
             if instruction.opcode == "async-start" and is_fully_bound_here(instruction)
         }
 
+    def with_ranges(self, range_of: dict[HloValue, LiveRange]) -> LiveRanges:
+        """The schedule and the live ranges on it."""
+        return LiveRanges(self.sequence, self.time_of, range_of, self.span_of, self.done_time)
+
     def live_range(self, value: HloValue) -> LiveRange:
         """The live range of a value, regardless of aliases (`CalculateBufferStartEndMap`)."""
         instruction = value.instruction
@@ -245,15 +253,15 @@ def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
     return callees[::-1] if instruction.opcode == "while" else callees
 
 
-def _normalized(
-    aliasing: Aliasing, range_of: dict[HloValue, LiveRange]
+def normalize_buffers(
+    buffers: Iterable[HloBuffer], range_of: dict[HloValue, LiveRange]
 ) -> Iterable[tuple[HloValue, LiveRange]]:
     """Live ranges of values that share a buffer, cut to follow one another.
 
     `HloLiveRange::NormalizeAliasedBuffers`: each ends where the next begins, and none ends before
     an earlier one did.
     """
-    for buffer in aliasing.buffers:
+    for buffer in buffers:
         if len(buffer.values) < 2:
             continue
         values = [value for value in buffer.values if value in range_of]

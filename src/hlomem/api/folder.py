@@ -9,13 +9,12 @@ these repeat, by the arguments they were compiled for.
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import InputError, UnknownNameError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.dump.parts import FILE_NAMES
@@ -32,7 +31,7 @@ _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
 _MAX_SHAPES = 3
-_ALLOCATION = re.compile(
+_ALLOCATION = lazy_pattern(
     r"^allocation \d+: (?:0x[0-9a-f]+, )?size (\d{1,20})(?:, color (\d{1,9}))?"
     r"(?:.*?, parameter (\d{1,9}), shape \|([^|\n]*)\| at ShapeIndex)?",
     re.MULTILINE,
@@ -148,6 +147,9 @@ def _is_dump(path: Path) -> bool:
         return True
     if not plain.endswith(".txt"):
         return False
+    import gzip  # noqa: PLC0415 - only a folder needs it
+    import zlib  # noqa: PLC0415
+
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(_SNIFF_BYTES).lstrip(b"\xef\xbb\xbf").startswith(b"BufferAssignment:")

@@ -7,12 +7,9 @@ other files of a dump, and the HLO text of its program, are found beside it (`hl
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
-import re
 import sys
-import zlib
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -23,15 +20,16 @@ from msgspec.structs import replace
 
 from hlomem import hlo
 from hlomem.api.folder import answers_yes, choose_module, files_of, list_modules, program_beside
-from hlomem.api.protos import open_chosen, programs_in, programs_in_folder
 from hlomem.base.errors import CommandError, InputError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, visible
 from hlomem.dump.dump import Dump, join_parts
 from hlomem.dump.parts import parse_part
-from hlomem.proto.programs import is_binary
+from hlomem.proto.sniff import is_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from gzip import GzipFile
 
     from hlomem.api.folder import Module
     from hlomem.api.protos import ProtoProgram
@@ -45,8 +43,8 @@ MAX_BYTES = 4 << 30
 _max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
 """The limit every input is held to; the command line sets it once for all that is read."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
-_OOM = re.compile(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
-_MODULE_START = re.compile(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
+_OOM = lazy_pattern(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
+_MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 
 @contextmanager
@@ -96,6 +94,9 @@ def _as_text(name: str, data: bytes) -> Source:
 def _unpack(name: str, data: bytes) -> bytes:
     if not data.startswith(_GZIP_MAGIC):
         return data
+    import gzip  # noqa: PLC0415 - most texts are not packed
+    import zlib  # noqa: PLC0415
+
     packed = io.BytesIO(data)
     try:
         return _read_limited(name, gzip.GzipFile(fileobj=packed), packed)
@@ -105,7 +106,7 @@ def _unpack(name: str, data: bytes) -> bytes:
 
 def _read_limited(
     name: str,
-    file: BinaryIO | gzip.GzipFile,
+    file: BinaryIO | GzipFile,
     packed: BinaryIO | None = None,
     piece: int = _PIECE,
 ) -> bytes:
@@ -167,6 +168,8 @@ def load_any(
     name = "<stdin>" if is_stdin else str(path)
     data = read_bytes(path_or_text)
     if _is_binary(data):
+        from hlomem.api.protos import open_chosen, programs_in  # noqa: PLC0415 - not for texts
+
         programs = programs_in(data, name, max_input())
         return open_chosen(programs, module, name, as_program=as_program)
     if module is not None:
@@ -189,6 +192,8 @@ def _is_binary(data: bytes) -> bool:
 def _load_folder(path: Path, module: str | None, *, as_program: bool) -> Dump | HloModule:
     """A dump as text of a folder, or else one of the programs in its files."""
     if not list_modules(path) and (programs := list_programs_of(path)):
+        from hlomem.api.protos import open_chosen  # noqa: PLC0415 - not for texts
+
         return open_chosen(programs, module, str(path), as_program=as_program)
     choice = choose_module(path, module, read_source)
     return replace(load_module(choice.module), chosen=choice.reason)
@@ -196,6 +201,8 @@ def _load_folder(path: Path, module: str | None, *, as_program: bool) -> Dump | 
 
 def list_programs_of(path: Path) -> list[ProtoProgram]:
     """The programs in a folder of protos, or in a file that is no text; none elsewhere."""
+    from hlomem.api.protos import programs_in, programs_in_folder  # noqa: PLC0415 - not for texts
+
     if answers_yes(path.is_dir):
         return programs_in_folder(path, read_bytes, max_input())
     data = read_bytes(path)

@@ -31,9 +31,7 @@ from hlomem.machines.options import notes_on_release, options_for
 from hlomem.machines.registry import find_machine, given_machine, machines_of
 from hlomem.machines.releases import JAXLIB, LIBTPU, NEWEST_LETTER, Release, find_release
 from hlomem.pipeline import OrderLists, Stages, in_text_order, run_stages
-from hlomem.rebuild.names_from_dump import expand, unnamed_elements
 from hlomem.view.guess_machine import MachineCandidates, guess_for_dump, guess_for_module
-from hlomem.view.joined import join_dump
 from hlomem.write.build import build_contents
 from hlomem.write.plan_text import PlanText
 
@@ -133,7 +131,10 @@ def plan(
     watch = Stopwatch()
     with collector_off():
         module = hlo.parse(program) if isinstance(program, str) else program
-        module = module if schedule is None else expand(module, schedule)
+        if schedule is not None:
+            from hlomem.rebuild.names_from_dump import expand  # noqa: PLC0415 - few need it
+
+            module = expand(module, schedule)
         schedule_given = None if schedule is None else _schedule_of(module, schedule)
     watch.lap("parse")
     dumps = [dump for dump in (schedule, preset, like) if dump is not None]
@@ -177,6 +178,8 @@ def find_machines(
         return guess
     for dump in dumps:
         if dump.assignment is not None:
+            from hlomem.view.joined import join_dump  # noqa: PLC0415 - few need it
+
             shown = guess_for_dump(join_dump(dump))
             both = tuple(machine for machine in guess.machines if machine in shown.machines)
             if both:
@@ -378,6 +381,10 @@ def _notes_on_preset(stages: Stages) -> list[str]:
 
 
 def _notes_on_elements(module: HloModule) -> list[str]:
+    if not module.implies_elements:
+        return []
+    from hlomem.rebuild.names_from_dump import unnamed_elements  # noqa: PLC0415 - few need it
+
     count = len(unnamed_elements(module))
     if not count:
         return []

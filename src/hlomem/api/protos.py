@@ -17,7 +17,8 @@ from hlomem.base.errors import CommandError, InputError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.dump.program_name import author_name
-from hlomem.proto.programs import is_binary, open_programs
+from hlomem.proto.programs import open_programs
+from hlomem.proto.sniff import is_binary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

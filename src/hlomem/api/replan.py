@@ -7,9 +7,10 @@ only those are taken over that memory-space assignment fixed before XLA's buffer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.api.plan import (
     Plan,
@@ -121,8 +122,7 @@ def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release,
             yield release, known
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Replanner:
+class _Replanner(Struct, frozen=True, eq=False):
     """Plans the program of one dump as several releases do."""
 
     joined: JoinedDump

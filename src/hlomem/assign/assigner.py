@@ -24,7 +24,7 @@ from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryPa
 from hlomem.assign.contexts import Contexts
 from hlomem.assign.given import assign_preset_buffers, assign_private_stacks
 from hlomem.assign.heaps import assign_heaps
-from hlomem.assign.problem import state_problem
+from hlomem.assign.problem import with_order
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.temporaries import combine_temporaries, renumbered
 from hlomem.base.quantities import (
@@ -32,31 +32,23 @@ from hlomem.base.quantities import (
     MAIN_MEMORY,
     AllocationIndex,
     ByteCount,
+    Color,
     ParameterNumber,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    from hlomem.analysis.aliasing import Aliasing, HloBuffer
-    from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.colors import ColorOf
     from hlomem.assign.preset import Preset
-    from hlomem.assign.problem import Problem
+    from hlomem.assign.problem import Problem, Timeless
     from hlomem.assign.simulator import Pack
-    from hlomem.machines.options import Options
 
 
 def assign_buffers(
-    dataflow: Dataflow,
-    aliasing: Aliasing,
-    live_ranges: LiveRanges,
-    color_of: ColorOf,
-    options: Options,
-    pack: Pack | None,
-    preset: Preset,
+    timeless: Timeless, live_ranges: LiveRanges, pack: Pack | None, preset: Preset
 ) -> BufferAssignment:
     """Give every value a slice of an allocation; `pack` places the values of heaps.
 
@@ -65,15 +57,14 @@ def assign_buffers(
     that preset allocations are listed first.
     """
 
-    def assign(options: Options) -> BufferAssignment:
-        problem = state_problem(dataflow, aliasing, live_ranges, color_of, options)
-        return _assign_once(problem, pack, preset)
-
-    fast = assign(options)
+    options = timeless.options
+    fast = _assign_once(with_order(timeless, live_ranges), pack, preset)
     capacity = options.machine.capacity
     if not options.fast_merge or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
         return fast
-    careful = assign(replace(options, fast_merge=False, fast_merge_colors=frozenset()))
+    slow = replace(options, fast_merge=False, fast_merge_colors=frozenset[Color]())
+    again = replace(timeless, options=slow)
+    careful = _assign_once(with_order(again, live_ranges), pack, preset)
     if _needed(careful) < _needed(fast):
         return careful
     given_first = sorted(
@@ -124,11 +115,14 @@ class _GlobalAssigner:
     def assign(self, placed: set[HloBuffer]) -> list[HloValue]:
         """Assign the buffers without a place; returns the values left to the heap."""
         problem = self._problem
+        contexts, special = self._contexts.buffers, problem.timeless.special
         waiting: list[HloValue] = []
-        for buffer in problem.in_order(problem.dataflow.call_graph.is_in_flow, placed):
-            if buffer in self._contexts:
+        for buffer in problem.in_order(problem.timeless.in_flow, placed):
+            if buffer in contexts:
                 self._assign_contexts()
-            elif not self._assign_special(buffer) and not self._reuse(buffer):
+            elif buffer in special:
+                self._assign_special(buffer, special[buffer])
+            elif not self._reuse(buffer):
                 if buffer in problem.aliasing.live_out:
                     self._shared.make_reusable(self._new_allocation(buffer))
                 else:
@@ -145,22 +139,16 @@ class _GlobalAssigner:
             self._shared.add(allocation, buffer)
         self._contexts.assign(allocation)
 
-    def _assign_special(self, buffer: HloBuffer) -> bool:
+    def _assign_special(self, buffer: HloBuffer, value: HloValue) -> None:
         """Give a constant, an entry parameter or a tuple table an allocation of its own."""
-        for value in buffer.values:
-            opcode = value.instruction.opcode
-            if opcode == "constant":
-                if self._problem.options.allocate_constants:
-                    self._new_allocation(buffer, is_constant=True)
-                return True
-            if opcode == "parameter" and value.instruction.parent is self._entry:
-                self._assign_parameter(buffer, value)
-                return True
-        for value in buffer.values:
-            if value.shape.is_tuple:
-                self._new_allocation(buffer, is_tuple=True)
-                return True
-        return False
+        opcode = value.instruction.opcode
+        if opcode == "constant":
+            if self._problem.options.allocate_constants:
+                self._new_allocation(buffer, is_constant=True)
+        elif opcode == "parameter" and value.instruction.parent is self._entry:
+            self._assign_parameter(buffer, value)
+        else:
+            self._new_allocation(buffer, is_tuple=True)
 
     def _assign_parameter(self, buffer: HloBuffer, value: HloValue) -> None:
         number = ParameterNumber(value.instruction.parameter_number)
@@ -172,20 +160,20 @@ class _GlobalAssigner:
 
     def _reuse(self, buffer: HloBuffer) -> bool:
         """Put a buffer into an allocation that is idle while it lives, if there is one."""
-        for allocation in self._candidates(buffer):
-            if self._shared.may_hold(allocation, buffer):
-                self._shared.add(allocation, buffer)
-                self._contexts.note_reuse(allocation, buffer)
-                return True
+        for find in (self._shared.of_operands, self._idle):
+            for allocation in find(buffer):
+                if self._shared.may_hold(allocation, buffer):
+                    self._shared.add(allocation, buffer)
+                    self._contexts.note_reuse(allocation, buffer)
+                    return True
         return False
 
-    def _candidates(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
-        """The operands' allocations, then every reusable one, the newest first."""
-        yield from self._shared.of_operands(buffer)
+    def _idle(self, buffer: HloBuffer) -> Sequence[BufferAllocation]:
+        """Every reusable allocation that is idle while a buffer lives, the newest first."""
         if not self._problem.options.fast_merge:
-            yield from self._shared.idle(buffer)
-        elif (free := self._contexts.free_allocation(buffer)) is not None:
-            yield free
+            return self._shared.idle(buffer)
+        free = self._contexts.free_allocation(buffer)
+        return () if free is None else (free,)
 
     def _new_allocation(
         self,
@@ -222,7 +210,8 @@ def _assign_thread_local_buffers(
 ) -> None:
     """Give the values of embedded computations allocations of their own."""
     for buffer in _thread_local_buffers(problem, placed):
-        is_constant = any(value.instruction.opcode == "constant" for value in buffer.values)
+        value = problem.timeless.special.get(buffer)
+        is_constant = value is not None and value.instruction.opcode == "constant"
         if is_constant and not problem.options.allocate_constants:
             continue
         allocation = _allocation_for(problem, buffer, len(allocations))
@@ -233,9 +222,9 @@ def _assign_thread_local_buffers(
 
 def _thread_local_buffers(problem: Problem, placed: set[HloBuffer]) -> list[HloBuffer]:
     """The buffers of computations inside one operation, in XLA's order."""
-    is_thread_local = problem.dataflow.call_graph.is_thread_local
     if problem.options.sorts_thread_local_buffers:
-        return problem.in_order(is_thread_local, placed)
+        return problem.in_order(problem.timeless.thread_local, placed)
+    is_thread_local = problem.dataflow.call_graph.is_thread_local
     wanted = {
         computation
         for computation in problem.dataflow.module.computations

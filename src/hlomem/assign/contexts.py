@@ -26,16 +26,13 @@ class Contexts:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._buffers = {
+        self.buffers = {
             buffer
             for buffer in _handed_on(problem)
             if problem.size_of[buffer] and not problem.color(buffer)
         }
         self._allocation: BufferAllocation | None = None
         self._free_at = Step(0)
-
-    def __contains__(self, buffer: HloBuffer) -> bool:
-        return buffer in self._buffers
 
     @property
     def is_assigned(self) -> bool:
@@ -45,12 +42,12 @@ class Contexts:
     def by_size(self) -> list[HloBuffer]:
         """The contexts, the largest first."""
         size_of = self._problem.size_of
-        return sorted(self._buffers, key=lambda buffer: (-size_of[buffer], buffer.id))
+        return sorted(self.buffers, key=lambda buffer: (-size_of[buffer], buffer.id))
 
     def assign(self, allocation: BufferAllocation) -> None:
         """Note the allocation of all the contexts."""
         self._allocation = allocation
-        self._free_at = max(map(self._problem.last_end, self._buffers))
+        self._free_at = max(map(self._problem.last_end, self.buffers))
 
     def free_allocation(self, buffer: HloBuffer) -> BufferAllocation | None:
         """The allocation of the contexts, if a buffer fits in and begins after they end.

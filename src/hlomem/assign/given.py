@@ -47,7 +47,7 @@ def assign_private_stacks(
     if not stack_colors:
         return on_stacks
     allocation_of: dict[Color, BufferAllocation] = {}
-    for buffer in problem.in_order(problem.dataflow.call_graph.is_in_flow, placed):
+    for buffer in problem.in_order(problem.timeless.in_flow, placed):
         color = problem.color(buffer)
         if color not in stack_colors:
             continue

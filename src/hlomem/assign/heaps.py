@@ -35,14 +35,14 @@ def assign_heaps(
             problem.aliasing,
             problem.live_ranges.range_of,
             problem.size_of.__getitem__,
-            problem.alias_rules,
+            problem.timeless.sharing,
         )
         algorithm = pack or _own_pack(problem, color)
         heap = simulator.run(by_color[color], problem.alignment(color), algorithm)
-        allocation = BufferAllocation(AllocationIndex(len(allocations)), heap.heap_size, color)
-        allocations.append(allocation)
-        for value, offset in heap.offset_of.items():
-            allocation.slices[value] = OffsetSize(offset, heap.size_of[value])
+        places = zip(heap.offset_of.values(), heap.size_of.values(), strict=True)
+        slices = dict(zip(heap.offset_of, map(OffsetSize._make, places), strict=True))
+        index = AllocationIndex(len(allocations))
+        allocations.append(BufferAllocation(index, heap.heap_size, color, slices))
 
 
 def _own_pack(problem: Problem, color: Color) -> Pack:

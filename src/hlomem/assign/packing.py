@@ -19,11 +19,12 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from heapq import heappop, heappush
 from itertools import accumulate
+from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.assign.interval_tree import IntervalTree
+from hlomem.assign.best_fit import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,11 +62,12 @@ def temporal_key(buffer: BufferInterval) -> tuple[int, int, int]:
 
 def pack_best(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
     """The smaller of the spatial and the temporal packing (`ChooseBestHeapAlgorithm`)."""
-    spatial = pack(buffers, alignment, spatial_key)
+    timeline = _Timeline(buffers)
+    spatial = timeline.pack(alignment, spatial_key)
     assert spatial is not None
     if spatial.heap_size <= lower_bound(buffers, alignment):
         return spatial
-    return pack(buffers, alignment, temporal_key, below=spatial.heap_size) or spatial
+    return timeline.pack(alignment, temporal_key, below=spatial.heap_size) or spatial
 
 
 def pack(
@@ -75,30 +77,36 @@ def pack(
     below: int | None = None,
 ) -> Packing | None:
     """Place the buffers in the order of `key`; None as soon as the heap reaches `below` bytes."""
-    lives_of = _lives_in_slots(buffers)
-    tree = IntervalTree(sum(map(len, lives_of.values())))
-    collect, add = tree.collect, tree.add
-    offset_by_id: dict[int, int] = {}
-    heap_size = 0
-    for buffer in sorted(buffers, key=key):
-        size = buffer.size
-        if size == 0:
-            offset_by_id[buffer.id] = 0
-            continue
-        lives = lives_of[buffer.id]
-        begins: list[float] = []
-        ends: list[float] = []
-        for first, last in lives:
-            collect(first, last, begins, ends)
-        padded = -(-size // alignment) * alignment
-        begin = _best_fit(begins, ends, size, padded)
-        offset = offset_by_id[buffer.id] = int(begin)
-        heap_size = max(heap_size, offset + size)
-        if below is not None and heap_size >= below:
+    return _Timeline(buffers).pack(alignment, key, below)
+
+
+class _Timeline:
+    """Buffers and their lives, for packing in several orders."""
+
+    def __init__(self, buffers: Sequence[BufferInterval]) -> None:
+        self._buffers = [buffer for buffer in buffers if buffer.size]
+        self._empty = [buffer.id for buffer in buffers if not buffer.size]
+        self._lives_of = _lives_in_slots(self._buffers)
+        self._slot_count = sum(map(len, self._lives_of.values()))
+
+    def pack(
+        self,
+        alignment: int,
+        key: Callable[[BufferInterval], tuple[int, int, int]],
+        below: int | None = None,
+    ) -> Packing | None:
+        """Places the buffers in the order of `key`, as `pack` does."""
+        in_order = sorted(self._buffers, key=key)
+        sizes = [buffer.size for buffer in in_order]
+        lives = [self._lives_of[buffer.id] for buffer in in_order]
+        offsets = place(sizes, lives, self._slot_count, alignment, below)
+        if offsets is None:
             return None
-        for first, last in lives:
-            add(first, last, begin, begin + padded)
-    return Packing(offset_by_id, heap_size)
+        ids = [buffer.id for buffer in in_order]
+        return Packing(
+            dict.fromkeys(self._empty, 0) | dict(zip(ids, offsets, strict=True)),
+            max(map(add, offsets, sizes), default=0),
+        )
 
 
 def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
@@ -190,31 +198,6 @@ def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
         else:
             times.append((start, end))
     return times
-
-
-def _best_fit(begins: list[float], ends: list[float], size: int, padded: int) -> float:
-    """The beginning of the smallest gap of at least `size` bytes, the lowest of equal ones.
-
-    `FindUnslicedChunkCandidates` of heap_simulator.cc. `begins` and `ends` are those of the ranges
-    that are taken, in any order. Every range ends at a multiple of the alignment, so every gap
-    begins at one, and no gap is smaller than the padded size.
-    """
-    begins.append(float("inf"))
-    begins.sort()
-    ends.append(0.0)
-    ends.sort()
-    best = -1.0
-    best_gap = float("inf")
-    # Behind the n-th end there is a gap exactly if no more than n ranges have begun: until the
-    # next one begins. The last gap has no end, and is taken if there is no other.
-    for begin, end in zip(begins, ends, strict=True):
-        if begin > end:
-            gap = begin - end
-            if size <= gap < best_gap:
-                best_gap, best = gap, end
-                if gap == padded:
-                    return best
-    return best if best >= 0 else ends[-1]
 
 
 def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[int, int]]]:

@@ -7,10 +7,12 @@ of `AssignBuffersForComputations` (`service/buffer_assignment.cc`).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.assign.sharing import Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
 if TYPE_CHECKING:
@@ -19,11 +21,89 @@ if TYPE_CHECKING:
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRanges
+    from hlomem.analysis.values import HloValue
     from hlomem.assign.colors import ColorOf
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
-    from hlomem.machines.alias import AliasRules
     from hlomem.machines.options import Options
+
+    Ranked = tuple[int, bool, int, int, HloBuffer]
+
+
+class Timeless(Struct, frozen=True, eq=False, dict=True):
+    """The part of the input that no order of instructions changes."""
+
+    dataflow: Dataflow
+    aliasing: Aliasing
+    color_of: ColorOf
+    options: Options
+    size_of: dict[HloBuffer, ByteCount]
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        """The results that may be written over operands."""
+        return Sharing(self.dataflow, self.options.machine.alias_rules(self.options))
+
+    @cached_property
+    def special(self) -> dict[HloBuffer, HloValue]:
+        """The buffers that get an allocation of their own, with the value that makes them."""
+        entry = self.dataflow.module.entry
+        special: dict[HloBuffer, HloValue] = {}
+        for buffer in self.aliasing.buffers:
+            tuple_table = None
+            for value in buffer.values:
+                instruction = value.instruction
+                opcode = instruction.opcode
+                if opcode == "constant" or (opcode == "parameter" and instruction.parent is entry):
+                    special[buffer] = value
+                    break
+                if tuple_table is None and value.shape.is_tuple:
+                    tuple_table = value
+            else:
+                if tuple_table is not None:
+                    special[buffer] = tuple_table
+        return special
+
+    @cached_property
+    def in_flow(self) -> list[Ranked]:
+        """The buffers of the program's own flow, in order."""
+        return self._ranked(self.dataflow.call_graph.is_in_flow)
+
+    @cached_property
+    def thread_local(self) -> list[Ranked]:
+        """The buffers of computations inside one operation, in order."""
+        return self._ranked(self.dataflow.call_graph.is_thread_local)
+
+    def _ranked(self, is_wanted: Callable[[HloComputation], bool]) -> list[Ranked]:
+        """Buffers of some computations: large, then live-out, then early ones first."""
+        rank_of = self._post_order_positions(is_wanted)
+        live_out, size_of = self.aliasing.live_out, self.size_of
+        keyed: list[Ranked] = []
+        for buffer in self.aliasing.buffers:
+            values = buffer.values
+            rank = rank_of.get(values[0].instruction)
+            if rank is None:
+                continue
+            if len(values) > 1 and not self.options.fast_merge:
+                rank = min(rank_of[value.instruction] for value in values)
+            keyed.append((-size_of[buffer], buffer not in live_out, rank, buffer.id, buffer))
+        keyed.sort()
+        return keyed
+
+    def _post_order_positions(
+        self, is_wanted: Callable[[HloComputation], bool]
+    ) -> dict[HloInstruction, int]:
+        """Instructions numbered: callers before callees, operands before users.
+
+        `CallGraph::VisitNodes` goes through calls as they stand in XLA's lists, and so does
+        `HloModule::Print`: the order of the text is the one that is wanted.
+        """
+        position: dict[HloInstruction, int] = {}
+        for computation in reversed(self.dataflow.module.computations):
+            if is_wanted(computation):
+                for instruction in self.dataflow.call_graph.post_order(computation):
+                    position[instruction] = len(position)
+        return position
 
 
 class Problem(Struct, frozen=True, eq=False):
@@ -34,8 +114,8 @@ class Problem(Struct, frozen=True, eq=False):
     live_ranges: LiveRanges
     color_of: ColorOf
     options: Options
-    alias_rules: AliasRules
     size_of: dict[HloBuffer, ByteCount]
+    timeless: Timeless
 
     def color(self, buffer: HloBuffer) -> Color:
         """The memory space of a buffer: that of all its values."""
@@ -54,45 +134,22 @@ class Problem(Struct, frozen=True, eq=False):
         """The last step at which a buffer is alive."""
         return max(self.live_ranges.range_of[value].end for value in buffer.values)
 
-    def in_order(
-        self, is_wanted: Callable[[HloComputation], bool], left_out: Collection[HloBuffer]
-    ) -> list[HloBuffer]:
-        """Buffers of some computations: large, then live-out, then early ones first.
+    def in_order(self, buffers: list[Ranked], left_out: Collection[HloBuffer]) -> list[HloBuffer]:
+        """The buffers that are left, in XLA's order.
 
         Where they are merged fast, those that begin to live first come first of all.
         """
-        rank_of = self._post_order_positions(is_wanted)
-        live_out, size_of = self.aliasing.live_out, self.size_of
-        keyed = []
-        for buffer in self.aliasing.buffers:
-            values = buffer.values
-            rank = rank_of.get(values[0].instruction)
-            if rank is None or buffer in left_out:
-                continue
-            start = Step(0)
-            if self.options.fast_merge:
-                start, rank = self.first_start(buffer), 0
-            elif len(values) > 1:
-                rank = min(rank_of[value.instruction] for value in values)
-            is_inner = buffer not in live_out
-            keyed.append((start, -size_of[buffer], is_inner, rank, buffer.id, buffer))
+        if not self.options.fast_merge:
+            if not left_out:
+                return [ranked[-1] for ranked in buffers]
+            return [ranked[-1] for ranked in buffers if ranked[-1] not in left_out]
+        keyed = [
+            (self.first_start(buffer), size, is_inner, number, buffer)
+            for size, is_inner, _, number, buffer in buffers
+            if buffer not in left_out
+        ]
         keyed.sort()
         return [entry[-1] for entry in keyed]
-
-    def _post_order_positions(
-        self, is_wanted: Callable[[HloComputation], bool]
-    ) -> dict[HloInstruction, int]:
-        """Instructions numbered: callers before callees, operands before users.
-
-        `CallGraph::VisitNodes` goes through calls as they stand in XLA's lists, and so does
-        `HloModule::Print`: the order of the text is the one that is wanted.
-        """
-        position: dict[HloInstruction, int] = {}
-        for computation in reversed(self.dataflow.module.computations):
-            if is_wanted(computation):
-                for instruction in self.dataflow.call_graph.post_order(computation):
-                    position[instruction] = len(position)
-        return position
 
 
 def state_problem(
@@ -103,9 +160,27 @@ def state_problem(
     options: Options,
 ) -> Problem:
     """Gather the input of buffer assignment."""
-    size_of = _buffer_sizes(aliasing, options)
-    rules = options.machine.alias_rules(options)
-    return Problem(dataflow, aliasing, live_ranges, color_of, options, rules, size_of)
+    return with_order(state_timeless(dataflow, aliasing, color_of, options), live_ranges)
+
+
+def with_order(timeless: Timeless, live_ranges: LiveRanges) -> Problem:
+    """The input of buffer assignment for one order of instructions."""
+    return Problem(
+        timeless.dataflow,
+        timeless.aliasing,
+        live_ranges,
+        timeless.color_of,
+        timeless.options,
+        timeless.size_of,
+        timeless,
+    )
+
+
+def state_timeless(
+    dataflow: Dataflow, aliasing: Aliasing, color_of: ColorOf, options: Options
+) -> Timeless:
+    """Gather what is the same in any order."""
+    return Timeless(dataflow, aliasing, color_of, options, _buffer_sizes(aliasing, options))
 
 
 def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, ByteCount]:

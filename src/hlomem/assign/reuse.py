@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
@@ -81,21 +81,21 @@ class IdleAllocations:
             within[node] |= bit
             node >>= 1
 
-    def idle(self, half_steps: Iterable[tuple[int, int]]) -> Iterator[int]:
+    def idle(self, half_steps: Iterable[tuple[int, int]]) -> Sequence[int]:
         """Allocations that are not in use from one half step to another, the newest first."""
-        if not self._all:
-            return
-        busy = 0
-        for first, last in half_steps:
+        busy, everything = 0, self._all
+        for first, last in half_steps if everything else ():
             if first <= last:
                 busy |= self._busy(first, last)
-                if busy == self._all:  # as most often
-                    return
-        idle = self._all & ~busy
+                if busy == everything:  # as most often
+                    return ()
+        idle = everything & ~busy
+        numbers = []
         while idle:
             number = idle.bit_length() - 1
-            yield number
+            numbers.append(number)
             idle ^= 1 << number
+        return numbers
 
     def _busy(self, first: int, last: int) -> int:
         """The allocations busy at some half step; all of them, as soon as that is clear."""

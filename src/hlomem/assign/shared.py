@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 from hlomem.base.quantities import BEGINNING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
@@ -33,7 +30,7 @@ class SharedAllocations:
         self._color_of = problem.color_of
         self._live_out = problem.aliasing.live_out
         self._sequence = problem.live_ranges.sequence
-        self._alias_rules = problem.alias_rules
+        self._sharing = problem.timeless.sharing
         self._allocation_of: dict[HloValue, BufferAllocation] = {}
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
         self._idle = IdleAllocations(problem.live_ranges.end)
@@ -72,22 +69,27 @@ class SharedAllocations:
             if number is not None:
                 self._idle.occupy(number, live_range)
 
-    def of_operands(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
+    def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
         allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
+        found: list[BufferAllocation] = []
         for value in buffer.values:
             if value.index or value.instruction.shape.is_tuple:
                 continue
             for operand in value.instruction.operands:
-                found = [allocation_of[read] for read in sets[operand][0] if read in allocation_of]
-                if found:
-                    yield from sorted(set(found), key=lambda allocation: allocation.index)
+                reads = sets[operand][0]
+                if len(reads) == 1:
+                    if reads[0] in allocation_of:
+                        found.append(allocation_of[reads[0]])
+                else:
+                    several = {allocation_of[read] for read in reads if read in allocation_of}
+                    found += sorted(several, key=lambda allocation: allocation.index)
+        return found
 
-    def idle(self, buffer: HloBuffer) -> Iterator[BufferAllocation]:
+    def idle(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """Reusable allocations that nothing needs while a buffer lives, the newest first."""
-        half_steps = [self._exclusive_half_steps(value) for value in buffer.values]
-        for number in self._idle.idle(half_steps):
-            yield self._reusable[number]
+        half_steps = map(self._exclusive_half_steps, buffer.values)
+        return [self._reusable[number] for number in self._idle.idle(half_steps)]
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
         """The half steps during which nothing else may be alive in the same place.
@@ -95,11 +97,11 @@ class SharedAllocations:
         At the ends something may: an operand it overwrites, and a user that overwrites it.
         """
         start, end = self._range_of[value]
-        sequence, rules = self._sequence, self._alias_rules
+        sequence, may_share = self._sequence, self._sharing.is_possible
         first, last = 2 * start, 2 * end
-        if may_share_with_operand(value.instruction, rules):
+        if may_share(value.instruction):
             first += 1
-        if end < len(sequence) and may_share_with_operand(sequence[end], rules):
+        if end < len(sequence) and may_share(sequence[end]):
             last -= 1
         return first, last
 
@@ -144,13 +146,8 @@ class SharedAllocations:
             positions = [problem.live_ranges.end_position(operand)]
         return any(
             position.instruction in instruction.operands
-            and can_share_operand_buffer(
-                problem.dataflow,
-                position.instruction,
-                position.shape_index,
-                instruction,
-                user.index,
-                self._alias_rules,
+            and self._sharing.is_allowed(
+                position.instruction, position.shape_index, instruction, user.index
             )
             for position in positions
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.assign.packing import BufferInterval
 from hlomem.base.quantities import ByteCount
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import Packing
+    from hlomem.assign.sharing import Sharing
     from hlomem.base.quantities import Offset, Step
-    from hlomem.machines.alias import AliasRules
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
 
@@ -47,13 +46,13 @@ class HeapSimulator:
         aliasing: Aliasing,
         range_of: Mapping[HloValue, LiveRange],
         size_of: Callable[[HloBuffer], ByteCount],
-        alias_rules: AliasRules,
+        sharing: Sharing,
     ) -> None:
         self._dataflow = dataflow
         self._buffer_of = aliasing.buffer_of
         self._range_of = range_of
         self._size_of = size_of
-        self._alias_rules = alias_rules
+        self._sharing = sharing
         self._clock = 0
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
@@ -79,7 +78,7 @@ class HeapSimulator:
                 size[owner],
                 start[owner],
                 end[owner],
-                [(start[other], end[other]) for other in others],
+                [(start[other], end[other]) for other in others] if others else (),
             )
             for owner, others in members.items()
         ]
@@ -93,41 +92,36 @@ class HeapSimulator:
 
     def _replay(self, values: Collection[HloValue]) -> None:
         range_of, buffer_of, owner_of = self._range_of, self._buffer_of, self._owner
-        in_order = sorted(values, key=lambda value: (*range_of[value], value.id))
+        in_order = sorted([(*range_of[value], value.id, value) for value in values])
         freed: dict[Step, dict[HloValue, None]] = {}
-        for value in in_order:
-            freed.setdefault(range_of[value].end, {})[value] = None
+        for _, end, _, value in in_order:
+            if end in freed:
+                freed[end][value] = None
+            else:
+                freed[end] = {value: None}
         first_of: dict[HloBuffer, HloValue] = {}
         ends = sorted(freed, reverse=True)
-        for value in in_order:
-            start = range_of[value].start
+        for start, _, _, value in in_order:
             while ends and ends[-1] < start:
                 self._free_all(freed[ends.pop()])
             buffer = buffer_of[value]
-            first = first_of.get(buffer)
-            if first is not None:
-                self._begin(value, owner_of[first])
-                continue
-            operand = None
-            if start in freed and len(buffer.values) == 1:
+            owner = value
+            if len(buffer.values) > 1:
+                first = first_of.setdefault(buffer, value)
+                owner = value if first is value else owner_of[first]
+            elif start in freed:
                 operand = self._dying_operand(value, freed[start])
-            if operand is None:
-                self._begin(value, value)
-                first_of[buffer] = value
-            else:
-                self._free_all((operand,))
-                del freed[start][operand]
-                self._begin(value, owner_of[operand])
-                self._is_extended.add(operand)
+                if operand is not None:
+                    self._free_all((operand,))
+                    del freed[start][operand]
+                    self._is_extended.add(operand)
+                    owner = owner_of[operand]
+            owner_of[value] = owner
+            self._start[value] = self._clock
+            if self._size[value]:  # a buffer of no bytes takes no time, either
+                self._clock += 1
         while ends:
             self._free_all(freed[ends.pop()])
-
-    def _begin(self, value: HloValue, owner: HloValue) -> None:
-        self._owner[value] = owner
-        self._start[value] = self._clock
-        # A buffer of no bytes takes no time, either.
-        if self._size[value]:
-            self._clock += 1
 
     def _free_all(self, values: Iterable[HloValue]) -> None:
         for value in values:
@@ -140,8 +134,8 @@ class HeapSimulator:
         instruction = value.instruction
         if not dying or instruction.opcode == "copy":
             return None
-        rules = self._alias_rules
-        if not may_share_with_operand(instruction, rules):
+        sharing = self._sharing
+        if not sharing.is_possible(instruction):
             return None
         now = self._range_of[value].start
         for operand in instruction.operands:
@@ -152,13 +146,8 @@ class HeapSimulator:
                     and len(self._buffer_of[candidate].values) == 1
                     and self._range_of[candidate].end == now
                     and candidate.instruction in instruction.operands
-                    and can_share_operand_buffer(
-                        self._dataflow,
-                        candidate.instruction,
-                        candidate.index,
-                        instruction,
-                        value.index,
-                        rules,
+                    and sharing.is_allowed(
+                        candidate.instruction, candidate.index, instruction, value.index
                     )
                 ):
                     return candidate

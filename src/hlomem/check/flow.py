@@ -14,10 +14,11 @@ something else; then loop, condition and body each have their own version. No du
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from hlomem.check.opcodes import BINDS_OPERANDS, READS_NOTHING, READS_TOP_LEVEL, RUNS_OTHERS
 
@@ -36,8 +37,7 @@ PartsOf: TypeAlias = "dict[HloInstruction, Parts]"
 HandedOn: TypeAlias = "Mapping[Opcode, Callable[[HloInstruction, PartsOf], Parts]]"
 
 
-@dataclass(eq=False)
-class Flow:
+class Flow(Struct, eq=False, dict=True):
     """The values of the instructions that run one after another, not of what is inside them."""
 
     parts_of: PartsOf

@@ -112,10 +112,10 @@ def _check_thread_local(joined: JoinedDump, placed: PlacedValue) -> Iterator[Fin
             placed, "ownership/thread-local", "is in the sequence, its allocation thread-local"
         )
     elif (
-        joined.sequence
-        and not is_scheduled
+        not is_scheduled
         and not placed.allocation.is_thread_local
         and not placed.allocation.is_constant
+        and joined.sequence
     ):
         yield value_finding(
             placed, "ownership/thread-local", "is in no sequence, its allocation not thread-local"

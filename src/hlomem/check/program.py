@@ -6,8 +6,9 @@ module spells out, in the terms of `hlomem.view.control_flow`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.check.flow import is_update, trace
 from hlomem.view.control_flow import Branch, Conditional, Loop, Structure
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TracedProgram:
+class TracedProgram(Struct, frozen=True, eq=False):
     """A module's scheduled code: the entry and all that loops, branches and calls run."""
 
     module: HloModule

@@ -1,31 +1,27 @@
 """The command line: which commands there are, and how an error becomes an exit code.
 
-A command's module is imported when it is called, so that `hlomem --help` needs nothing but click.
+A command's module is imported when it is called, so that `hlomem --help` needs nothing but click,
+and commands that do without click (`hlomem.cli.parameters`) nothing but what they do.
 """
 
 from __future__ import annotations
 
 import gc
-import io
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hlomem import __version__
-from hlomem.base.errors import EXIT_INTERNAL, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE, HlomemError
-from hlomem.base.gc_pause import collector_off
-from hlomem.base.sizes import parse_size
-from hlomem.base.source import visible, visible_lines
+from hlomem.base.errors import EXIT_INTERNAL, EXIT_UNREADABLE, HlomemError
+from hlomem.base.source import visible
+from hlomem.cli.process import forget, say
 from hlomem.report.registry import REPORTS
-
-with collector_off():  # which would look through what an import makes, and find no garbage
-    import click
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from hlomem.cli.parameters import Command
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -33,7 +29,7 @@ EXIT_BROKEN_PIPE = 141
 TRACEBACK = "HLOMEM_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
 
-_GROUPS = {
+COMMAND_GROUPS = {
     "Understand a program's memory": {
         "summary": "Show in one screen what a program's memory is for.",
         "peak": "Show who is alive when the program needs most memory.",
@@ -63,77 +59,10 @@ _GROUPS = {
     },
 }
 """Commands by what people want; those that are no report have a module of their name."""
-COMMANDS = {name: help_ for group in _GROUPS.values() for name, help_ in group.items()}
+_LEAN = {"plan", "summary", "verify"}
+"""Those that do without click where they can."""
+COMMANDS = {name: help_ for group in COMMAND_GROUPS.values() for name, help_ in group.items()}
 """Every command with its one-line help, which is also the first line of its own."""
-
-
-def _limit_input(context: click.Context, _: click.Parameter, size: str | None) -> None:
-    if size is None:
-        return
-    limit = parse_size(size)
-    if limit is None:
-        raise click.BadParameter(f"`{size}` is not a size such as 4GiB or 500M")
-    from hlomem.api.load import limited_to  # noqa: PLC0415 - help does not need it
-
-    context.with_resource(limited_to(limit))
-
-
-_MAX_INPUT = click.Option(
-    ["--max-input"],
-    metavar="SIZE",
-    expose_value=False,
-    callback=_limit_input,
-    help="Refuse larger files, unpacked.  [default: 4GiB]",
-)
-"""An option of every command."""
-
-
-class _Commands(click.Group):
-    """Commands that live in a module of their name."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        if cmd_name not in COMMANDS:
-            return None
-        if cmd_name in REPORTS:
-            command = import_module("hlomem.cli.reports").build_command(cmd_name)
-        else:
-            command = import_module(f"hlomem.cli.{cmd_name}").command
-        assert isinstance(command, click.Command)
-        if _MAX_INPUT not in command.params:
-            command.params.append(_MAX_INPUT)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        widest = max(map(len, COMMANDS))
-        for title, group in _GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), help_) for name, help_ in group.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
-
-            near = get_close_matches(args[0], COMMANDS, n=2, cutoff=0.6)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            ctx.fail(f"No such command '{visible(args[0])}'.{hint}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="hlomem %(version)s")
-def commands() -> None:
-    """Memory plans of XLA programs: read, shown and explained.
-
-    Dumps come from XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text".
-
-    Exit codes: 0 fine, 1 a finding, 2 wrong usage, 3 unreadable input (or no place for the output),
-    4 a bug of hlomem's own.
-    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,30 +76,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         words = list(arguments)
     try:
-        with commands.make_context("hlomem", words) as context:
-            result = commands.invoke(context)
+        result = _run_plainly(words)
+        if result is None:
+            from hlomem.cli.group import run  # noqa: PLC0415 - takes as long as a small plan
+
+            result = run(words)
         sys.stdout.flush()
-        code = result if isinstance(result, int) else EXIT_OK
-        return code if arguments is not None else _leave(code)
-    except click.exceptions.Exit as done:
-        return done.exit_code
+        return result if arguments is not None else _leave(result)
     except BaseException as error:  # noqa: BLE001 - every end has its code
         _drop_output()
         return _explain(error)
+    finally:
+        forget()
+
+
+def _run_plainly(words: list[str]) -> int | None:
+    """Runs a command that needs no click for these words; None for any other."""
+    if not words or words[0] not in _LEAN:
+        return None
+    command: Command = import_module(f"hlomem.cli.{words[0]}").command
+    arguments = command.read(words[1:])
+    return None if arguments is None else command.run(**arguments)
 
 
 def _explain(error: BaseException) -> int:
     """Says what went wrong and returns the exit code for it."""
     match error:
-        case click.Abort() | KeyboardInterrupt():
+        case KeyboardInterrupt():
             return EXIT_INTERRUPTED
         case BrokenPipeError():  # whoever read us has gone
             return EXIT_BROKEN_PIPE
-        case click.ClickException():
-            message = io.StringIO()
-            error.show(message)
-            say(message.getvalue().rstrip("\n"))
-            return EXIT_USAGE
         case HlomemError():
             say(f"error: {error}")
             return error.exit_code
@@ -195,12 +130,6 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(message: str) -> None:
-    """Prints to standard error what is safe to see; nobody may be there to read it."""
-    with suppress(OSError):
-        click.echo(visible_lines(message), err=True)
-
-
 def _leave(code: int) -> NoReturn:
     """End the process at once: to free a large plan piece by piece takes as long as to print it.
 
@@ -212,6 +141,7 @@ def _leave(code: int) -> NoReturn:
 
 def _bug_report(error: BaseException) -> str:
     import traceback  # noqa: PLC0415 - takes as long to import as half of click
+    from pathlib import Path  # noqa: PLC0415
 
     place = traceback.extract_tb(error.__traceback__)[-1]
     report = (

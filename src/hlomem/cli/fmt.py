@@ -11,7 +11,7 @@ from hlomem.api.load import is_module_text, read_source
 from hlomem.base.atomic_files import write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, HlomemError
 from hlomem.base.source import Source, visible
-from hlomem.cli import say
+from hlomem.cli.process import say
 from hlomem.dump.compare import first_difference
 from hlomem.dump.dump import Dump, join_parts
 from hlomem.dump.parts import parse_part

@@ -11,7 +11,8 @@ from hlomem.advice.advising import advise_on
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
-from hlomem.cli.subject import SUBJECT, open_memory, say_new_folder, with_options
+from hlomem.cli.process import keep, say, say_new_folder
+from hlomem.cli.subject import SUBJECT, open_memory, with_options
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.page.html import format_page
@@ -58,10 +59,10 @@ def command(
         if other is not None:
             difference = build_waterfall(name_sides(build_diff(*memories), path, other))
         text = format_page(pages, difference)
-    click.get_current_context().find_root().obj = memories, pages  # freed with the process
+    keep((memories, pages))
     say_new_folder(output.parent)
     write_files(output.parent, {output.name: [text.encode()]}, force=force)
-    click.echo(f"{output}", err=True)
+    say(f"{output}")
     if opens and click.launch(str(output.resolve())) != 0:
         raise CommandError(f"no browser to open {output} with")
     return EXIT_OK

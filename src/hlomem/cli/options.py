@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import click
+from typing import TYPE_CHECKING
 
-from hlomem.machines.registry import PLATFORMS
+from hlomem.cli.parameters import option
+from hlomem.machines.registry import PLATFORMS, find_chip, find_machine
 
-WHICH_DUMP = click.option(
+if TYPE_CHECKING:
+    from hlomem.machines.machine import Machine
+
+WHICH_DUMP = option(
     "--module",
     metavar="NAME",
     help="Which program of several, else the largest; a part of its name will do.",
 )
-HLO_TEXT = click.option(
-    "--hlo", metavar="MODULE", help="The dump's HLO text; found beside it by name."
-)
-HLO_TEXT = click.option("--hlo", metavar="FILE", help="The dump's HLO text; else found beside it.")
-BACKEND = click.option("--backend", type=click.Choice(PLATFORMS), help="Else inferred.")
-CHIP = click.option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
-MODULE_ERA = click.option(
-    "--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …"
-)
-SPACE = click.option(
-    "--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color."
-)
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+HLO_TEXT = option("--hlo", metavar="FILE", help="The dump's HLO text; else found beside it.")
+BACKEND = option("--backend", choices=PLATFORMS, help="Else inferred.")
+CHIP = option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
+MODULE_ERA = option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …")
+SPACE = option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
+AS_JSON = option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+
+
+def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:
+    """The machine of `--backend` and `--chip`; None where neither is given."""
+    if platform is not None:
+        return find_machine(platform, chip or "")
+    return None if chip is None else find_chip(chip)

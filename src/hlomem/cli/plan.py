@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from hlomem.api.folder import DUMP_FLAGS, choose_module, list_modules, program_beside
 from hlomem.api.load import encode, load, load_any, load_program, read_source
 from hlomem.api.plan import ORDERS, plan
@@ -17,7 +15,8 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
-from hlomem.cli.subject import say_new_folder
+from hlomem.cli.parameters import argument, declare, option
+from hlomem.cli.process import keep, say, say_new_folder
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
@@ -28,36 +27,39 @@ if TYPE_CHECKING:
 _PROTO_ENDING = ".hlo.pb"
 
 
-@click.command("plan")
-@click.argument("path", metavar="MODULE")
-@WHICH_DUMP
-@BACKEND
-@CHIP
-@click.option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …")
-@click.option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP.")
-@click.option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP.")
-@click.option("--preset", metavar="DUMP", help="Take what was placed beforehand from DUMP (TPU).")
-@click.option(
-    "--order",
-    type=click.Choice(ORDERS),
-    default=ORDERS[0],
-    show_default=True,
-    help="Number values as XLA does, or in the order of the text (faster; the same places).",
+@declare(
+    "plan",
+    argument("path", metavar="MODULE"),
+    WHICH_DUMP,
+    BACKEND,
+    CHIP,
+    option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …"),
+    option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP."),
+    option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP."),
+    option("--preset", metavar="DUMP", help="Take what was placed beforehand from DUMP (TPU)."),
+    option(
+        "--order",
+        choices=ORDERS,
+        default=ORDERS[0],
+        help="Number values as XLA does, or in the order of the text (faster; the same places).",
+    ),
+    option(
+        "-o",
+        "--output",
+        metavar="DIR",
+        convert=Path,
+        help="Write XLA's files into DIR, with --proto an HloProto, too; as X.hlo.pb only that.",
+    ),
+    option(
+        "--proto",
+        is_flag=True,
+        help="Write an HloProto; of a MODULE that is text this needs jaxlib.",
+    ),
+    option("--force", is_flag=True, help="Overwrite files in DIR."),
+    option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1)."),
+    option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing."),
+    option("--timings", is_flag=True, help="Say on standard error how long each stage took."),
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    type=Path,
-    help="Write XLA's files into DIR, with --proto an HloProto, too; as X.hlo.pb only that.",
-)
-@click.option(
-    "--proto", is_flag=True, help="Write an HloProto; of a MODULE that is text this needs jaxlib."
-)
-@click.option("--force", is_flag=True, help="Overwrite files in DIR.")
-@click.option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1).")
-@click.option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing.")
-@click.option("--timings", is_flag=True, help="Say on standard error how long each stage took.")
 @collector_off()
 def command(
     path: str,
@@ -100,7 +102,7 @@ def command(
         order=order,
         name=_stem(program.source_name),
     )
-    click.get_current_context().find_root().obj = made  # freed with the process, not before
+    keep(made)
     planned = time.process_time()
     if verify and not is_right(made):
         return EXIT_FINDING
@@ -114,7 +116,7 @@ def command(
     else:
         write_plan(made, output, force=force)
     for note in made.notes:
-        click.echo(f"note: {visible(note)}", err=True)
+        say(f"note: {note}")
     if timings:
         steps = {"load": loaded - start, **made.seconds, "verify": verified - planned}
         _say_timings({**steps, "write": time.process_time() - verified})
@@ -130,8 +132,7 @@ def _load(path: str, module: str | None) -> HloModule:
             where = visible(str(choice.module.files[0]))
             raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
         if choice.reason:
-            title = visible(choice.module.title)
-            click.echo(f"note: {title}, {choice.reason}; --module chooses another", err=True)
+            say(f"note: {choice.module.title}, {choice.reason}; --module chooses another")
         return load_program(text)
     loaded = load_any(path, module=module, as_program=True)
     if not isinstance(loaded, HloModule):
@@ -187,5 +188,5 @@ def _stem(path: str) -> str:
 
 def _say_timings(seconds: dict[str, float]) -> None:
     for name, spent in seconds.items():
-        click.echo(f"{name:<12} {1000 * spent:9.1f} ms", err=True)
-    click.echo(f"{'total':<12} {1000 * sum(seconds.values()):9.1f} ms of CPU time", err=True)
+        say(f"{name:<12} {1000 * spent:9.1f} ms")
+    say(f"{'total':<12} {1000 * sum(seconds.values()):9.1f} ms of CPU time")

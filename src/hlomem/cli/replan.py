@@ -16,7 +16,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.plan import is_right, write_plan
-from hlomem.cli.subject import write_screen
+from hlomem.cli.screen import write_screen
 from hlomem.dump.compare import find_differences
 from hlomem.report.screens.text import shorten, width
 

@@ -12,7 +12,7 @@ from hlomem.api.load import list_programs_of, load_any, read_source
 from hlomem.api.protos import holds_programs, list_programs
 from hlomem.base.errors import EXIT_OK
 from hlomem.cli.options import WHICH_DUMP
-from hlomem.cli.subject import write_screen
+from hlomem.cli.screen import write_screen
 from hlomem.dump.dump import Dump
 from hlomem.hlo.ir import HloModule
 from hlomem.report.data.module_overview import build_module_overview

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from hlomem.cli.subject import about_memory, write
+from hlomem.cli.parameters import declare, option
+from hlomem.cli.subject import MEMORY, with_memory, write
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.summary_text import draw_summary
@@ -15,9 +14,12 @@ if TYPE_CHECKING:
     from hlomem.report.data.memory import MemoryView, Space
 
 
-@click.command("summary")
-@about_memory
-@click.option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …")
+@declare(
+    "summary",
+    *MEMORY,
+    option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …"),
+)
+@with_memory
 def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | None) -> int:
     """Show in one screen what a program's memory is for.
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import click
 
 from hlomem import __version__
 from hlomem.api.load import load, load_program
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.gc_pause import collector_off
-from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
-from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP
-from hlomem.cli.subject import chosen_machine, write_screen
-from hlomem.report.json import encode
+from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP, chosen_machine
+from hlomem.cli.parameters import argument, declare, option
+from hlomem.cli.process import say
+from hlomem.cli.screen import write_screen
 from hlomem.report.screens.text import width
 from hlomem.report.screens.verdict_text import draw_verdict
 
@@ -30,15 +27,17 @@ if TYPE_CHECKING:
     from hlomem.machines.machine import Machine
 
 
-@click.command("verify")
-@click.argument("path", metavar="DUMP")
-@WHICH_DUMP
-@HLO_TEXT
-@BACKEND
-@CHIP
-@click.option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1).")
-@click.option("--sarif", metavar="FILE", type=Path, help="Also write the findings as SARIF 2.1.0.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@declare(
+    "verify",
+    argument("path", metavar="DUMP"),
+    WHICH_DUMP,
+    HLO_TEXT,
+    BACKEND,
+    CHIP,
+    option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1)."),
+    option("--sarif", metavar="FILE", convert=Path, help="Also write the findings as SARIF 2.1.0."),
+    option("--force", is_flag=True, help="Overwrite FILE."),
+)
 @collector_off()
 def command(
     path: str,
@@ -59,9 +58,15 @@ def command(
     program = load_program(hlo) if hlo else None
     verdict = verify(dump, module=program, machine=chosen_machine(backend, chip))
     if sarif is not None:
+        import json  # noqa: PLC0415 - few ask for it
+
+        from hlomem.check.sarif import build_sarif  # noqa: PLC0415
+
         text = json.dumps(build_sarif(verdict, __version__, _file_of(path, dump)), indent=1)
         write_files(sarif.parent, {sarif.name: [text.encode()]}, force=force)
     if as_json:
+        from hlomem.report.json import encode  # noqa: PLC0415 - few ask for it
+
         fields = {name: getattr(verdict, name) for name in verdict.__struct_fields__}
         sys.stdout.buffer.write(encode({"kind": "verdict", **fields}) + b"\n")
     else:
@@ -73,7 +78,7 @@ def say_wrong(dump: Dump, module: HloModule, machine: Machine) -> bool:
     """Whether a plan of ours is wrong; what is, is said on standard error."""
     verdict = verify(dump, module=module, machine=machine)
     for line in [] if verdict.is_clean else draw_verdict(verdict, width(), sequence_of(dump)):
-        click.echo("".join(piece for piece, _ in line).rstrip(), err=True)
+        say("".join(piece for piece, _ in line).rstrip())
     return not verdict.is_clean
 
 

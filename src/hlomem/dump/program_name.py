@@ -7,13 +7,13 @@ JAX gave it, on TPU a change list, and the stage.
 
 from __future__ import annotations
 
-import re
+from hlomem.base.patterns import lazy_pattern
 
-_XLA_FILE = re.compile(
+_XLA_FILE = lazy_pattern(
     r"(?:^|[/\\])module_\d+\.(?P<program>.+?)(?:\.cl_\d+)?"
     r"\.(?:sm_[\d.]+[a-z]?_)?\w*?after_optimizations(?:[-_.][\w.-]*)?$"
 )
-_TRANSFORMED = re.compile(r"^(?:jit|pjit|pmap)_(?=.)")
+_TRANSFORMED = lazy_pattern(r"^(?:jit|pjit|pmap)_(?=.)")
 
 
 def program_name(name: str) -> str:

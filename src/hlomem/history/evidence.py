@@ -7,10 +7,10 @@ facts are read when first asked for: the bodies of fusions stay text.
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.history.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
-_DERIVED = re.compile(
+_DERIVED = lazy_pattern(
     r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation"
     rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
-_MADE_FOR_CALL = re.compile(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_OP_NAME = re.compile(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="[^"]')
-_CHANNEL = re.compile(r", channel_id=([0-9]{1,18})")
+_MADE_FOR_CALL = lazy_pattern(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
+_OP_NAME = lazy_pattern(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="[^"]')
+_CHANNEL = lazy_pattern(r", channel_id=([0-9]{1,18})")
 
 
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError, ParseError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
 from hlomem.hlo.opcodes import as_opcode, traits_of
 from hlomem.hlo.shape import Shape
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.text.stack_frames import StackFrameTables
 
-_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
-_OPCODE = re.compile(r"[a-z][\w\-]*", re.ASCII)
-_PLAIN_NAME = re.compile(r"[A-Za-z_][\w.\-]*+", re.ASCII)
+_NAME = lazy_pattern(r"[A-Za-z0-9_.\-]+")
+_OPCODE = lazy_pattern(r"[a-z][\w\-]*", re.ASCII)
+_PLAIN_NAME = lazy_pattern(r"[A-Za-z_][\w.\-]*+", re.ASCII)
 _INSIDE = r'''[^{}()\[\]"'\n]++|"(?:[^"\\\n]++|\\[^\n])*+"'''
-_PLAIN_VALUE = re.compile(
+_PLAIN_VALUE = lazy_pattern(
     rf"(?:[\w.%+\-]++|\{{(?:{_INSIDE}|\{{(?:{_INSIDE})*+\}})*+\}}|\"[^\"\\\n]*+\")", re.ASCII
 )
 """A word, a string, or braces in braces with strings: nothing that could end too early."""

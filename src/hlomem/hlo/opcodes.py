@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.traits import CallRole, Traits
 
 if TYPE_CHECKING:
@@ -363,19 +364,19 @@ CALL_ATTRIBUTE_NAMES = (
 )
 """Every attribute that can name a computation."""
 
-CALL_IN_TEXT = re.compile(
+CALL_IN_TEXT = lazy_pattern(
     rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
 )
 """Such an attribute: its name, then the names in braces or the one without."""
 
-NAME_IN_TEXT = re.compile(r"[\w.\-]+", re.ASCII)
+NAME_IN_TEXT = lazy_pattern(r"[\w.\-]+", re.ASCII)
 
 _UNKNOWN_TRAITS = Traits(
     None,
     calls=tuple([(name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES]),
     needs="nothing",
 )
-_STAGES = re.compile(r"-(?:start|update|done)$")
+_STAGES = lazy_pattern(r"-(?:start|update|done)$")
 
 
 def traits_of(opcode: Opcode) -> Traits:

@@ -9,11 +9,11 @@ it, a window over it, a concatenation along it.
 
 from __future__ import annotations
 
-import re
 from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import Opcode, opcodes_where
 from hlomem.hlo.shape import INT64_MAX, Shape
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloInstruction
 
-_SLICE = re.compile(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]")
-_WINDOW_SIZE = re.compile(r"size=([0-9x]+)")
+_SLICE = lazy_pattern(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]")
+_WINDOW_SIZE = lazy_pattern(r"size=([0-9x]+)")
 _RESHAPES = opcodes_where(lambda traits: traits.keeps == "places")
 _GATHERS = frozenset[Opcode]({"all-gather", "all-to-all", "reduce-scatter"})
 _ELIDED = "{...}"

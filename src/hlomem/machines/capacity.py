@@ -8,8 +8,6 @@ one device as JAX counts them, which says so.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from msgspec import Struct
 
 from hlomem.base.errors import CommandError
@@ -52,6 +50,8 @@ def parse_capacity(text: str) -> Capacity:
         return of_chip
     size = parse_size(text)
     if size is None:
+        from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
+
         near = get_close_matches(text.strip().lower(), CHIPS, n=2, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         known = ", ".join(CHIPS)

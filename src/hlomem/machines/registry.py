@@ -6,7 +6,6 @@ refused with what is.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -121,6 +120,8 @@ def _unknown_chip(platform: str, chip: str) -> str:
     ]
     if not names:
         return f"no chip is to be given for backend {platform}, whose machines plan alike"
+    from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
+
     near = get_close_matches(name, names, n=2, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     kind = f"{platform.upper()} " if platform else ""

@@ -15,15 +15,14 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import InputError
+from hlomem.proto.sniff import ZSTD_MAGIC, is_zlib
 from hlomem.proto.wire import WireError, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 RIEGELI_MAGIC = bytes.fromhex("83af70d10d884a3f")
 """The hash in the first block's header, the same in every record file."""
-_ZLIB_FIRST_BYTE = 0x78
 _MAX_HEADER = 1 << 16
 """How far into an executable its record file may begin; what is before describes it."""
 _BLOCK, _BLOCK_HEADER, _CHUNK_HEADER = 1 << 16, 24, 40
@@ -45,21 +44,12 @@ class CacheEntry(NamedTuple):
     executable: bytes
 
 
-def is_compressed(data: bytes) -> bool:
-    """Whether bytes are zlib's or zstd's."""
-    return data.startswith(ZSTD_MAGIC) or _is_zlib(data)
-
-
-def _is_zlib(data: bytes) -> bool:
-    return data[:1] == bytes([_ZLIB_FIRST_BYTE]) and int.from_bytes(data[:2]) % 31 == 0
-
-
 def decompress(data: bytes, limit: int) -> bytes:
     """What zlib or zstd compressed; other bytes as they are."""
     limit = min(limit, max(_MIN_LIMIT, _MAX_GROWTH * len(data)))
     if data.startswith(ZSTD_MAGIC):
         return _unpack_zstd(data, limit)
-    return _unpack_zlib(data, limit) if _is_zlib(data) else data
+    return _unpack_zlib(data, limit) if is_zlib(data) else data
 
 
 def _unpack_zlib(data: bytes, limit: int) -> bytes:

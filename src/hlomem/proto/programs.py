@@ -10,24 +10,17 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.proto.containers import decompress, is_compressed, iter_records, open_cache_entry
+from hlomem.proto.containers import decompress, iter_records, open_cache_entry
 from hlomem.proto.find import find_programs, has_plan
+from hlomem.proto.sniff import is_compressed
 
 if TYPE_CHECKING:
     from hlomem.proto.find import FoundProgram
 
-_SNIFFED = 4096
-_OF_NO_TEXT = frozenset({*range(9), *range(0x0E, 0x1B)})
-"""Control characters that texts do not have, and that nearly every message begins with."""
 _ADVICE = (
     "XLA's protos (.hlo.pb), profiles (.xplane.pb), entries of JAX's compilation cache and"
     " serialized executables are read"
 )
-
-
-def is_binary(data: bytes) -> bool:
-    """Whether bytes are no text: compressed, or with control characters at their beginning."""
-    return is_compressed(data) or not _OF_NO_TEXT.isdisjoint(data[:_SNIFFED])
 
 
 def open_programs(data: bytes, name: str, limit: int) -> list[FoundProgram]:

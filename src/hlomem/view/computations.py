@@ -8,8 +8,9 @@ one computation in one stretch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from hlomem.base.disjoint_sets import DisjointSets
 from hlomem.view.drafts import draft_instructions
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump
 
 
-@dataclass(slots=True, eq=False)
-class Computation:
+class Computation(Struct, eq=False):
     """Names of instructions, in the order they run."""
 
     name: str
@@ -86,8 +86,7 @@ def _unite_entry_parameters(joined: JoinedDump, families: DisjointSets[str]) -> 
             families.unite(name, sequence[-1])
 
 
-@dataclass(slots=True, eq=False)
-class _Frame:
+class _Frame(Struct, eq=False):
     """A computation whose end has been read, but not yet its beginning."""
 
     computation: Computation

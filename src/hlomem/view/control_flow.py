@@ -12,8 +12,9 @@ instruction that runs them (`HloLiveRange::FlattenSchedule`):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hlomem.view.computations import find_computations
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A while, the parameters of its condition and body, and what the body returns."""
 
     instruction: str
@@ -34,8 +34,7 @@ class Loop:
     """None where the dump does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """One branch of a conditional: the moments it takes, and what it returns."""
 
     start: int
@@ -44,8 +43,7 @@ class Branch:
     root: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(Struct, frozen=True):
     """A conditional and its branches in order."""
 
     instruction: str
@@ -59,8 +57,7 @@ class Conditional:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(Struct, frozen=True):
     """The control flow of a program, as far as it is known."""
 
     loops: tuple[Loop, ...] = ()

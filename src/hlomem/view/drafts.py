@@ -7,8 +7,9 @@ bitcast, those of one element by a get-tuple-element, others come out of a call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE, as_opcode
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, Parts, Read
 
 
-@dataclass(slots=True, eq=False)
-class Draft:
+class Draft(Struct, eq=False):
     """An instruction to be written."""
 
     name: str

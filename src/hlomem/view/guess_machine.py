@@ -22,7 +22,7 @@ from hlomem.machines.registry import PLATFORMS, find_machine, machines_of, platf
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
@@ -110,28 +110,28 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
     shapes = {value.shape for allocation in allocations for value in allocation.values}
     printed = [value.instruction for value in dump.values.values] if dump.values else []
     always, _ = _marking_platforms()
-    marked = _find_mark(always, (*shapes, *printed))
+    marked = _find_mark(always, "\n".join((*shapes, *printed)))
     if marked is not None:
         return marked
     for name in (dump.name, *(part.name for part in dump.parts)):
         if (named := _platform_of_name(PurePath(name).name)) is not None:
             return named[0], "its file's name says so"
-    return _find_mark(always, _program_texts(dump)) or _unmarked()
+    return _find_mark(always, _program_text(dump)) or _unmarked()
 
 
-def _program_texts(dump: Dump) -> tuple[str, ...]:
-    """The text of the program beside a dump; none where it cannot be read."""
+def _program_text(dump: Dump) -> str:
+    """The text of the program beside a dump; empty where it cannot be read."""
     try:
-        return () if dump.module is None else (dump.module.searchable_text,)
+        return "" if dump.module is None else dump.module.searchable_text
     except HlomemError:
-        return ()
+        return ""
 
 
-def _find_mark(platforms: Iterable[str], texts: Collection[str]) -> tuple[str, str] | None:
-    """The platform whose mark is in one of the texts, and what the mark says."""
+def _find_mark(platforms: Iterable[str], text: str) -> tuple[str, str] | None:
+    """The platform whose mark is in a text, and what the mark says."""
     for platform in platforms:
         for mark in _marks_of(platform).texts:
-            if any(map(mark.is_in, texts)):
+            if mark.is_in(text):
                 return platform, mark.says
     return None
 
@@ -207,7 +207,7 @@ def _platform_of_module(module: HloModule, file_name: str) -> tuple[str, str, st
     text = module.searchable_text
     named = _platform_of_name(file_name)
     always, others = _marking_platforms()
-    marked = _find_mark((*always, *others), (text,))
+    marked = _find_mark((*always, *others), text)
     if marked is not None:
         chip = named[1] if named is not None and named[0] == marked[0] else ""
         return (*marked, chip)

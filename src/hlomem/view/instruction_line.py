@@ -9,12 +9,12 @@ faster; only these two know what an instruction looks like.
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES, Opcode, as_opcode
 from hlomem.hlo.text.attributes import Metadata, nested_brackets, read_metadata
 from hlomem.hlo.text.shape_parser import INDEX_COMMENT, parse_shape_text
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 # No opcode has one letter, `b(...)` is a shape. Messages leave the shape out.
-_LINE = re.compile(r"(?:ROOT )?%?([^ ]++) = (?:([^ ]*+(?: [^ ]*+)*?) )??([a-z][a-z0-9-]+)\(")
+_LINE = lazy_pattern(r"(?:ROOT )?%?([^ ]++) = (?:([^ ]*+(?: [^ ]*+)*?) )??([a-z][a-z0-9-]+)\(")
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
-_OPERAND = re.compile(r"%([\w.-]++)")
-_SHAPED_OPERAND = re.compile(rf"(?:({_SHAPE}) )?%[\w.-]++")
-_NUMBER = re.compile(r"[0-9]{1,9}")
-_PARENTHESIS = re.compile(r"[()]")
+_OPERAND = lazy_pattern(r"%([\w.-]++)")
+_SHAPED_OPERAND = lazy_pattern(rf"(?:({_SHAPE}) )?%[\w.-]++")
+_NUMBER = lazy_pattern(r"[0-9]{1,9}")
+_PARENTHESIS = lazy_pattern(r"[()]")
 _PAIRS = "output_to_operand_aliasing={"
-_PAIR = re.compile(r"\{([0-9, ]*)\}: \(([0-9]{1,9}), \{([0-9, ]*)\}")
-_SLICE = re.compile(r"\[([0-9]{1,18}):")
-_THREAD = re.compile(r'async_execution_thread="([^"]*)"')
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_PAIR = lazy_pattern(r"\{([0-9, ]*)\}: \(([0-9]{1,9}), \{([0-9, ]*)\}")
+_SLICE = lazy_pattern(r"\[([0-9]{1,18}):")
+_THREAD = lazy_pattern(r'async_execution_thread="([^"]*)"')
+_TARGET = lazy_pattern(r'custom_call_target="([^"]*)"')
 
 
 class PrintedInstruction(Struct, eq=False, dict=True):

@@ -7,7 +7,6 @@ instruction and index, its uses by its id. Whatever a missing file would hold is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -101,8 +100,7 @@ def indexed(name: str, index: ShapeIndex | None) -> str:
     return f"{name}{{{','.join(map(str, index))}}}" if index else name
 
 
-@dataclass(slots=False, eq=False)
-class JoinedDump:
+class JoinedDump(Struct, eq=False, dict=True):
     """Every value of a dump with its place, in the order of the dump."""
 
     dump: Dump

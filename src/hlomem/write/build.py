@@ -44,7 +44,6 @@ from hlomem.hlo.padding import unpadded_size
 from hlomem.hlo.text.style import TextStyle
 from hlomem.machines.machine import xla_space_name
 from hlomem.write.instruction_text import InstructionTexts
-from hlomem.write.peak_moment import peak_moment
 from hlomem.write.stack_trace import break_down
 from hlomem.write.usage_ranking import allocations_by_size, count_shown, places_by_size
 
@@ -234,9 +233,10 @@ def build_live_ranges(stages: Stages, features: Features) -> LiveRanges:
 
 def build_peak(stages: Stages, features: Features) -> Peak | None:
     """The values alive at the peak; None where that cannot be known."""
-    moment = peak_moment(stages.live_ranges)
-    if moment is None:
+    peak = stages.peak
+    if peak is None:
         return None
+    moment = peak.time
     # Until the index was printed, a value was said to weigh what its whole instruction weighs.
     by_index = features.peak_index is not False
     size_of = cache(unpadded_size)

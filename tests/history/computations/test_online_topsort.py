@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,3 +40,24 @@ def test_every_edge_points_forward(pairs: list[tuple[int, int]]) -> None:
             edges.append((one, two))
         place = {node: i for i, node in enumerate(reversed(order.reverse_order()))}
         assert all(place[source] < place[target] for source, target in edges)
+
+
+def test_a_sort_that_is_cleared_leaves_nothing_to_a_collector() -> None:
+    order: OnlineTopologicalSort[_Node] = OnlineTopologicalSort()
+    nodes = [_Node() for _ in range(3)]
+    for node in nodes:
+        order.add_node(node)
+    order.add_edge(nodes[2], nodes[0])
+    order.add_edge(nodes[1], nodes[2])
+    left = [weakref.ref(node) for node in nodes]
+    gc.disable()
+    try:
+        order.clear()
+        del node, nodes
+        assert [reference() for reference in left] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+class _Node:
+    """Something that can be told to be gone."""

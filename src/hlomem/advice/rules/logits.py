@@ -46,7 +46,8 @@ class _Head(NamedTuple):
 
 def advise_logits(subject: Subject) -> Iterator[Advice]:
     """One advice for the largest logits."""
-    found = [(head, _logits(subject, head)) for head in _heads(subject)]
+    heads = dict.fromkeys(_heads(subject))  # layers have the same, many times
+    found = [(head, _logits(subject, head)) for head in heads]
     found = [(head, logits) for head, logits in found if logits]
     if not found:
         return

@@ -66,7 +66,9 @@ def sorted_incrementally(
                         order.remove_edge(caller, callee)
     if vanished.older_count == len(created):
         _add_vanished(order, gone)
-    return [created[rank] for rank in order.reverse_order() if rank >= 0]
+    ranks = order.reverse_order()
+    order.clear()
+    return [created[rank] for rank in ranks if rank >= 0]
 
 
 def _add_vanished(order: OnlineTopologicalSort[int], callers: list[int]) -> None:

@@ -92,6 +92,13 @@ class OnlineTopologicalSort(Generic[Node]):
         places = sorted(self._place_of.values(), key=_ORDER, reverse=True)
         return [place.node for place in places]
 
+    def clear(self) -> None:
+        """Forget all nodes: neighbours are cycles, which stay where no collector runs."""
+        for place in self._place_of.values():
+            place.predecessors.clear()
+            place.successors.clear()
+        self._place_of.clear()
+
     def _move_to_front(self, place: _Place[Node]) -> None:
         place.index = self._next_index
         self._next_index -= 1

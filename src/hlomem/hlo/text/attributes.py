@@ -14,11 +14,12 @@ the text stands makes a `ParseError` of it.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hlomem.base.errors import ParseError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, Span
 from hlomem.hlo.shape import Shape, ShapeIndex
 from hlomem.hlo.text.shape_parser import parse_shape_text
@@ -46,16 +47,16 @@ def nested_brackets(opener: str, depth: int) -> str:
 
 _NESTED = nested_brackets(_OPENER, _BRACKETS_DEPTH)
 _SHALLOW = nested_brackets(_OPENER, 4)
-_NAME = re.compile(r"\s*+,\s*+([A-Za-z_][\w.\-]*+)\s*+=\s*+")
+_NAME = lazy_pattern(r"\s*+,\s*+([A-Za-z_][\w.\-]*+)\s*+=\s*+")
 _VALUE = rf"""(?:[^,{{}}()\[\]"'\s]++|{_STRING}|{_NESTED}|\s++(?=[^,\s]))*+"""
-_ITEM = re.compile(rf", ([A-Za-z_][\w.\-]*+)=((?=[^,]){_VALUE})", re.DOTALL)
-_MARK = re.compile(rf"{_STRING}|[{{}}()\[\]\"',]", re.DOTALL)
+_ITEM = lazy_pattern(rf", ([A-Za-z_][\w.\-]*+)=((?=[^,]){_VALUE})", re.DOTALL)
+_MARK = lazy_pattern(rf"{_STRING}|[{{}}()\[\]\"',]", re.DOTALL)
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
-FIRST_INDEX = re.compile(r", index=([0-9]{1,9})(?![^,])")
+FIRST_INDEX = lazy_pattern(r", index=([0-9]{1,9})(?![^,])")
 """The index of a get-tuple-element, where it is the first attribute."""
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
-_INTEGERS = re.compile(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
+_INTEGER = lazy_pattern(r"-?[0-9]{1,19}")
+_INTEGERS = lazy_pattern(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
 _MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({_STRING}|{_SHALLOW})\s*+,?"
 _METADATA_ITEM = rf"\s*+,?\s*+([a-z_]++)=({_STRING}|{_SHALLOW}|[^\s,{{}}]++)"
 _INDEX = r"\{\s*+((?:[0-9]{1,9}\s*+(?:,\s*+(?=[0-9])|(?=\})))*+)\}"
@@ -64,7 +65,7 @@ _ALIAS_ITEM = (
     r"(?:,\s*+([a-z\-]++)\s*+)?\)\s*+,?"
 )
 _DONOR_ITEM = rf"\s*+\(\s*+([0-9]{{1,9}})\s*+,\s*+{_INDEX}\s*+\)\s*+,?"
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
+_ESCAPE = lazy_pattern(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
@@ -140,6 +141,8 @@ class Metadata(NamedTuple):
 
 
 _METADATA_DEFAULTS = Metadata()._asdict()
+_MAX_KEPT = 1 << 15
+"""How many texts of metadata are remembered; instructions of one operation have the same."""
 METADATA = "metadata={"
 """The text before the metadata in a printed line."""
 
@@ -263,6 +266,7 @@ def parse_string_map(text: str) -> dict[str, str]:
     return {match[1]: parse_string(match[2]) for match in items}
 
 
+@lru_cache(_MAX_KEPT)
 def parse_metadata(text: str) -> Metadata:
     """`{op_name="..." source_line=3}`; fields we do not know are left out."""
     fields: dict[str, str | int] = {}

@@ -11,7 +11,6 @@ before their users, names are unique, and without a `ROOT` the last instruction 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from sys import intern
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, KNOWN_OPCODES, as_opcode, traits_of
 from hlomem.hlo.text.async_sugar import desugar, is_sugared
@@ -45,8 +45,8 @@ _NAMES = {
     name: rf", {name}=(?:%?([A-Za-z0-9_.\-]++)|\{{([^{{}}]*+)\}})(?![^,])"
     for name in (*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS)
 }
-_FUSION = re.compile(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
-_ELEMENT = re.compile(r"[A-Za-z0-9_.\-]#\d")
+_FUSION = lazy_pattern(r", kind=k[A-Za-z]++, calls=%?([A-Za-z0-9_.\-]++)(?![^,])")
+_ELEMENT = lazy_pattern(r"[A-Za-z0-9_.\-]#\d")
 _MAX_DIGITS = 9
 
 

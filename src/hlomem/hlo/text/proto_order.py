@@ -12,8 +12,9 @@ the order they have. The entries of a proto map come in an order nobody can know
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+
+from hlomem.base.patterns import lazy_pattern
 
 _FIELDS = {
     # CPU's BackendConfig, WhileLoopBackendConfig, GpuBackendConfig, TriangularSolveOptions and
@@ -143,7 +144,7 @@ _RANKS = {
     for message, fields in _FIELDS.items()
 }
 
-_MARK = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]')
+_MARK = lazy_pattern(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]')
 _MAX_DEPTH = 64
 
 

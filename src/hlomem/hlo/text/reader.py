@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, Span
 from hlomem.hlo.ir import MAIN_THREAD, BodyCall, HloComputation, HloModule
 from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
 NOT_AN_INSTRUCTION = "not an instruction"
 
 _INSTRUCTION_FORM = "an instruction reads `%name = shape opcode(operands), attribute=value`"
-_SHAPELESS = re.compile(r"(?:ROOT\s++)?%?[\w.\-]++\s*+=\s*+[a-z][\w\-]*+\s*+\(", re.ASCII)
-_SHAPED_OPERAND = re.compile(r"\(|[a-z][a-z0-9]*+\[")
-_MAY_CALL = re.compile(rf",\s*+(?:{'|'.join(CALL_ATTRIBUTE_NAMES)})\s*+=", re.ASCII)
-_FIRST_PARAMETER = re.compile(r"\n  (?:ROOT )?%?(\S++) = \S++ parameter\(0\)", re.ASCII)
+_SHAPELESS = lazy_pattern(r"(?:ROOT\s++)?%?[\w.\-]++\s*+=\s*+[a-z][\w\-]*+\s*+\(", re.ASCII)
+_SHAPED_OPERAND = lazy_pattern(r"\(|[a-z][a-z0-9]*+\[")
+_MAY_CALL = lazy_pattern(rf",\s*+(?:{'|'.join(CALL_ATTRIBUTE_NAMES)})\s*+=", re.ASCII)
+_FIRST_PARAMETER = lazy_pattern(r"\n  (?:ROOT )?%?(\S++) = \S++ parameter\(0\)", re.ASCII)
 
 
 class LayoutError(ParseError):
@@ -72,6 +73,7 @@ class ModuleReader:
         self._offsets = offsets
         self._spans = spans
         self._shapes = ShapeTable()
+        self._calls: dict[HloComputation, list[BodyCall]] = {}
         self._module = self._make_module()
 
     def read(self) -> HloModule:
@@ -104,7 +106,13 @@ class ModuleReader:
             raise
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
-        """The instructions of the body that call computations."""
+        """The instructions of the body that call computations; looked for once."""
+        known = self._calls.get(computation)
+        if known is None:
+            known = self._calls[computation] = self._find_calls(computation)
+        return known
+
+    def _find_calls(self, computation: HloComputation) -> list[BodyCall]:
         if self._offsets is not None:
             return self._linked_calls(computation)
         text, by_name = self._text, computation.module.computation_by_name

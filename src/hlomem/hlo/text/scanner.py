@@ -15,20 +15,21 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Span
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES, Opcode, as_opcode
 from hlomem.hlo.text.stack_frames import TABLE_NAMES
 
 NAME = r"[A-Za-z0-9_.\-]++"
 
-_MODULE = re.compile(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
-TABLES = re.compile(rf"(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*+")
+_MODULE = lazy_pattern(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
+TABLES = lazy_pattern(rf"(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*+")
 # A line up to its first `//` outside strings.
-_COMMENT = re.compile(r"""(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*+//""")
+_COMMENT = lazy_pattern(r"""(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*+//""")
 _HEAD = rf"()(ENTRY )?%?({NAME}) [^\n]*+(?<=\{{)(?=\n)"
-_FIRST_HEAD = re.compile(rf"\n*+{_HEAD}", re.ASCII)
+_FIRST_HEAD = lazy_pattern(rf"\n*+{_HEAD}", re.ASCII)
 # The brace that closes a computation, and the first line of the next if there is one.
-_BOUNDARY = re.compile(
+_BOUNDARY = lazy_pattern(
     rf'\n\}}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+(?:{_HEAD})?', re.ASCII
 )
 
@@ -36,15 +37,15 @@ _BOUNDARY = re.compile(
 # hostile line costs no more than its length.
 _SHAPE_AND_OPCODE = r"(?>(\([^\n]*?\)|[^\s(]\S*+) ([a-z][\w\-]*+)\()"
 
-_INSTRUCTION = re.compile(
+_INSTRUCTION = lazy_pattern(
     rf"^  (ROOT )?%?({NAME}) = {_SHAPE_AND_OPCODE}"
     r"([^()\n]*+|[^\n]*?)\)"  # operands, or what a constant or parameter says
     r"(|, [A-Za-z_][\w\-]*+=[^\n]*+)$",  # attributes
     re.ASCII | re.MULTILINE,
 )
-_OUTLINE = re.compile(rf"^  (?:ROOT )?%?{NAME} = {_SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
+_OUTLINE = lazy_pattern(rf"^  (?:ROOT )?%?{NAME} = {_SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
 
-_SECOND = re.compile(r"[\w.\-] = \S++ [a-z][\w\-]*+\(")
+_SECOND = lazy_pattern(r"[\w.\-] = \S++ [a-z][\w\-]*+\(")
 _TAIL_LENGTH = 1000
 _SHORTEST_ROW = len("\n  a = b c()")
 

@@ -15,11 +15,11 @@ above int64 are errors (XLA lets uint64 wrap), and so are layouts that XLA refus
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from hlomem.base.errors import ParseError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.quantities import Color
 from hlomem.base.source import Source, Span
 from hlomem.hlo.shape import (
@@ -36,6 +36,7 @@ from hlomem.hlo.shape import (
 )
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
 T = TypeVar("T")
@@ -44,20 +45,20 @@ MAX_DEPTH = 8192  # `HloParserOptions::kDefaultMaxRecursionDepth`
 TABLE_LIMIT = 65536
 _INT64_DIGITS = 19
 
-_BLANK = re.compile(r"(?:[ \t\r\n]|/\*(?s:.*?)\*/|//[^\r\n]*)*+")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
-_INTEGER = re.compile(r"-?[0-9]++")
-_DIM_LEVEL_TYPE = re.compile(r"[DCSH]\+?~?")
-_LAYOUT_AHEAD = re.compile(r"[0-9:\-]")
+_BLANK = lazy_pattern(r"(?:[ \t\r\n]|/\*(?s:.*?)\*/|//[^\r\n]*)*+")
+_WORD = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
+_INTEGER = lazy_pattern(r"-?[0-9]++")
+_DIM_LEVEL_TYPE = lazy_pattern(r"[DCSH]\+?~?")
+_LAYOUT_AHEAD = lazy_pattern(r"[0-9:\-]")
 # An array written without blanks, and followed by something that cannot be its layout.
-_PLAIN_ARRAY = re.compile(
+_PLAIN_ARRAY = lazy_pattern(
     r"[a-z][a-z0-9]*+\[[^\[\]{}()/\s]*+\](?:\{[0-9:][^{}/\s]*+\})?(?=[,)]|\Z| [^{/\s])"
 )
 
-_WHOLE_ARRAY = re.compile(
+_WHOLE_ARRAY = lazy_pattern(
     r"([a-z][a-z0-9]*+)\[((?:[0-9]{1,18}(?:,[0-9]{1,18})*+)?)\](\{[0-9:][^{}/\s]*+\})?"
 )
-INDEX_COMMENT = re.compile(r"/\*index=[0-9]++\*/")
+INDEX_COMMENT = lazy_pattern(r"/\*index=[0-9]++\*/")
 
 
 class ShapeTable(dict[str, Shape]):

@@ -13,18 +13,18 @@ asked for, and a chain of parents that runs in a circle ends where it would repe
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import NamedTuple, NoReturn
 
 from hlomem.base.errors import ParseError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, Span
 from hlomem.hlo.text.attributes import unescape
 
 TABLE_NAMES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
-_ROW = re.compile(r'[ \t]*([0-9]{1,18}) (?:"((?:[^"\\\n]++|\\.)*+)"|\{([a-z0-9_= -]*+)\})[ \t]*')
-_FIELD = re.compile(r"([a-z_]+)=(-?[0-9]{1,18})")
+_ROW = lazy_pattern(r'[ \t]*([0-9]{1,18}) (?:"((?:[^"\\\n]++|\\.)*+)"|\{([a-z0-9_= -]*+)\})[ \t]*')
+_FIELD = lazy_pattern(r"([a-z_]+)=(-?[0-9]{1,18})")
 
 Row = str | dict[str, int]
 

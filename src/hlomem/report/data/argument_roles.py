@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.report.data import roles
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = lazy_pattern(r"[A-Za-z_]\w*")
 _NAMES = {
     roles.OPTIMIZER: (
         r"\w*opt(?:imizer|im)?_?states?|opt|optimizer\w*|optim|mu|nu|trace|momentum\w*|velocit\w+"
@@ -29,7 +30,7 @@ _NAMES = {
     ),
 }
 """The names of a path that tell a role, each a whole name."""
-_PATTERNS = {role: re.compile(names, re.IGNORECASE) for role, names in _NAMES.items()}
+_PATTERNS = {role: lazy_pattern(names, re.IGNORECASE) for role, names in _NAMES.items()}
 
 
 @lru_cache(maxsize=4096)

@@ -8,18 +8,18 @@ frameworks below is taken, and rather one of a program than of an installed libr
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
 
 if TYPE_CHECKING:
-    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.ir import HloInstruction, HloModule
 
-_PARAMETERS = re.compile(r"\[\w+=.*\]$")
+_PARAMETERS = lazy_pattern(r"\[\w+=.*\]$")
 """As in `conv[window_strides=(1,) …]`."""
-_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
-_FRAMEWORK = re.compile(
+_INSTALLED = lazy_pattern(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
+_FRAMEWORK = lazy_pattern(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
     r"|torch_xla|tensorflow|numpyro|penzai|jaxtyping)[/\\]"
     r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
@@ -70,6 +70,14 @@ class Lines:
         known = self._origins.get(text)
         if known is None:
             known = self._origins[text] = self.origin_of(read_metadata(text))
+        return known
+
+    def origin_in(self, instruction: HloInstruction) -> Origin:
+        """Where an instruction of the module comes from; those of the same metadata share it."""
+        text = instruction.attributes.get("metadata", "")
+        known = self._origins.get(text)
+        if known is None:
+            known = self._origins[text] = self.origin_of(instruction.metadata)
         return known
 
     def origin_of(self, metadata: Metadata) -> Origin:

@@ -5,7 +5,6 @@ In: a `MemoryView` and a word. Out: what it names, or an error that says what th
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -93,6 +92,9 @@ def find_step(memory: MemoryView, wanted: str) -> int:
 def _unknown(memory: MemoryView, what: str, wanted: str, known: Iterable[str]) -> str:
     names = list(dict.fromkeys(known))
     near = [name for name in names if wanted in name][:_SUGGESTED]
-    near = near or get_close_matches(wanted, names, n=_SUGGESTED, cutoff=0.5)
+    if not near:
+        from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
+
+        near = get_close_matches(wanted, names, n=_SUGGESTED, cutoff=0.5)
     hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""
     return f"no {what} `{visible(wanted)}` in {visible(memory.dump.title)}{hint}"

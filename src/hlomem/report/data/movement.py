@@ -7,9 +7,9 @@ is a copy, though its line is that of its source.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
-_COMPRESSED = re.compile(r"\.remat_(un)?compressed(?:\.\d+)?$")
+_COMPRESSED = lazy_pattern(r"\.remat_(un)?compressed(?:\.\d+)?$")
 """`HloRematerialization` names its copies to and from a denser layout so."""
 
 

@@ -11,6 +11,7 @@ this order, and the origin says which.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import SAME_DATA
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     """The instructions beside a value, each with the values to go on from."""
 
 _UPDATE = "dynamic_update_slice"
+_LINE_MARKS = ("source_file", "stack_frame_id")
+"""The fields of metadata that tell a line, one or the other."""
 _MAX_HOPS = 4
 """How many copies of copies are followed."""
 _MAX_VISITS = 64
@@ -51,7 +54,8 @@ class Origins:
         self._loop_roles = loop_roles
         self._module = module
         self._found: dict[PlacedValue, Origin] = {}
-        self._told: dict[str, Origin | None] = {}
+        self._fused_by_name: dict[str, Origin | None] = {}
+        self._line_by_name: dict[str, Origin | None] = {}
 
     def find(self, placed: PlacedValue) -> Origin:
         """The origin of a value; nothing where neither it nor its neighbours say."""
@@ -61,7 +65,7 @@ class Origins:
 
     def _find(self, placed: PlacedValue) -> Origin:
         found = self._named(placed)
-        if found.line or self._is_argument(placed):
+        if found.line or not self._tells_lines or self._is_argument(placed):
             return found
         fused = self._fused(placed.value.name)
         if fused is not None and fused.line:
@@ -141,6 +145,16 @@ class Origins:
     # Who else may tell a line.
 
     @cached_property
+    def _tells_lines(self) -> bool:
+        """Whether any instruction of the program may have a line, so that looking is worth it."""
+        texts: Iterable[str] = self._joined.text_of.values()
+        if self._module is not None:
+            if self._module.creation is not None:  # made of a proto, which has no text
+                return True
+            texts = chain((self._module.source.text,), texts)
+        return any(mark in text for text in texts for mark in _LINE_MARKS)
+
+    @cached_property
     def _instructions(self) -> dict[str, HloInstruction]:
         if self._module is None:
             return {}
@@ -150,13 +164,15 @@ class Origins:
 
     def _fused(self, name: str) -> Origin | None:
         """The words of the instructions one was fused from, the nearest to its result first."""
+        if name not in self._fused_by_name:
+            self._fused_by_name[name] = self._find_fused(name)
+        return self._fused_by_name[name]
+
+    def _find_fused(self, name: str) -> Origin | None:
         instruction = self._instructions.get(name)
         if instruction is None or instruction.opcode != "fusion":
             return None
-        said = (
-            self._lines.origin_of(inner.metadata)
-            for inner in _from_root(instruction.called_computations[0])
-        )
+        said = map(self._lines.origin_in, _from_root(instruction.called_computations[0]))
         return next((origin for origin in said if origin.line), None)
 
     def said_by(self, name: str) -> Origin | None:
@@ -165,16 +181,17 @@ class Origins:
         if text is not None:
             return self._lines.origin(text)
         if name in self._instructions:
-            return self._lines.origin_of(self._instructions[name].metadata)
+            return self._lines.origin_in(self._instructions[name])
         return None
 
     def _line_of(self, name: str) -> Origin | None:
-        """The words of an instruction, its own or of what it fuses; many ask for the same."""
-        if name not in self._told:
+        """The words of an instruction that have a line, its own or of what it fuses."""
+        if name not in self._line_by_name:
             origin = self.said_by(name)
-            has_line = origin is None or origin.line
-            self._told[name] = origin if has_line else self._fused(name)
-        return self._told[name]
+            if origin is not None and not origin.line:
+                origin = self._fused(name)
+            self._line_by_name[name] = origin if origin is not None and origin.line else None
+        return self._line_by_name[name]
 
     def _search(self, placed: PlacedValue, others: _Neighbours) -> Iterator[tuple[str, Origin]]:
         """The first instructions with a line, nearest first."""
@@ -185,7 +202,7 @@ class Origins:
                 return
             for name, following in others(value):
                 told = self._line_of(name)
-                if told is not None and told.line:
+                if told is not None:
                     yield name, told
                     return
                 for other in following:

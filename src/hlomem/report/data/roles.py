@@ -8,10 +8,10 @@ buffer: the role of the lower rank counts. The roles of a memory space add up to
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.dump.records import Record
 from hlomem.hlo.opcodes import COPYING, communicates
 
@@ -91,11 +91,11 @@ _RANK = {role.name: role.rank for role in ROLES}
 
 MAY_COPY = COPYING | {"fusion"}
 """The opcodes of instructions that copy; fusions do other things, too."""
-_COPY_FUSION = re.compile(
+_COPY_FUSION = lazy_pattern(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
 """Fusions are named after what they do: `wrapped_copy.3`, `transpose_copy_fusion`."""
-_SCALAR = re.compile(r"[us]32\[\]")
+_SCALAR = lazy_pattern(r"[us]32\[\]")
 
 
 def rank(role: str) -> int:

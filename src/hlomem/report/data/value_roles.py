@@ -11,6 +11,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles
 from hlomem.report.data.argument_roles import role_of_argument
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from hlomem.report.data.movement import Movements
     from hlomem.view.joined import JoinedDump, PlacedValue
 
-_STACKS = re.compile(r"dynamic[-_]update[-_]slice")
+_STACKS = lazy_pattern(r"dynamic[-_]update[-_]slice")
 _BACKWARD = "transpose("
-_BYTES = re.compile(r"[su]8\[")
+_BYTES = lazy_pattern(r"[su]8\[")
 _MAX_HOPS = 6
 """How many copies of copies are followed."""
-_SAYS_CACHE = re.compile(r"kv_?cache|cache[sd]?\b", re.IGNORECASE)
+_SAYS_CACHE = lazy_pattern(r"kv_?cache|cache[sd]?\b", re.IGNORECASE)
 
 
 class ValueRoles:

@@ -8,7 +8,6 @@ before they get here.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -34,6 +33,8 @@ def width() -> int:
     if not sys.stdout.isatty():
         asked = os.environ.get("COLUMNS", "")
         return max(_NARROWEST, int(asked)) if asked.isdecimal() and len(asked) < 5 else PIPED_WIDTH
+    import shutil  # noqa: PLC0415 - which imports all kinds of archives
+
     return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
 
 

@@ -7,8 +7,9 @@ still counts when the next moment's values begin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.quantities import ByteCount, Step
 from hlomem.hlo.padding import UnknownSizeError, unpadded_size
 
 if TYPE_CHECKING:
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 
-def peak_moment(live_ranges: LiveRanges) -> int | None:
-    """The first time at which most bytes are alive; None where a shape has no size."""
+class PeakMoment(NamedTuple):
+    """The first moment at which most bytes are alive, and how many."""
+
+    time: Step
+    size: ByteCount
+
+
+def find_peak(live_ranges: LiveRanges) -> PeakMoment | None:
+    """The peak of a program; None where a shape has no size."""
     begun_at = [0] * (live_ranges.end + 2)  # bytes by time
     ended_before = [0] * (live_ranges.end + 2)
     size_of: dict[Shape, int] = {}
@@ -37,4 +45,4 @@ def peak_moment(live_ranges: LiveRanges) -> int | None:
         if live > most:
             most, peak = live, time
         live -= ended
-    return peak
+    return PeakMoment(Step(peak), ByteCount(most))

@@ -1,0 +1,37 @@
+"""What commands say beside their output, and keep until the process ends."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible, visible_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_kept: list[object] = []
+
+
+def keep(thing: object) -> None:
+    """Keeps what a command made until the process ends, which frees it faster than we do."""
+    _kept.append(thing)
+
+
+def forget() -> None:
+    """Drops what was kept, for a process that goes on."""
+    _kept.clear()
+
+
+def say(message: str) -> None:
+    """Prints to standard error what is safe to see; nobody may be there to read it."""
+    with suppress(OSError):
+        sys.stderr.write(f"{visible_lines(message)}\n")
+        sys.stderr.flush()
+
+
+def say_new_folder(folder: Path) -> None:
+    """Says that an output's folder is not there yet and will be made."""
+    if not folder.exists():
+        say(f"makes the folder {visible(str(folder))}")

@@ -1,0 +1,146 @@
+"""Plans of one program in many ways: what is kept from one to the next changes no answer."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hlomem import hlo
+from hlomem.assign.packing import pack_best, pack_by_time
+from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.schedule import Schedule, running_computations
+from hlomem.pipeline import Stages, start_stages
+from tests.golden_programs import GoldenProgram
+from tests.places import GOLDENS
+
+FOLDERS = (
+    "jaxlib-0.12.0.1/cpu",
+    "jaxlib-0.11.2/gpu-h200",
+    "libtpu-0.0.51/tpu-v5e",
+    "libtpu-0.0.34",
+)
+PROGRAMS = [
+    GoldenProgram(path.parent)
+    for folder in FOLDERS
+    for path in sorted((GOLDENS / "xla" / folder).rglob("module.hlo"))
+]
+
+
+@cache
+def planned(program: GoldenProgram) -> Stages:
+    """The stages of a program, all computed."""
+    stages = program.start(hlo.parse(program.text))
+    stages.compute()
+    return stages
+
+
+def shuffled(
+    stages: Stages, chance: random.Random, share: float
+) -> dict[HloComputation, list[HloInstruction]]:
+    """Orders in which some instructions run as late as those that need them allow."""
+    orders = {}
+    for computation in running_computations(stages.module):
+        if chance.random() < share:
+            orders[computation] = _legal_order(stages, computation, chance)
+    return orders
+
+
+def _legal_order(
+    stages: Stages, computation: HloComputation, chance: random.Random
+) -> list[HloInstruction]:
+    before = stages.schedule.sequence(computation)
+    waiting = {
+        instruction: {*instruction.operands, *instruction.control_predecessors} & set(before)
+        for instruction in before
+    }
+    order: list[HloInstruction] = []
+    ready = [each for each in before if not waiting[each]]
+    while ready:
+        # Mostly as before, so that some stretches stay as they are.
+        chosen = ready.pop(0 if chance.random() < 0.8 else chance.randrange(len(ready)))
+        order.append(chosen)
+        freed = [each for each in before if chosen in waiting[each]]
+        for each in freed:
+            waiting[each].discard(chosen)
+        ready += [each for each in freed if not waiting[each]]
+    return order
+
+
+def outline(stages: Stages) -> dict[str, Any]:
+    """Everything about a plan that an order may change."""
+    live = stages.live_ranges
+    return {
+        "sequence": [instruction.name for instruction in live.sequence],
+        "ranges": [(value.id, tuple(range_)) for value, range_ in live.range_of.items()],
+        "spans": {computation.name: span for computation, span in live.span_of.items()},
+        "done": {computation.name: time for computation, time in live.done_time.items()},
+        "peak": stages.peak,
+        "allocations": [
+            (
+                each.index,
+                each.size,
+                each.color,
+                each.is_thread_local,
+                each.is_tuple,
+                each.is_constant,
+                each.maybe_live_out,
+                each.parameter,
+                [(value.id, place) for value, place in each.slices.items()],
+            )
+            for each in stages.assignment.allocations
+        ],
+    }
+
+
+def anew(stages: Stages, schedule: Schedule, **others: Any) -> Stages:
+    """The same plan, with nothing known before."""
+    return start_stages(stages.module, stages.options, schedule, preset=stages.preset, **others)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(PROGRAMS),
+    st.randoms(use_true_random=False),
+    st.sampled_from([0.1, 0.5, 1.0]),
+    st.booleans(),
+)
+def test_a_plan_in_another_order_is_the_plan_made_anew(
+    program: GoldenProgram, chance: random.Random, share: float, goes_on: bool
+) -> None:
+    stages = planned(program)
+    orders = shuffled(stages, chance, share)
+    again = stages.rescheduled(Schedule(orders))
+    if goes_on:  # from one order to the next
+        assert again.peak == anew(stages, Schedule(orders)).peak
+        orders = orders | shuffled(again, chance, share)
+        again = again.rescheduled(Schedule(orders))
+    assert outline(again) == outline(anew(stages, Schedule(orders)))
+
+
+@settings(max_examples=20)
+@given(st.sampled_from(PROGRAMS), st.sampled_from([pack_best, pack_by_time, None]))
+def test_a_plan_packed_otherwise_is_the_plan_made_anew(program: GoldenProgram, pack: Any) -> None:
+    stages = planned(program)
+    again = stages.repacked(pack)
+    assert again.live_ranges is stages.live_ranges
+    assert outline(again) == outline(anew(stages, stages.schedule, pack=pack))
+
+
+@settings(max_examples=10)
+@given(st.sampled_from(PROGRAMS), st.randoms(use_true_random=False))
+def test_the_order_before_stays_as_it_was(program: GoldenProgram, chance: random.Random) -> None:
+    stages = planned(program)
+    before = outline(stages)
+    outline(stages.rescheduled(Schedule(shuffled(stages, chance, 1.0))))
+    assert outline(stages) == before
+
+
+@pytest.mark.parametrize("kept", ["dataflow", "aliasing", "timeless"])
+def test_what_no_order_changes_is_kept(kept: str) -> None:
+    stages = planned(PROGRAMS[0])
+    assert getattr(stages.rescheduled(stages.schedule), kept) is getattr(stages, kept)
