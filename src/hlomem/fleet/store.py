@@ -1,0 +1,184 @@
+"""A store: Parquet files by table, run and date, and the manifests that say which of them count.
+
+    STORE/fleet.json                                       the schema's version
+    STORE/segments/SEGMENT.json                            one manifest a segment, written last
+    STORE/modules/run=nightly/date=2026-11-15/SEGMENT.parquet
+
+A segment is what was finished since the one before it. Its files have names that nobody else uses
+and are never changed; they count once their manifest is there. So a scan that is killed leaves
+whole segments, and perhaps files that no manifest names; scans at the same time write beside each
+other, and of two rows for one source of one run the later segment's is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from hlomem import __version__
+from hlomem.base.errors import CommandError, InputError
+from hlomem.base.source import visible
+from hlomem.fleet.schema import OLDEST, SCHEMA
+from hlomem.fleet.storage import exists, is_address, join, list_files, local_path, read_bytes
+from hlomem.fleet.storage import write_bytes as write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MARKER = "fleet.json"
+_KIND = "hlomem fleet store"
+_SEGMENTS = "segments"
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """A manifest."""
+
+    segment: str
+    schema: int
+    run: str
+    date: str
+    committed: str
+    """UTC, ISO 8601."""
+    files: dict[str, str]
+    """By table: the path of its file in the store."""
+    rows: dict[str, int] = {}
+    hlomem: str = ""
+
+
+class Store:
+    """A store that is there."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._copies: tempfile.TemporaryDirectory[str] | None = None
+
+    def segments(self) -> list[Segment]:
+        """The segments that count, the oldest first."""
+        folder = join(self.root, _SEGMENTS)
+        if not exists(folder):
+            return []
+        names = [entry.path for entry in list_files(folder) if _is_manifest(entry.name)]
+        found = [_read_manifest(name) for name in names]
+        return sorted(found, key=lambda each: (each.committed, each.segment))
+
+    def files_of(self, segments: list[Segment]) -> dict[str, list[str]]:
+        """The files of each table on this machine; those of other storages are copied here."""
+        found: dict[str, list[str]] = {}
+        for segment in segments:
+            for table, name in segment.files.items():
+                found.setdefault(table, []).append(self._local(name))
+        return found
+
+    def _local(self, name: str) -> str:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise InputError(f"{visible(self.root)}: a manifest names a file outside: {name}")
+        if not is_address(self.root):
+            return str(local_path(self.root).resolve() / name)
+        if self._copies is None:
+            self._copies = tempfile.TemporaryDirectory(prefix="hlomem-store-")
+        path = Path(self._copies.name).resolve() / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(read_bytes(join(self.root, name)))
+        return str(path)
+
+    def commit(self, segment: Segment, made: Mapping[str, Path]) -> None:
+        """Adds a segment: its files first, its manifest last."""
+        for table, path in made.items():
+            write_file(join(self.root, segment.files[table]), [path.read_bytes()])
+        manifest = join(self.root, _SEGMENTS, f"{segment.segment}.json")
+        write_file(manifest, [msgspec.json.encode(segment)])
+
+
+def _is_manifest(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def _read_manifest(path: str) -> Segment:
+    try:
+        segment = msgspec.json.decode(read_bytes(path), type=Segment)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{visible(path)}: no manifest of a store: {error}") from error
+    _check_schema(path, segment.schema)
+    return segment
+
+
+def new_segment(run: str, date: str, tables: list[str]) -> Segment:
+    """A segment of its own name."""
+    name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(6).hex()}"
+    folder = f"run={run}/date={date}/{name}.parquet"
+    return Segment(
+        segment=name,
+        schema=SCHEMA,
+        run=run,
+        date=date,
+        committed=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{_micros():06d}",
+        files={table: f"{table}/{folder}" for table in tables},
+        hlomem=__version__,
+    )
+
+
+def _micros() -> int:
+    return time.time_ns() // 1000 % 1_000_000
+
+
+def check_run(run: str) -> str:
+    """The name of a run, which becomes a part of paths."""
+    if not _RUN.fullmatch(run):
+        problem = f"no name for a run: `{visible(run)}`"
+        raise CommandError(f"{problem}; letters, digits and `._+-` make one, such as nightly-41")
+    return run
+
+
+def is_store(path: str) -> bool:
+    """Whether a path is that of a store."""
+    return path != "-" and exists(join(path, MARKER))
+
+
+def open_store(path: str) -> Store:
+    """A store that is there, of a schema that can be read."""
+    marker = join(path, MARKER)
+    if not exists(marker):
+        raise InputError(f"{visible(path)}: no store; `hlomem scan PATH -o STORE` makes one")
+    _read_marker(marker)
+    return Store(path)
+
+
+def make_store(path: str) -> Store:
+    """A store, made where there is none; another folder is not taken for one."""
+    marker = join(path, MARKER)
+    if exists(marker):
+        return open_store(path)
+    if exists(path) and next(iter(list_files(path)), None) is not None:
+        raise CommandError(f"{visible(path)} is no store, and not empty; give a new folder")
+    write_file(marker, [msgspec.json.encode({"kind": _KIND, "schema": SCHEMA})])
+    return Store(path)
+
+
+def _read_marker(path: str) -> None:
+    try:
+        content: dict[str, Any] = msgspec.json.decode(read_bytes(path), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{visible(path)}: damaged: {error}") from error
+    schema = content.get("schema")
+    if content.get("kind") != _KIND or not isinstance(schema, int):
+        raise InputError(f"{visible(path)}: no store of hlomem's")
+    _check_schema(path, schema)
+
+
+def _check_schema(path: str, schema: int) -> None:
+    if schema > SCHEMA:
+        problem = f"a store of schema {schema}; this hlomem {__version__} reads up to {SCHEMA}"
+        raise InputError(f"{visible(path)}: {problem}: upgrade hlomem")
+    if schema < OLDEST:
+        problem = f"a store of schema {schema}, which is not read any more"
+        way = "scan its sources into a new store: hlomem scan PATH... -o NEW"
+        raise InputError(f"{visible(path)}: {problem}; {way}")

@@ -1,0 +1,199 @@
+"""Who reads units: child processes that may crash, hang or grow, each watched by a thread.
+
+In: tasks. Out: outcomes; a child that ends, or is ended because a unit takes too long, becomes the
+row of that unit's error, and the next unit gets another child. The same function, `run_task`, runs
+in threads of this process and in workers of a Dask cluster: both are executors of
+`concurrent.futures`, and a Dask worker, too, keeps a child of its own for each of its threads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hlomem.base.errors import CommandError
+from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.fleet.child import LENGTH
+from hlomem.fleet.extras import require
+from hlomem.fleet.reading import Outcome, Task, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+_PIECE = 1 << 20
+_START_SECONDS = 30.0
+"""What the first unit of a child may take longer, while it imports; machines may be busy."""
+_here = threading.local()
+
+
+class ChildEnded(Exception):
+    """A child went away while it was reading; says how."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Child:
+    """A process that reads units."""
+
+    def __init__(self, group: set[Child]) -> None:
+        self._is_new = True
+        self._group = group
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+        self._process = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-m", "hlomem.fleet.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        group.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def ask(self, task: Task) -> Outcome:
+        """What becomes of a unit; `ChildEnded` where the process does not survive it."""
+        deadline = time.monotonic() + task.options.seconds
+        deadline += _START_SECONDS if self._is_new else 0
+        message = msgspec.msgpack.encode(task)
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(LENGTH.pack(len(message)) + message)
+            self._process.stdin.flush()
+        except OSError:
+            raise self._ended(task) from None
+        (length,) = LENGTH.unpack(self._read(LENGTH.size, deadline, task))
+        answer = self._read(length, deadline, task)
+        self._is_new = False
+        return msgspec.msgpack.decode(answer, type=Outcome)
+
+    def _read(self, size: int, deadline: float, task: Task) -> bytes:
+        assert self._process.stdout is not None
+        pieces, left = list[bytes](), size
+        number = self._process.stdout.fileno()
+        with selectors.DefaultSelector() as selector:
+            selector.register(number, selectors.EVENT_READ)
+            while left:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.end()
+                    limit = f"{task.options.seconds:g} seconds"
+                    raise ChildEnded("timeout", f"not done after {limit}, and ended")
+                piece = os.read(number, min(left, _PIECE))
+                if not piece:
+                    raise self._ended(task)
+                pieces.append(piece)
+                left -= len(piece)
+        return b"".join(pieces)
+
+    def _ended(self, task: Task) -> ChildEnded:
+        code = self._process.wait()
+        self.end()
+        limit = format_bytes(task.options.memory)
+        if code == -signal.SIGKILL:
+            words = "its process was killed, perhaps for want of memory"
+            return ChildEnded("crash", words)
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return ChildEnded("crash", f"its process ended with {name} (limit of memory {limit})")
+
+    def end(self) -> None:
+        """Ends the process, whatever it does."""
+        self._group.discard(self)
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._process.wait()
+
+
+_everyone: set[Child] = set()
+"""The children of threads that are no pool's, such as those of a Dask worker."""
+
+
+def _end_all(group: set[Child]) -> None:
+    for child in list(group):
+        child.end()
+
+
+atexit.register(_end_all, _everyone)
+
+
+def _join_group(group: set[Child]) -> None:
+    _here.group = group
+
+
+def run_task(task: Task) -> Outcome:
+    """The outcome of a unit, read by the child of this thread."""
+    child: Child | None = getattr(_here, "child", None)
+    if child is None:
+        child = _here.child = Child(getattr(_here, "group", _everyone))
+    try:
+        outcome = child.ask(task)
+    except ChildEnded as ended:
+        _here.child = None
+        return failed(task.unit, None, str(ended), kind=ended.kind)
+    if outcome.ran_out:  # the next unit gets a process without that past
+        child.end()
+        _here.child = None
+    return outcome
+
+
+class Pool(NamedTuple):
+    """An executor, and how many units it reads at once."""
+
+    executor: Executor
+    count: int
+
+
+@contextmanager
+def open_pool(workers: int, scheduler: str | None = None) -> Iterator[Pool]:
+    """So many processes of this machine, or those of a Dask cluster."""
+    if scheduler is not None:
+        with _dask_pool(scheduler) as pool:
+            yield pool
+        return
+    group = set[Child]()
+    executor = ThreadPoolExecutor(workers, initializer=_join_group, initargs=(group,))
+    try:
+        yield Pool(executor, workers)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        _end_all(group)
+
+
+@contextmanager
+def _dask_pool(scheduler: str) -> Iterator[Pool]:
+    distributed = require("distributed", "a scheduler")
+    try:
+        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        where = visible(scheduler)
+        raise CommandError(f"no Dask scheduler at {where}: {visible(str(error))}") from error
+    try:
+        count = sum(client.nthreads().values())
+        if not count:
+            raise CommandError(f"the Dask scheduler at {visible(scheduler)} has no workers")
+        executor = client.get_executor(pure=False)
+        try:
+            yield Pool(executor, count)
+        finally:
+            executor.shutdown(wait=False)
+    finally:
+        client.close()
