@@ -48,6 +48,10 @@ _GROUPS = {
         "advise": "Show what would make a program need less memory, by how much, and at what cost.",
         **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},
     },
+    "Look at many programs": {
+        "scan": "Scan many programs into a store, which `ask` and `html` read.",
+        "ask": "Ask a store of `scan` about all its programs at once.",
+    },
     "Work on XLA": {
         "plan": "Plan a module's memory as XLA does, and write the same dumps.",
         "replan": "Plan a dump's program anew, without its HLO module.",

@@ -76,7 +76,9 @@ def _copy(member: _Member, path: Path) -> None:
 
 def _place_of(folder: Path, name: str) -> Path | None:
     """The path of a member in a folder; None for names that lead out of it, or nowhere."""
-    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("/", ".")]
+    parts = [
+        part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("/", ".")
+    ]
     if not parts or ".." in parts or "\0" in name or ":" in parts[0]:
         return None
     path = folder.joinpath(*parts)
@@ -93,9 +95,9 @@ def _members(archive: FileEntry) -> Iterator[_Member]:
         return
     with _opened(archive) as file, tarfile.open(fileobj=file, mode="r:*") as tape:
         for entry in tape:
-            content = tape.extractfile(entry) if entry.isreg() else None
-            if content is not None:
-                yield _Member(entry.name, entry.size, content)
+            plain = tape.extractfile(entry) if entry.isreg() else None
+            if plain is not None:
+                yield _Member(entry.name, entry.size, plain)
 
 
 def _opened(archive: FileEntry) -> IO[bytes]:

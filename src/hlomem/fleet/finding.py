@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem.base.errors import InputError
+from hlomem.base.source import visible
 from hlomem.fleet.archives import unpacked
 from hlomem.fleet.storage import (
     FileEntry,
@@ -33,7 +34,7 @@ _PACKED = 4096
 """Bytes of a gzip file that hold the first of what is in it."""
 
 
-class Problem(Exception):
+class UnitError(Exception):
     """A unit that cannot be read, known before anybody tries."""
 
     def __init__(self, unit: Unit, reason: str) -> None:
@@ -43,22 +44,22 @@ class Problem(Exception):
 
 def find_units(
     path: str, is_known: Callable[[Unit], bool], limit: int
-) -> Iterator[Unit | Problem]:
+) -> Iterator[Unit | UnitError]:
     """The units below a path; an archive comes after its own units, or, if known, alone."""
     shown = path if is_address(path) else str(local_path(path).resolve())
     if not is_address(path) and not local_path(path).exists():
-        raise InputError(f"{path}: no such file or folder")
-    problems: list[Problem] = []
+        raise InputError(f"{visible(path)}: no such file or folder")
+    problems: list[UnitError] = []
 
     def refuse(folder: str, reason: str) -> None:
         entry = FileEntry(folder, 0, "")
-        problems.append(Problem(_single(entry, "folder", shown), f"{folder}: {reason}"))
+        problems.append(UnitError(_single(entry, "folder", shown), f"{folder}: {reason}"))
 
     entries = list(list_files(shown, but=MARKER, refused=refuse))
     archives = [entry for entry in entries if is_archive(entry.name)]
     if len(entries) == 1 and entries[0].path == shown.rstrip("/"):
         if not archives:
-            yield _named_itself(entries[0])
+            yield unit_at(entries[0].path)
     else:
         yield from group_folders(entries, shown, begins)
     yield from problems
@@ -69,20 +70,24 @@ def find_units(
 def _single(entry: FileEntry, kind: str, root: str) -> Unit:
     prefix = root.rstrip("/") + "/"
     place = entry.path.removeprefix(prefix) if entry.path != root else entry.name
-    return Unit(kind=kind, name=entry.name, files=(entry,), place=place)  # type: ignore[arg-type]
+    return Unit(kind=kind, name=entry.name, files=(entry,), path=place)  # type: ignore[arg-type]
 
 
-def _named_itself(entry: FileEntry) -> Unit:
+def unit_at(path: str) -> Unit:
     """The unit of a file: with the others of its dump, where it is one of several."""
-    for unit in group_folders(list_beside(entry.path), entry.path.rpartition("/")[0], begins):
-        if entry.path in [file.path for file in unit.files]:
+    entries = list_beside(path)
+    for unit in group_folders(entries, path.rpartition("/")[0], begins):
+        if path in [file.path for file in unit.files]:
             return unit
-    return unit_of_file(entry, begins)
+    found = [entry for entry in entries if entry.path == path]
+    if not found:
+        raise InputError(f"{visible(path)}: no such file")
+    return unit_of_file(found[0], begins)
 
 
 def _units_of_archive(
     archive: FileEntry, root: str, is_known: Callable[[Unit], bool], limit: int
-) -> Iterator[Unit | Problem]:
+) -> Iterator[Unit | UnitError]:
     whole = _single(archive, "archive", root)
     if is_known(whole):
         yield whole
@@ -93,7 +98,7 @@ def _units_of_archive(
                 data = tuple(read_bytes(file.path) for file in unit.files)
                 yield replace(unit, archive=archive.path, data=data)
     except InputError as error:
-        yield Problem(whole, str(error))
+        yield UnitError(whole, str(error))
         return
     yield whole
 

@@ -24,7 +24,7 @@ from hlomem.advice.advising import advise
 from hlomem.api.folder import Module
 from hlomem.api.load import MAX_BYTES, limited_to, list_programs_of, load_any, load_module
 from hlomem.api.plan import plan
-from hlomem.base.errors import HlomemError, UnsupportedError
+from hlomem.base.errors import CommandError, HlomemError, UnsupportedError
 from hlomem.base.source import visible, visible_lines
 from hlomem.check.verify import verify_joined
 from hlomem.dump.dump import Dump
@@ -32,8 +32,8 @@ from hlomem.dump.program_name import program_name
 from hlomem.fleet.rows import build_rows
 from hlomem.fleet.schema import SCHEMA
 from hlomem.fleet.storage import is_address, local_path, read_bytes
-from hlomem.fleet.units import Unit
-from hlomem.hlo.ir import HloModule
+from hlomem.fleet.units import Unit  # noqa: TC001 - msgspec reads it
+from hlomem.hlo.ir import HloModule  # noqa: TC001 - msgspec reads it
 from hlomem.report.data.memory import build_memory
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _MAX_MESSAGE = 2000
 class Options(Struct, frozen=True, kw_only=True):
     """What is asked of every program, and what it may cost."""
 
+    chip: str = ""
+    """Of programs without a plan whose text does not tell it."""
     verify: bool = False
     advise: bool = False
     seconds: float = 60.0
@@ -59,7 +61,7 @@ class Options(Struct, frozen=True, kw_only=True):
     @property
     def recipe(self) -> str:
         """What rows depend on beside the files' content."""
-        return f"{__version__}/{SCHEMA}/{self.verify:d}{self.advise:d}"
+        return f"{__version__}/{SCHEMA}/{self.verify:d}{self.advise:d}/{self.chip}"
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -92,14 +94,14 @@ def read_unit(task: Task) -> Outcome:
     """The rows of a unit; every error is a row."""
     with limited_to(task.options.max_input), ExitStack() as stack:
         try:
-            files = _local_files(task.unit, stack)
-            key = key_of(task.unit, files, task.options)
+            files = local_files(task.unit, stack)
+            key = key_of(task.unit, files, task.options.recipe)
         except (HlomemError, OSError) as error:
             return failed(task.unit, None, error)
         if key in task.known:
             return Outcome(key=key, is_known=True)
         try:
-            opened = _open(task.unit, files)
+            opened = list_programs(task.unit, files)
         except Exception as error:  # noqa: BLE001 - a program's error is a row, whatever it is
             return failed(task.unit, key, error, folder=files[0].parent)
         if task.counts:
@@ -107,7 +109,7 @@ def read_unit(task: Task) -> Outcome:
         return _read_all(task, key, opened, files[0].parent)
 
 
-def _local_files(unit: Unit, stack: ExitStack) -> list[Path]:
+def local_files(unit: Unit, stack: ExitStack) -> list[Path]:
     """The unit's files on this machine; those that are elsewhere are brought here."""
     if not unit.data and not any(is_address(file.path) for file in unit.files):
         return [local_path(file.path) for file in unit.files]
@@ -121,11 +123,11 @@ def _local_files(unit: Unit, stack: ExitStack) -> list[Path]:
     return made
 
 
-def key_of(unit: Unit, files: list[Path], options: Options) -> str:
+def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
     """A hash of all that rows are made of: content, names, version, options."""
     made = blake2b(digest_size=16)
     number = "" if unit.program is None else str(unit.program)
-    for text in (options.recipe, unit.kind, unit.name, number):
+    for text in (recipe, unit.kind, unit.name, number):
         made.update(text.encode("utf-8", "surrogateescape") + b"\0")
     for path in files:
         data = read_bytes(str(path))
@@ -134,7 +136,7 @@ def key_of(unit: Unit, files: list[Path], options: Options) -> str:
     return made.hexdigest()
 
 
-class _Program(Struct):
+class Program(Struct):
     """A program of a unit, not opened yet."""
 
     name: str
@@ -143,29 +145,37 @@ class _Program(Struct):
     open: Callable[[], Dump | HloModule]
 
 
-def _open(unit: Unit, files: list[Path]) -> list[_Program]:
+def list_programs(unit: Unit, files: list[Path]) -> list[Program]:
     if unit.kind == "proto":
         found = list_programs_of(files[0])
         if found:
             many = len(found) > 1
-            return [_Program(each.name, each.name if many else None, each.open) for each in found]
-        return [_Program(unit.name, None, partial(load_any, files[0]))]
+            return [Program(each.name, each.name if many else None, each.open) for each in found]
+        return [Program(unit.name, None, partial(load_any, files[0]))]
     if unit.kind == "module":
-        return [_Program(unit.name, None, partial(load_any, files[0]))]
+        return [Program(unit.name, None, partial(load_any, files[0]))]
     parts = tuple(files[:-1] if unit.has_program else files)
     # The program is found again beside the first file.
-    return [_Program(unit.name, None, partial(load_module, Module(unit.name, parts)))]
+    return [Program(unit.name, None, partial(load_module, Module(unit.name, parts)))]
 
 
-def open_memory(loaded: Dump | HloModule, name: str) -> MemoryView:
-    """The memory of a dump, or of a program as it would be planned."""
+def open_memory(loaded: Dump | HloModule, name: str, chip: str = "") -> MemoryView:
+    """The memory of a dump, or of a program as it would be planned.
+
+    `chip` counts where the program's text does not tell it.
+    """
     if isinstance(loaded, Dump):
         return build_memory(loaded)
-    made = plan(loaded, name=name)
+    try:
+        made = plan(loaded, name=name)
+    except CommandError:
+        if not chip:
+            raise
+        made = plan(loaded, chip=chip, name=name)
     return build_memory(made.dump, loaded, made.stages.options.machine, is_planned=True)
 
 
-def _read_all(task: Task, key: str, programs: list[_Program], folder: Path) -> Outcome:
+def _read_all(task: Task, key: str, programs: list[Program], folder: Path) -> Outcome:
     tables: dict[str, list[bytes]] = {}
     errors, ran_out = 0, False
     wanted = task.unit.program
@@ -190,9 +200,9 @@ def _read_all(task: Task, key: str, programs: list[_Program], folder: Path) -> O
     return Outcome(key=key, modules=count, errors=errors, ran_out=ran_out, tables=joined)
 
 
-def _rows_of(program: _Program, options: Options) -> dict[str, list[Row]]:
+def _rows_of(program: Program, options: Options) -> dict[str, list[Row]]:
     loaded = program.open()
-    memory = open_memory(loaded, program.name)
+    memory = open_memory(loaded, program.name, options.chip)
     rows = build_rows(memory)
     [module] = rows["modules"]
     if options.verify:
@@ -206,9 +216,7 @@ def _rows_of(program: _Program, options: Options) -> dict[str, list[Row]]:
         given = memory.module if memory.is_planned and memory.module else memory.dump
         report = advise(given, module=None if given is memory.module else memory.module)
         names = ("rule", "title", "argument", "least", "most", "method", "confidence", "how")
-        rows["advice"] = [
-            {name: getattr(each, name) for name in names} for each in report.advice
-        ]
+        rows["advice"] = [{name: getattr(each, name) for name in names} for each in report.advice]
     return rows
 
 
@@ -239,7 +247,11 @@ def encode_line(row: Row) -> bytes:
 
 
 def failed(
-    unit: Unit, key: str | None, error: BaseException | str, kind: str = "", folder: Path | None = None
+    unit: Unit,
+    key: str | None,
+    error: BaseException | str,
+    kind: str = "",
+    folder: Path | None = None,
 ) -> Outcome:
     """The outcome of a unit that could not be read: one row with its error."""
     row = _error_row(unit.name, error, folder, unit)

@@ -119,7 +119,9 @@ def _signature(memory: MemoryView) -> str:
         for each in memory.joined.allocations
         if each.parameter is not None
     )
-    text = "\n".join(f"{number} {index} {shape.partition('{')[0]}" for number, index, shape in shapes)
+    text = "\n".join(
+        f"{number} {index} {shape.partition('{')[0]}" for number, index, shape in shapes
+    )
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 

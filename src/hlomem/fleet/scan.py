@@ -19,12 +19,13 @@ from msgspec.structs import replace
 from hlomem.api.load import max_input
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.fleet.finding import Problem, find_units
+from hlomem.fleet.finding import UnitError, find_units
 from hlomem.fleet.known import Known
 from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed
 from hlomem.fleet.store import check_run, make_store
 from hlomem.fleet.tables import Tables, write_segment
 from hlomem.fleet.workers import open_pool, run_task
+from hlomem.machines.registry import find_chip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -75,6 +76,13 @@ class Progress(Struct, kw_only=True):
         """Units a second that were read."""
         return self.read / self.seconds if self.seconds else 0.0
 
+    @property
+    def seconds_left(self) -> float | None:
+        """At this rate; None while not all is found, or nothing is read."""
+        if not (self.is_listed and self.rate):
+            return None
+        return (self.found - self.done) / self.rate
+
 
 def scan(
     paths: Sequence[str | Path],
@@ -83,6 +91,7 @@ def scan(
     run: str | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
+    chip: str | None = None,
     verify: bool = False,
     advise: bool = False,
     seconds: float = 60.0,
@@ -93,13 +102,19 @@ def scan(
     """Reads all programs below paths into a store, and says what became of them.
 
     `run` names the run the rows belong to, by default the day. `workers` is the number of
-    processes, by default that of the cores; `scheduler` is a Dask cluster's instead. `verify` and
-    `advise` fill the tables of their names, which takes several times as long. A unit may take
+    processes, by default that of the cores; `scheduler` is a Dask cluster's instead. `chip` is that
+    of programs without a plan, which are planned for it where their text does not tell. `verify`
+    and `advise` fill the tables of their names, which takes several times as long. A unit may take
     `seconds` and `memory`, then it is a row with an error; `retry` reads again what ended so.
     """
     day = time.strftime("%Y-%m-%d", time.gmtime())
     options = Options(
-        verify=verify, advise=advise, seconds=seconds, memory=memory, max_input=max_input()
+        chip=find_chip(chip).name if chip else "",
+        verify=verify,
+        advise=advise,
+        seconds=seconds,
+        memory=memory,
+        max_input=max_input(),
     )
     target = make_store(str(store))
     progress = Progress(store=str(store), run=check_run(run or day), date=day)
@@ -144,7 +159,7 @@ class _Scanner:
         try:
             for unit in self._found(paths):
                 self._take(unit)
-                self._work(len(self._running) >= _AHEAD * self._pool.count)
+                self._work(len(self._running) >= _AHEAD * self._pool.width)
             self._progress.is_listed = True
             while self._running:
                 self._work(is_full=True)
@@ -156,11 +171,11 @@ class _Scanner:
         seen = set[str]()
         for path in paths:
             for found in find_units(path, self._known.has_archive, self._options.max_input):
-                unit = found.unit if isinstance(found, Problem) else found
+                unit = found.unit if isinstance(found, UnitError) else found
                 if unit.id in seen:
                     continue
                 seen.add(unit.id)
-                if isinstance(found, Problem):
+                if isinstance(found, UnitError):
                     self._progress.found += 1
                     self._finish(unit, failed(unit, None, str(found), kind="unreadable"))
                 else:
@@ -204,9 +219,8 @@ class _Scanner:
             for future in done:
                 task = self._running.pop(future)
                 self._receive(task, self._result(future, task))
-        if self._pending and time.monotonic() - self._flushed > _FLUSH_SECONDS:
-            self._flush()
-        elif self._pending >= _MAX_PENDING:
+        is_late = time.monotonic() - self._flushed > _FLUSH_SECONDS
+        if self._pending >= _MAX_PENDING or (self._pending and is_late):
             self._flush()
         self._tell()
 
@@ -244,7 +258,7 @@ class _Scanner:
 
     def _divide(self, task: Task, counted: Outcome) -> None:
         """A file that could not be read as a whole is read program by program."""
-        if counted.errors or counted.modules < 2:  # noqa: PLR2004 - nothing to divide
+        if counted.errors or counted.modules < 2:
             [first] = self._parts.pop(task.unit.id)
             assert first is not None
             self._finish(task.unit, first)
@@ -330,9 +344,7 @@ class _Scanner:
         if self._pending:
             progress = self._progress
             lines, carried = self._lines, self._carried
-            write_segment(
-                self._store, progress.run, progress.date, lines, carried, self._tables
-            )
+            write_segment(self._store, progress.run, progress.date, lines, carried, self._tables)
             self._lines, self._carried, self._pending = {}, [], 0
             progress.segments += 1
         self._flushed = time.monotonic()

@@ -112,7 +112,7 @@ def _list_remote(path: str, but: str) -> Iterator[FileEntry]:
     try:
         found = files.find(root, detail=True)
         details = found or {root: files.info(root)}
-    except Exception as error:  # noqa: BLE001 - every storage has errors of its own
+    except Exception as error:  # every storage has errors of its own
         raise InputError(f"{visible(path)}: {visible(str(error)) or 'not there'}") from error
     passed_over = {name.rpartition("/")[0] + "/" for name in details if but and _named(name, but)}
     for name in sorted(details):
@@ -145,12 +145,14 @@ def read_bytes(path: str, limit: int | None = None) -> bytes:
     try:
         if is_address(path):
             files, name = _file_system(path)
-            return bytes(files.cat_file(name, start=0, end=limit) if limit else files.cat_file(name))
+            return bytes(
+                files.cat_file(name, start=0, end=limit) if limit else files.cat_file(name)
+            )
         with local_path(path).open("rb") as file:
             return file.read(-1 if limit is None else limit)
     except (InputError, CommandError):
         raise
-    except Exception as error:  # noqa: BLE001 - every storage has errors of its own
+    except Exception as error:  # every storage has errors of its own
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InputError(f"{visible(path)}: {visible(reason)}") from error
 
@@ -165,7 +167,7 @@ def write_bytes(path: str, pieces: Iterable[bytes]) -> None:
     try:
         files.pipe_file(name, b"".join(pieces))
         files.invalidate_cache()
-    except Exception as error:  # noqa: BLE001 - every storage has errors of its own
+    except Exception as error:  # every storage has errors of its own
         raise InputError(f"{visible(path)}: {visible(str(error))}") from error
 
 

@@ -200,5 +200,7 @@ class _Writer:
         if table.name == "units":
             committed = f"TIMESTAMP {literal(self._segment.committed)} AS committed"
             new += ["c.source AS source", "c.stamp AS stamp", "c.archive AS archive", committed]
-        joined = f"{table.name} t JOIN carried c ON t.segment = c.old_segment AND t.unit = c.old_unit"
+        joined = (
+            f"{table.name} t JOIN carried c ON t.segment = c.old_segment AND t.unit = c.old_unit"
+        )
         return f"SELECT t.* REPLACE ({', '.join(new)}) FROM {joined}"

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.dump.parts import FILE_NAMES
-from hlomem.fleet.storage import FileEntry
+from hlomem.fleet.storage import FileEntry  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,8 +41,8 @@ class Unit(Struct, frozen=True, kw_only=True):
     """The module's, as the files have it."""
     files: tuple[FileEntry, ...]
     """The dump's first, its program's text last."""
-    place: str
-    """Its first file from the scanned path on."""
+    path: str
+    """Its first file, from the scanned path on."""
     has_program: bool = False
     """Whether the last file is the text of a dump's program."""
     archive: str = ""
@@ -55,7 +55,15 @@ class Unit(Struct, frozen=True, kw_only=True):
     @property
     def source(self) -> str:
         """How its user knows it."""
-        return f"{self.archive}!/{self.place}" if self.archive else self.files[0].path
+        return f"{self.archive}!/{self.path}" if self.archive else self.files[0].path
+
+    @property
+    def place(self) -> str:
+        """Its path without what tells the files of one dump apart: the same in every run."""
+        plain = self.path.removesuffix(".gz")
+        for ending in (_MAIN.suffix, f"/{_MAIN.short}"):
+            plain = plain.removesuffix(ending)
+        return plain
 
     @property
     def id(self) -> str:
@@ -96,10 +104,10 @@ def group_folders(
         folders.setdefault(entry.path.rpartition("/")[0], []).append(entry)
     for folder in sorted(folders):
         for unit in _Folder(folder, folders[folder], begins).units():
-            yield replace(unit, place=_place(unit.files[0].path, root))
+            yield replace(unit, path=_path_from(unit.files[0].path, root))
 
 
-def _place(path: str, root: str) -> str:
+def _path_from(path: str, root: str) -> str:
     """A path from a root on; a file that is the root itself by its name."""
     prefix = root.rstrip("/") + "/"
     return path[len(prefix) :] if path.startswith(prefix) else path.rpartition("/")[2]
@@ -112,7 +120,7 @@ def unit_of_file(entry: FileEntry, begins: Callable[[FileEntry], bytes]) -> Unit
         return found[0]
     start = begins(entry).lstrip(b"\xef\xbb\xbf\r\n ")
     kind: Kind = "module" if start.startswith((b"HloModule", b"//", _GZIP)) else "proto"
-    return Unit(kind=kind, name=entry.name, files=(entry,), place=entry.name)
+    return Unit(kind=kind, name=entry.name, files=(entry,), path=entry.name)
 
 
 class _Folder:
@@ -161,7 +169,7 @@ class _Folder:
         return replace(made, has_program=bool(beside))
 
     def _unit(self, kind: Kind, title: str, *files: FileEntry) -> Unit:
-        return Unit(kind=kind, name=title, files=files, place=files[0].name)
+        return Unit(kind=kind, name=title, files=files, path=files[0].name)
 
     def _is_dump(self, entry: FileEntry) -> bool:
         return self._begins(entry).lstrip(b"\xef\xbb\xbf").startswith(_MARK)

@@ -39,7 +39,7 @@ _START_SECONDS = 30.0
 _here = threading.local()
 
 
-class ChildEnded(Exception):
+class ChildEndedError(Exception):
     """A child went away while it was reading; says how."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -54,7 +54,7 @@ class Child:
         self._is_new = True
         self._group = group
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-        self._process = subprocess.Popen(  # noqa: S603 - ourselves
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "hlomem.fleet.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -69,7 +69,7 @@ class Child:
         return self._process.pid
 
     def ask(self, task: Task) -> Outcome:
-        """What becomes of a unit; `ChildEnded` where the process does not survive it."""
+        """What becomes of a unit; `ChildEndedError` where the process does not survive it."""
         deadline = time.monotonic() + task.options.seconds
         deadline += _START_SECONDS if self._is_new else 0
         message = msgspec.msgpack.encode(task)
@@ -94,7 +94,7 @@ class Child:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     self.end()
                     limit = f"{task.options.seconds:g} seconds"
-                    raise ChildEnded("timeout", f"not done after {limit}, and ended")
+                    raise ChildEndedError("timeout", f"not done after {limit}, and ended")
                 piece = os.read(number, min(left, _PIECE))
                 if not piece:
                     raise self._ended(task)
@@ -102,15 +102,15 @@ class Child:
                 left -= len(piece)
         return b"".join(pieces)
 
-    def _ended(self, task: Task) -> ChildEnded:
+    def _ended(self, task: Task) -> ChildEndedError:
         code = self._process.wait()
         self.end()
         limit = format_bytes(task.options.memory)
         if code == -signal.SIGKILL:
             words = "its process was killed, perhaps for want of memory"
-            return ChildEnded("crash", words)
+            return ChildEndedError("crash", words)
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return ChildEnded("crash", f"its process ended with {name} (limit of memory {limit})")
+        return ChildEndedError("crash", f"its process ended with {name} (limit of memory {limit})")
 
     def end(self) -> None:
         """Ends the process, whatever it does."""
@@ -146,7 +146,7 @@ def run_task(task: Task) -> Outcome:
         child = _here.child = Child(getattr(_here, "group", _everyone))
     try:
         outcome = child.ask(task)
-    except ChildEnded as ended:
+    except ChildEndedError as ended:
         _here.child = None
         return failed(task.unit, None, str(ended), kind=ended.kind)
     if outcome.ran_out:  # the next unit gets a process without that past
@@ -159,7 +159,7 @@ class Pool(NamedTuple):
     """An executor, and how many units it reads at once."""
 
     executor: Executor
-    count: int
+    width: int
 
 
 @contextmanager
