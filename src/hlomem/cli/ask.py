@@ -10,7 +10,7 @@ import msgspec
 
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.fleet.answers import draw_answer, draw_table
-from hlomem.fleet.ask import LockedTables
+from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.questions import LIMIT, QUESTIONS, answer
 from hlomem.report.json import encode
 from hlomem.report.screens.text import plural, width, write_lines

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = ["ask", "scan"]
 
+_HOME = {"ask": "hlomem.fleet.asking", "scan": "hlomem.fleet.scanning"}
+
 if TYPE_CHECKING:
-    from hlomem.fleet.ask import ask
-    from hlomem.fleet.scan import scan
+    from hlomem.fleet.asking import ask
+    from hlomem.fleet.scanning import scan
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"hlomem.fleet.{name}"), name)
+    return getattr(import_module(_HOME[name]), name)

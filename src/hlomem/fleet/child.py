@@ -1,7 +1,7 @@
 """The process that reads units, one after another: `python -m hlomem.fleet.child`.
 
 In, on standard input: tasks, each a length of four bytes and msgpack. Out, on standard output:
-outcomes likewise. Whoever started it may end it at any time; it ends itself when its input does,
+outcomes likewise, after a word that it is ready. Whoever started it may end it at any time; it ends itself when its input does,
 when a unit takes much too long and nobody is left to notice, or when it grows beyond its limit.
 """
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 LENGTH = struct.Struct("<I")
+READY = b"ready"
+"""Said first, when all is imported."""
 _COLLECTED_EVERY = 16
 """Units after which memory that only cycles hold is freed; each frees most of its own at once."""
 _GRACE = 10
@@ -35,8 +37,8 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may speak there
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us is interrupted, too
     gc.freeze()  # what was imported is never garbage
-    number = 0
-    limit = 0
+    write_frame(answers, READY)
+    number = limit = 0
     while (message := read_frame(tasks)) is not None:
         task = msgspec.msgpack.decode(message, type=Task)
         if task.options.memory != limit:

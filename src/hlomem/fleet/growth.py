@@ -2,8 +2,9 @@
 
 In: two runs of a store. Out: an `Answer`. Programs of both runs are paired: by their place below
 the scanned path, else by folder, name and arguments, else by name and arguments, else by a name
-that both runs have once. For those that grew, the sources of both are opened again and the causes are
-those of `hlomem diff`; where a source is gone or has changed, the roles that grew are said instead.
+that both runs have once. For those that grew, the sources of both are opened again and the
+causes are those of `hlomem diff`; where a source is gone or has changed, the roles that grew are
+said instead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from hlomem.fleet.ask import LockedTables
+    from hlomem.fleet.asking import LockedTables
 
     Pair = tuple[dict[str, Any], dict[str, Any]]
 

@@ -15,7 +15,7 @@ from hlomem.base.errors import CommandError, UnknownNameError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.fleet.answers import Answer
-from hlomem.fleet.ask import LockedTables
+from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.growth import grown
 from hlomem.fleet.residency import together
 from hlomem.fleet.tables import literal

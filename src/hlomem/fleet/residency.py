@@ -1,9 +1,9 @@
 """Programs resident at once: how much memory they need together.
 
 In: the names of programs of a run. Out: an `Answer`. Arguments stay where they are while any
-program runs, and arguments of the same path, shape and size can be one array: it is added up both ways.
-Of everything else only the running program's is there: temporaries, results and constants count by
-the program that needs most. Programs' code is resident, too, and unknown where no dump tells it.
+program runs, and arguments of the same path, shape and size can be one array: it is added up both
+ways. Of everything else only the running program's is there: temporaries, results and constants
+count by the program that needs most. Programs' code is resident, too, and unknown where no dump tells it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.fleet.ask import LockedTables
+    from hlomem.fleet.asking import LockedTables
 
 _SUGGESTED = 5
 _UNNAMED = "parameter "

@@ -150,7 +150,7 @@ def read_bytes(path: str, limit: int | None = None) -> bytes:
             )
         with local_path(path).open("rb") as file:
             return file.read(-1 if limit is None else limit)
-    except (InputError, CommandError):
+    except (InputError, CommandError, MemoryError):
         raise
     except Exception as error:  # every storage has errors of its own
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)

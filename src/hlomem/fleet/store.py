@@ -32,6 +32,8 @@ from hlomem.fleet.storage import write_bytes as write_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hlomem.fleet.storage import FileEntry
+
 MARKER = "fleet.json"
 _KIND = "hlomem fleet store"
 _SEGMENTS = "segments"
@@ -157,10 +159,15 @@ def make_store(path: str) -> Store:
     marker = join(path, MARKER)
     if exists(marker):
         return open_store(path)
-    if exists(path) and next(iter(list_files(path)), None) is not None:
+    if exists(path) and not exists(marker) and any(map(_is_foreign, list_files(path))):
         raise CommandError(f"{visible(path)} is no store, and not empty; give a new folder")
     write_file(marker, [msgspec.json.encode({"kind": _KIND, "schema": SCHEMA})])
     return Store(path)
+
+
+def _is_foreign(entry: FileEntry) -> bool:
+    """Whether a file is not what another scan has just begun to write."""
+    return not entry.name.startswith(f".{MARKER}.")
 
 
 def _read_marker(path: str) -> None:

@@ -133,17 +133,18 @@ class _Folder:
         self._begins = begins
         self._files = {entry.name.removesuffix(".gz"): entry for entry in entries}
         self._taken: set[str] = set()
+        self._stems: set[str] = set()
+        """The names of dumps, as their protos would have them."""
 
     def units(self) -> Iterator[Unit]:
         """Dumps first: what they take is nobody else's."""
         yield from self._dumps()
-        stems = {name.removesuffix(".txt") for name in self._taken}
         for name, entry in self._files.items():
             if name in self._taken or _NOT_OPTIMIZED in name or is_archive(entry.name):
                 continue
             stem = name.removesuffix(".hlo.pb")
             if entry.name.endswith(_PROTOS):
-                if stem not in stems:
+                if stem not in self._stems:
                     yield self._unit("proto", name.removesuffix(".pb"), entry)
             elif name.endswith((f"{_OPTIMIZED}.txt", ".hlo")):
                 if f"{name.removesuffix('.txt')}.hlo.pb" not in self._files:
@@ -164,6 +165,7 @@ class _Folder:
         beside = [name for name in (program, "module.hlo") if name in self._files][:1]
         found = [name for name in (*names, *beside) if name in self._files]
         self._taken.update(found)
+        self._stems.add(title)
         files = tuple(self._files[name] for name in found)
         made = self._unit("dump", title, *files)
         return replace(made, has_program=bool(beside))

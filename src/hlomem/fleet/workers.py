@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hlomem.base.errors import CommandError
-from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.fleet.child import LENGTH
 from hlomem.fleet.extras import require
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 _PIECE = 1 << 20
-_START_SECONDS = 30.0
-"""What the first unit of a child may take longer, while it imports; machines may be busy."""
+_START_SECONDS = 60.0
+"""For a child to begin; machines may be busy."""
 _here = threading.local()
 
 
@@ -51,7 +50,6 @@ class Child:
     """A process that reads units."""
 
     def __init__(self, group: set[Child]) -> None:
-        self._is_new = True
         self._group = group
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
         self._process = subprocess.Popen(
@@ -62,6 +60,7 @@ class Child:
             env=environment,
         )
         group.add(self)
+        self._receive(time.monotonic() + _START_SECONDS, "did not begin")
 
     @property
     def pid(self) -> int:
@@ -71,20 +70,22 @@ class Child:
     def ask(self, task: Task) -> Outcome:
         """What becomes of a unit; `ChildEndedError` where the process does not survive it."""
         deadline = time.monotonic() + task.options.seconds
-        deadline += _START_SECONDS if self._is_new else 0
         message = msgspec.msgpack.encode(task)
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(LENGTH.pack(len(message)) + message)
             self._process.stdin.flush()
         except OSError:
-            raise self._ended(task) from None
-        (length,) = LENGTH.unpack(self._read(LENGTH.size, deadline, task))
-        answer = self._read(length, deadline, task)
-        self._is_new = False
-        return msgspec.msgpack.decode(answer, type=Outcome)
+            raise self._ended() from None
+        late = f"not done after {task.options.seconds:g} seconds, and ended"
+        return msgspec.msgpack.decode(self._receive(deadline, late), type=Outcome)
 
-    def _read(self, size: int, deadline: float, task: Task) -> bytes:
+    def _receive(self, deadline: float, late: str) -> bytes:
+        """The next message; `late` is said of a process that lets us wait."""
+        (length,) = LENGTH.unpack(self._read(LENGTH.size, deadline, late))
+        return self._read(length, deadline, late)
+
+    def _read(self, size: int, deadline: float, late: str) -> bytes:
         assert self._process.stdout is not None
         pieces, left = list[bytes](), size
         number = self._process.stdout.fileno()
@@ -93,24 +94,22 @@ class Child:
             while left:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     self.end()
-                    limit = f"{task.options.seconds:g} seconds"
-                    raise ChildEndedError("timeout", f"not done after {limit}, and ended")
+                    raise ChildEndedError("timeout", late)
                 piece = os.read(number, min(left, _PIECE))
                 if not piece:
-                    raise self._ended(task)
+                    raise self._ended()
                 pieces.append(piece)
                 left -= len(piece)
         return b"".join(pieces)
 
-    def _ended(self, task: Task) -> ChildEndedError:
+    def _ended(self) -> ChildEndedError:
         code = self._process.wait()
         self.end()
-        limit = format_bytes(task.options.memory)
         if code == -signal.SIGKILL:
-            words = "its process was killed, perhaps for want of memory"
+            words = "its process was killed, twice, perhaps for want of memory"
             return ChildEndedError("crash", words)
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return ChildEndedError("crash", f"its process ended with {name} (limit of memory {limit})")
+        return ChildEndedError("crash", f"its process ended with {name}, twice")
 
     def end(self) -> None:
         """Ends the process, whatever it does."""
@@ -140,15 +139,30 @@ def _join_group(group: set[Child]) -> None:
 
 
 def run_task(task: Task) -> Outcome:
-    """The outcome of a unit, read by the child of this thread."""
+    """The outcome of a unit, read by the child of this thread.
+
+    A process that ends gets a second try: somebody may have ended it who did not mean the unit.
+    """
+    try:
+        return _ask_child(task)
+    except ChildEndedError as ended:
+        if ended.kind == "timeout":
+            return failed(task.unit, None, str(ended), kind=ended.kind)
+    try:
+        return _ask_child(task)
+    except ChildEndedError as ended:
+        return failed(task.unit, None, str(ended), kind=ended.kind)
+
+
+def _ask_child(task: Task) -> Outcome:
     child: Child | None = getattr(_here, "child", None)
     if child is None:
         child = _here.child = Child(getattr(_here, "group", _everyone))
     try:
         outcome = child.ask(task)
-    except ChildEndedError as ended:
+    except ChildEndedError:
         _here.child = None
-        return failed(task.unit, None, str(ended), kind=ended.kind)
+        raise
     if outcome.ran_out:  # the next unit gets a process without that past
         child.end()
         _here.child = None

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from hlomem.fleet.workers import Pool
 
 _MAX_PENDING = 1000
-"""Units that become a segment, at the latest after as many seconds:"""
-_FLUSH_SECONDS = 5.0
+"""Units that become a segment, if time has not come before."""
 _AHEAD = 3
 """Tasks given out for each worker, so that none waits."""
 _TICK = 0.2
@@ -97,6 +96,7 @@ def scan(
     seconds: float = 60.0,
     memory: int = 4 << 30,
     retry: bool = False,
+    commit_every: float = 5.0,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
     """Reads all programs below paths into a store, and says what became of them.
@@ -105,7 +105,8 @@ def scan(
     processes, by default that of the cores; `scheduler` is a Dask cluster's instead. `chip` is that
     of programs without a plan, which are planned for it where their text does not tell. `verify`
     and `advise` fill the tables of their names, which takes several times as long. A unit may take
-    `seconds` and `memory`, then it is a row with an error; `retry` reads again what ended so.
+    `seconds` and `memory`, then it is a row with an error; `retry` reads again what ended so. What
+    is done is written `commit_every` so many seconds; a scan that is killed loses no more.
     """
     day = time.strftime("%Y-%m-%d", time.gmtime())
     options = Options(
@@ -119,7 +120,9 @@ def scan(
     target = make_store(str(store))
     progress = Progress(store=str(store), run=check_run(run or day), date=day)
     with open_pool(workers or os.cpu_count() or 1, scheduler) as pool:
-        scanner = _Scanner(target, progress, options, pool, retry, on_progress)
+        scanner = _Scanner(target, progress, options, pool, on_progress)
+        scanner.know(retry=retry)
+        scanner.commit_every = commit_every
         scanner.scan([str(path) for path in paths])
     return progress
 
@@ -133,17 +136,15 @@ class _Scanner:
         progress: Progress,
         options: Options,
         pool: Pool,
-        retry: bool,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
+        self.commit_every = 0.0
         self._store = store
         self._progress = progress
         self._options = options
         self._pool = pool
         self._say = on_progress
         self._started = self._flushed = self._said = time.monotonic()
-        self._tables = Tables(store)
-        self._known = Known(self._tables, progress.run, options.recipe, retry=retry)
         self._running: dict[Future[Outcome], Task] = {}
         self._parts: dict[str, list[Outcome | None]] = {}
         self._archives: dict[str, int] = {}
@@ -153,6 +154,12 @@ class _Scanner:
         self._lines: dict[str, list[bytes]] = {}
         self._carried: list[bytes] = []
         self._pending = 0
+
+    def know(self, *, retry: bool) -> None:
+        """Looks at what is in the store."""
+        self._tables = Tables(self._store)
+        run, recipe = self._progress.run, self._options.recipe
+        self._known = Known(self._tables, run, recipe, retry=retry)
 
     def scan(self, paths: Sequence[str]) -> None:
         """Finds, reads and writes until all is done."""
@@ -219,7 +226,7 @@ class _Scanner:
             for future in done:
                 task = self._running.pop(future)
                 self._receive(task, self._result(future, task))
-        is_late = time.monotonic() - self._flushed > _FLUSH_SECONDS
+        is_late = time.monotonic() - self._flushed > self.commit_every
         if self._pending >= _MAX_PENDING or (self._pending and is_late):
             self._flush()
         self._tell()
