@@ -7,15 +7,18 @@ Prints every sum that differs, and how many programs were compared; the exit cod
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hlomem.api.load import load
 from hlomem.fleet.rows import build_rows
 from hlomem.report.data.memory import build_memory
 from tools.corpus import check_all, entries_in, parse_arguments, write_counts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _COMMANDS = """
 import io, json, sys
@@ -34,8 +37,6 @@ print(json.dumps(answers))
 
 def differences_of(path: Path) -> list[str]:
     """Sums over a program's rows that are not those of the commands."""
-    import json  # noqa: PLC0415 - for the answers alone
-
     names = ["summary", "padding", "copies", "donate", "show"]
     done = subprocess.run(
         [sys.executable, "-c", _COMMANDS, str(path), *names], capture_output=True, check=True
@@ -49,7 +50,9 @@ def differences_of(path: Path) -> list[str]:
     ]
 
 
-def _sums(rows: dict[str, list[dict[str, Any]]], said: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def _sums(
+    rows: dict[str, list[dict[str, Any]]], said: dict[str, Any]
+) -> list[tuple[str, Any, Any]]:
     [module] = rows["modules"]
     summary, space = said["summary"], said["summary"]["space"]
     peak = summary["peak"] or {}

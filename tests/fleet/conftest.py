@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hlomem.fleet import scan
 from tests.places import GOLDENS
-
-pytest.importorskip("duckdb")
 
 PROGRAMS = (
     GOLDENS / "protos",
@@ -31,8 +30,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def store(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Them, scanned; nobody may add to it."""
-    from hlomem.fleet.scanning import scan  # noqa: PLC0415 - after the skip
-
+    pytest.importorskip("duckdb")
     path = tmp_path_factory.mktemp("fleet") / "store"
     done = scan([programs], path, run="first", workers=1)
     assert done.errors == 0

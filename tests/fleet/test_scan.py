@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("duckdb")
-
 from hlomem.base.errors import CommandError, InputError
 from hlomem.cli import main
 from hlomem.fleet import ask, scan
@@ -85,8 +83,8 @@ def test_what_did_not_change_is_not_read_again(programs: Path, tmp_path: Path) -
     assert (third.read, third.carried) == (0, first.read)
     for run in "abc":
         assert everything_once(store, first.modules, run)
-    assert rows(store, "SELECT DISTINCT starts_with(source, ?::VARCHAR) FROM modules".replace(
-        "?", f"'{moved.resolve()}'") + " WHERE run = 'c'") == [(True,)]  # fmt: skip
+    sources = rows(store, "SELECT source FROM modules WHERE run = 'c'")
+    assert all(source.startswith(str(moved.resolve())) for (source,) in sources)
     same = "SELECT needs, name, place, arguments FROM modules WHERE run = '{}' ORDER BY ALL"
     assert rows(store, same.format("a")) == rows(store, same.format("c"))
 
@@ -261,6 +259,8 @@ def test_a_reader_that_is_killed_costs_no_row(
 _SCAN = """
 import sys
 from hlomem.fleet import scan
+
+pytest.importorskip("duckdb")
 scan([sys.argv[1]], sys.argv[2], run="a", workers=1, commit_every=0.05)
 """
 
@@ -308,9 +308,7 @@ def test_two_scans_at_once_do_not_harm_each_other(
     assert everything_once(store, healthy, "other")
 
 
-def test_the_command_says_what_it_did(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "store"
     arguments = ["scan", str(CPU / "nested_while"), "-o", str(store), "--run", "n1"]
     assert main([*arguments, "--workers", "1"]) == 0
@@ -342,6 +340,6 @@ def test_wrong_paths_and_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "file").touch()
     with pytest.raises(CommandError, match="is no store, and not empty"):
         scan([tmp_path], tmp_path / "full")
-    with pytest.raises(CommandError, match="no Dask scheduler at tcp://127.0.0.1:1"):
-        pytest.importorskip("distributed")
+    pytest.importorskip("distributed")
+    with pytest.raises(CommandError, match="no Dask scheduler at tcp://"):
         scan([tmp_path], tmp_path / "store", scheduler="tcp://127.0.0.1:1")

@@ -12,6 +12,7 @@ from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.fleet.answers import draw_answer, draw_table
 from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.questions import LIMIT, QUESTIONS, answer
+from hlomem.fleet.store import forget_copies
 from hlomem.report.json import encode
 from hlomem.report.screens.text import plural, width, write_lines
 
@@ -47,6 +48,7 @@ def command(
     causes of diff), `padding`, `donations`, `lines` (of source), `together NAME...` (resident at
     once; a name may be a pattern, `decode*`).
     """
+    click.get_current_context().call_on_close(forget_copies)
     if question in QUESTIONS:
         if names and question != "together":
             raise CommandError(f"`{question}` takes no names; `together` does")

@@ -13,6 +13,7 @@ from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
 from hlomem.fleet.scanning import describe, scan
+from hlomem.fleet.store import forget_copies
 from hlomem.report.json import encode
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def command(
     is not read again; a scan that was killed goes on where it was. docs/fleet.md says what the
     tables hold.
     """
+    click.get_current_context().call_on_close(forget_copies)
     size = parse_size(memory)
     if size is None:
         raise CommandError(f"`{visible(memory)}` is not a size such as 4GiB or 500M")

@@ -1,8 +1,8 @@
 """The process that reads units, one after another: `python -m hlomem.fleet.child`.
 
 In, on standard input: tasks, each a length of four bytes and msgpack. Out, on standard output:
-outcomes likewise, after a word that it is ready. Whoever started it may end it at any time; it ends itself when its input does,
-when a unit takes much too long and nobody is left to notice, or when it grows beyond its limit.
+outcomes likewise, after a word that it is ready. Whoever started it may end it at any time; it ends
+itself when its input does, or when a unit takes much too long and nobody is left to notice.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What grew from one run to another, and why.
 
 In: two runs of a store. Out: an `Answer`. Programs of both runs are paired: by their place below
-the scanned path, else by folder, name and arguments, else by name and arguments, else by a name
-that both runs have once. For those that grew, the sources of both are opened again and the
-causes are those of `hlomem diff`; where a source is gone or has changed, the roles that grew are
-said instead.
+the scanned path, else by that without XLA's own numbers, else by folder, name and arguments, else
+by name and arguments, else by a name that both runs have once. For those that grew, the sources of
+both are opened again and the causes are those of `hlomem diff`; where a source is gone or has
+changed, the roles that grew are said instead.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 _MAX_CAUSES = 3
 _WAYS: tuple[Callable[[dict[str, Any]], Hashable], ...] = (
     lambda row: (row["place"], row["program"]),
+    lambda row: (row["steady"], row["program"]),
     lambda row: (row["folder"], row["name"], row["arguments"]),
     lambda row: (row["name"], row["arguments"]),
     lambda row: row["name"],
 )
 """How programs of two runs are recognised, the surest first."""
+STEADY_PLACE = r"regexp_replace(place, 'module_\d+\.|\.cl_\d+', '', 'g')"
+"""A place without the numbers that XLA counts anew in every process, and in every release."""
 
 
 def grown(tables: LockedTables, before: str, after: str, limit: int) -> Answer:
@@ -69,7 +72,7 @@ def grown(tables: LockedTables, before: str, after: str, limit: int) -> Answer:
 def _programs(tables: LockedTables, run: str) -> list[dict[str, Any]]:
     return tables.rows(
         "SELECT id, name, place, program, arguments, needs, m.source, m.key, recipe,"
-        " regexp_replace(place, '/?[^/]*$', '') AS folder"
+        f" regexp_replace(place, '/?[^/]*$', '') AS folder, {STEADY_PLACE} AS steady"
         " FROM modules m JOIN units u USING (run, unit)"
         f" WHERE run = {literal(run)} AND status = 'ok' ORDER BY place, id"
     )

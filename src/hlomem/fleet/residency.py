@@ -3,7 +3,8 @@
 In: the names of programs of a run. Out: an `Answer`. Arguments stay where they are while any
 program runs, and arguments of the same path, shape and size can be one array: it is added up both
 ways. Of everything else only the running program's is there: temporaries, results and constants
-count by the program that needs most. Programs' code is resident, too, and unknown where no dump tells it.
+count by the program that needs most. Programs' code is resident, too, and unknown where no dump
+tells it.
 """
 
 from __future__ import annotations

@@ -55,12 +55,21 @@ class Segment(Struct, frozen=True, kw_only=True):
     hlomem: str = ""
 
 
+_copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
+"""Files of stores elsewhere, by the store: relations read them as long as they are looked at."""
+
+
+def forget_copies() -> None:
+    """Removes the copies of files of stores that lie elsewhere; else the process's end does."""
+    while _copies:
+        _copies.popitem()[1].cleanup()
+
+
 class Store:
     """A store that is there."""
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self._copies: tempfile.TemporaryDirectory[str] | None = None
 
     def segments(self) -> list[Segment]:
         """The segments that count, the oldest first."""
@@ -84,9 +93,9 @@ class Store:
             raise InputError(f"{visible(self.root)}: a manifest names a file outside: {name}")
         if not is_address(self.root):
             return str(local_path(self.root).resolve() / name)
-        if self._copies is None:
-            self._copies = tempfile.TemporaryDirectory(prefix="hlomem-store-")
-        path = Path(self._copies.name).resolve() / name
+        if self.root not in _copies:
+            _copies[self.root] = tempfile.TemporaryDirectory(prefix="hlomem-store-")
+        path = Path(_copies[self.root].name).resolve() / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(read_bytes(join(self.root, name)))
