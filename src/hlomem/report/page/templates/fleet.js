@@ -4,7 +4,7 @@
 import { $, copyText, element, field, hideTip, inflate, showTip } from "./dom.js";
 import { formatBytes, formatTick, percent, plural } from "./formats.js";
 
-/** @import { FleetPage } from "./data.d.ts" */
+/** @import { FleetPage, FleetSeries } from "./data.d.ts" */
 
 const SHOWN_ROWS = 500;
 const SHOWN_WORST = 15;
@@ -95,50 +95,83 @@ function drawWords() {
   words.append(`, ${percent(most, limit)} of it.`);
 }
 
+const WIDE = 1000;
+const DISTRIBUTION = { tall: 190, foot: 24, head: 18 };
+const GROWTH = { tall: 240, foot: 22, left: 76, right: 12, top: 8 };
+
+/**
+ * @param {number} tall
+ * @param {string} label
+ */
+function newChart(tall, label) {
+  return drawn("svg", { viewBox: `0 0 ${WIDE} ${tall}`, role: "img", "aria-label": label });
+}
+
 /** Programs by what they need: a column for each power of two. */
 function drawDistribution() {
-  const all = compared();
-  const powers = all.map((at) => Math.floor(Math.log2(Math.max(1, fleet.programs.needs[at]))));
+  const powers = compared().map((at) => powerOf(fleet.programs.needs[at]));
   const limit = capacity();
-  const limitAt = limit ? Math.log2(limit) : 0;
-  const from = Math.min(...powers, limit ? Math.floor(limitAt) : 60);
-  const to = Math.max(...powers, limit ? Math.floor(limitAt) : 0) + 1;
-  const [wide, tall, foot, head] = [1000, 190, 24, 18];
-  const chart = drawn("svg", { viewBox: `0 0 ${wide} ${tall}`, role: "img" });
-  chart.setAttribute("aria-label", "How many programs need how much");
-  const step = wide / Math.max(1, to - from);
-  const counts = new Map();
-  for (const power of powers) counts.set(power, (counts.get(power) ?? 0) + 1);
-  const highest = Math.max(1, ...counts.values());
-  const ground = tall - foot;
-  for (let power = from; power < to; power++) {
-    const count = counts.get(power) ?? 0;
-    const height = (count / highest) * (ground - head);
-    const left = (power - from) * step;
-    const kind = limit && power >= limitAt ? "column over" : "column";
-    const place = { x: left + 1, y: ground - height, width: Math.max(1, step - 2), height };
-    const column = drawn("rect", { ...place, class: kind });
-    const range = `${formatTick(2 ** power)} to ${formatTick(2 ** (power + 1))}`;
-    tell(column, [plural(count, "program"), range]);
-    chart.append(column);
-    if (count) {
-      const at = { x: left + step / 2, y: ground - height - 4, "text-anchor": "middle" };
-      chart.append(drawn("text", at, String(count)));
-    }
-    if (step > 46 || (power - from) % 3 === 0) {
-      const tick = { x: left, y: tall - 6, "text-anchor": power === from ? "start" : "middle" };
-      chart.append(drawn("text", tick, formatTick(2 ** power)));
-    }
-  }
-  chart.append(drawn("line", { x1: 0, x2: wide, y1: ground, y2: ground, class: "axis" }));
-  if (limit) {
-    const x = (limitAt - from) * step;
-    chart.append(drawn("line", { x1: x, x2: x, y1: 4, y2: ground, class: "limit" }));
-    const anchor = x > wide * 0.8 ? "end" : "start";
-    const beside = { x: anchor === "end" ? x - 6 : x + 6, y: 14, "text-anchor": anchor };
-    chart.append(drawn("text", beside, formatBytes(limit)));
-  }
+  const shown = limit ? [...powers, powerOf(limit)] : powers;
+  const chart = newChart(DISTRIBUTION.tall, "How many programs need how much");
   $("distribution").replaceChildren(chart);
+  if (!shown.length) return;
+  const from = Math.min(...shown);
+  const to = Math.max(...shown) + 1;
+  const counts = Array.from({ length: to - from }, () => 0);
+  for (const power of powers) counts[power - from]++;
+  const step = WIDE / counts.length;
+  for (const [at, count] of counts.entries()) {
+    const height = count / Math.max(1, ...counts);
+    chart.append(...columnOf(from + at, at * step, step, count, height));
+  }
+  const ground = DISTRIBUTION.tall - DISTRIBUTION.foot;
+  chart.append(drawn("line", { x1: 0, x2: WIDE, y1: ground, y2: ground, class: "axis" }));
+  if (limit) chart.append(...markOf(limit, (Math.log2(limit) - from) * step, ground));
+}
+
+/** @param {number} size */
+function powerOf(size) {
+  return Math.floor(Math.log2(Math.max(1, size)));
+}
+
+/**
+ * The column of a power of two, its count and the tick where it begins.
+ * @param {number} power
+ * @param {number} left
+ * @param {number} step
+ * @param {number} count
+ * @param {number} share of the highest
+ */
+function columnOf(power, left, step, count, share) {
+  const { tall, foot, head } = DISTRIBUTION;
+  const height = share * (tall - foot - head);
+  const top = tall - foot - height;
+  const isOver = capacity() > 0 && 2 ** power >= capacity();
+  const place = { x: left + 1, y: top, width: Math.max(1, step - 2), height };
+  const column = drawn("rect", { ...place, class: isOver ? "column over" : "column" });
+  const range = `${formatTick(2 ** power)} to ${formatTick(2 ** (power + 1))}`;
+  tell(column, [plural(count, "program"), range]);
+  const made = [column];
+  const middle = { x: left + step / 2, y: top - 4, "text-anchor": "middle" };
+  if (count) made.push(drawn("text", middle, String(count)));
+  const anchor = left === 0 ? "start" : "middle";
+  const isTold = step > 46 || power % 3 === 0;
+  const tick = { x: left, y: tall - 6, "text-anchor": anchor };
+  if (isTold) made.push(drawn("text", tick, formatTick(2 ** power)));
+  return made;
+}
+
+/**
+ * The line of the capacity.
+ * @param {number} limit
+ * @param {number} x
+ * @param {number} ground
+ */
+function markOf(limit, x, ground) {
+  const isRight = x > WIDE * 0.8;
+  const beside = { x: isRight ? x - 6 : x + 6, y: 14, "text-anchor": isRight ? "end" : "start" };
+  const line = drawn("line", { x1: x, x2: x, y1: 4, y2: ground, class: "limit" });
+  return [line, drawn("text", beside, formatBytes(limit))];
 }
 
 /**
@@ -198,46 +231,85 @@ function drawGrowth() {
   const { runs, series } = fleet;
   $("growth-section").hidden = runs.length < 2 || !series.length;
   if ($("growth-section").hidden) return;
-  const [wide, tall, foot, left] = [1000, 240, 22, 76];
   const most = Math.max(1, ...series.flatMap((one) => one.needs));
-  const chart = drawn("svg", { viewBox: `0 0 ${wide} ${tall}`, role: "img" });
-  chart.setAttribute("aria-label", "What programs need, run by run");
-  const across = (/** @type {number} */ at) => left + (at * (wide - left - 12)) / (runs.length - 1);
-  const up = (/** @type {number} */ size) => (tall - foot) * (1 - size / most) + 8 * (size / most);
+  const chart = newChart(GROWTH.tall, "What programs need, run by run");
+  drawAxes(chart, most);
+  const entries = series.map((one, number) => {
+    const colour = PALETTE[number % PALETTE.length];
+    const there = one.needs.map((size, at) => ({ at, size })).filter(({ size }) => size >= 0);
+    drawSeries(chart, one, there, colour, most);
+    const grown = there.length ? there[there.length - 1].size - there[0].size : 0;
+    return legendOf(one, grown, colour);
+  });
+  $("growth").replaceChildren(chart);
+  $("series").replaceChildren(...entries);
+  $("grown").textContent = `${plural(runs.length, "run")}, the programs that changed most`;
+}
+
+/** @param {number} at */
+function across(at) {
+  const room = WIDE - GROWTH.left - GROWTH.right;
+  return GROWTH.left + (at * room) / (fleet.runs.length - 1);
+}
+
+/**
+ * @param {number} size
+ * @param {number} most
+ */
+function upTo(size, most) {
+  const ground = GROWTH.tall - GROWTH.foot;
+  return ground - (ground - GROWTH.top) * (size / most);
+}
+
+/**
+ * @param {Element} chart
+ * @param {number} most
+ */
+function drawAxes(chart, most) {
   for (const part of [0, 0.5, 1]) {
-    const y = up(most * part);
-    chart.append(drawn("line", { x1: left, x2: wide, y1: y, y2: y, class: "axis" }));
-    const tick = { x: left - 8, y: y + 4, "text-anchor": "end" };
+    const y = upTo(most * part, most);
+    chart.append(drawn("line", { x1: GROWTH.left, x2: WIDE, y1: y, y2: y, class: "axis" }));
+    const tick = { x: GROWTH.left - 8, y: y + 4, "text-anchor": "end" };
     chart.append(drawn("text", tick, formatBytes(most * part)));
   }
-  const every = Math.ceil(runs.length / 8);
-  for (const [at, run] of runs.entries()) {
+  const every = Math.ceil(fleet.runs.length / 8);
+  for (const [at, run] of fleet.runs.entries()) {
     if (at % every !== 0) continue;
-    const anchor = at === 0 ? "start" : at === runs.length - 1 ? "end" : "middle";
-    chart.append(drawn("text", { x: across(at), y: tall - 4, "text-anchor": anchor }, run));
+    const anchor = at === 0 ? "start" : at === fleet.runs.length - 1 ? "end" : "middle";
+    const place = { x: across(at), y: GROWTH.tall - 4, "text-anchor": anchor };
+    chart.append(drawn("text", place, run));
   }
-  const legend = [];
-  for (const [number, one] of series.entries()) {
-    const colour = PALETTE[number % PALETTE.length];
-    const there = one.needs.map((size, at) => [at, size]).filter(([, size]) => size >= 0);
-    const points = there.map(([at, size]) => `${across(at)},${up(size)}`).join(" ");
-    chart.append(drawn("polyline", { points, stroke: colour }));
-    for (const [at, size] of there) {
-      const spot = drawn("circle", { cx: across(at), cy: up(size), r: 4, fill: colour });
-      tell(spot, [one.name, one.place, `${runs[at]}: ${formatBytes(size)}`]);
-      chart.append(spot);
-    }
-    const entry = element("span");
-    const grown = there.length ? there[there.length - 1][1] - there[0][1] : 0;
-    const sign = grown > 0 ? "+" : "";
-    entry.append(element("i", null, { class: "swatch", style: `background:${colour}` }));
-    entry.append(one.name, " ", element("small", `${sign}${formatBytes(grown)}`));
-    tell(entry, [one.name, one.place]);
-    legend.push(entry);
+}
+
+/**
+ * @param {Element} chart
+ * @param {FleetSeries} one
+ * @param {{ at: number, size: number }[]} there
+ * @param {string} colour
+ * @param {number} most
+ */
+function drawSeries(chart, one, there, colour, most) {
+  const points = there.map(({ at, size }) => `${across(at)},${upTo(size, most)}`).join(" ");
+  chart.append(drawn("polyline", { points, stroke: colour }));
+  for (const { at, size } of there) {
+    const spot = drawn("circle", { cx: across(at), cy: upTo(size, most), r: 4, fill: colour });
+    tell(spot, [one.name, one.place, `${fleet.runs[at]}: ${formatBytes(size)}`]);
+    chart.append(spot);
   }
-  $("growth").replaceChildren(chart);
-  $("series").replaceChildren(...legend);
-  $("grown").textContent = `${plural(runs.length, "run")}, the programs that changed most`;
+}
+
+/**
+ * @param {FleetSeries} one
+ * @param {number} grown
+ * @param {string} colour
+ */
+function legendOf(one, grown, colour) {
+  const entry = element("span");
+  entry.append(element("i", null, { class: "swatch", style: `background:${colour}` }));
+  const sign = grown > 0 ? "+" : "";
+  entry.append(one.name, " ", element("small", `${sign}${formatBytes(grown)}`));
+  tell(entry, [one.name, one.place]);
+  return entry;
 }
 
 function drawLines() {
