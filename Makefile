@@ -26,7 +26,11 @@ JAX_PYTHON ?= $(BENCH_PYTHON)
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready
 
-.PHONY: demo test lint format types js browser pytest jax jax-orders bench parity support replay \
+# Stores in S3 are tested beside a server of it: `make fleet`.
+FLEET_VENV  := .venv-fleet
+FLEET_READY := $(FLEET_VENV)/.ready
+
+.PHONY: demo test lint format types js browser pytest jax jax-orders fleet bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -41,6 +45,16 @@ $(JAX_READY): pyproject.toml
 	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 	    pytest hypothesis -e ".[jax]"
 	@touch $@
+
+$(FLEET_READY): pyproject.toml
+	@test -x $(FLEET_VENV)/bin/python || $(PYTHON) -m venv $(FLEET_VENV)
+	@$(FLEET_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    pytest hypothesis playwright pyarrow s3fs "moto[server]" -e ".[fleet]"
+	@touch $@
+
+# All of the fleet's tests, S3 and Arrow among them.
+fleet: $(FLEET_READY)
+	$(FLEET_VENV)/bin/python -m pytest tests/fleet
 
 jax: $(JAX_READY)
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m pytest tests/jax
@@ -107,7 +121,7 @@ faults: $(READY)
 
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
-	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib playwright -e .
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib playwright -e ".[fleet]"
 	@touch $@
 
 bench: $(BENCH_READY)
@@ -115,5 +129,5 @@ bench: $(BENCH_READY)
 	    $(BENCH_VENV)/bin/python $$each --corpus $(CORPUS) || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
+	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
 	    node_modules

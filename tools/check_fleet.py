@@ -7,41 +7,39 @@ Prints every sum that differs, and how many programs were compared; the exit cod
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
 import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from hlomem.api.load import load
+from hlomem.cli import main as run_command
 from hlomem.fleet.rows import build_rows
 from hlomem.report.data.memory import build_memory
-from tools.corpus import check_all, entries_in, parse_arguments, write_counts
+from tools.corpus import check_all, parse_arguments, write_counts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_COMMANDS = """
-import io, json, sys
-from hlomem.cli import main
-class Out(io.TextIOWrapper): pass
-answers = {}
-for name in sys.argv[2:]:
-    sys.stdout = Out(io.BytesIO())
-    assert main([name, sys.argv[1], "--json"]) == 0
-    sys.stdout.flush()
-    answers[name] = json.loads(sys.stdout.buffer.getvalue())
-sys.stdout = sys.__stdout__
-print(json.dumps(answers))
-"""
+_COMMANDS = ("summary", "padding", "copies", "donate", "show")
+
+
+def _say(name: str, path: Path) -> dict[str, Any]:
+    """The JSON a command prints."""
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with redirect_stdout(printed):
+        code = run_command([name, str(path), "--json"])
+    if code != 0:
+        raise RuntimeError(f"hlomem {name} {path} --json: exit {code}")
+    printed.flush()
+    answer: dict[str, Any] = json.loads(printed.buffer.getvalue())
+    return answer
 
 
 def differences_of(path: Path) -> list[str]:
     """Sums over a program's rows that are not those of the commands."""
-    names = ["summary", "padding", "copies", "donate", "show"]
-    done = subprocess.run(
-        [sys.executable, "-c", _COMMANDS, str(path), *names], capture_output=True, check=True
-    )
-    said = json.loads(done.stdout)
+    said = {name: _say(name, path) for name in _COMMANDS}
     rows = build_rows(build_memory(load(path)))
     return [
         f"{path}: {what}: {ours} in the tables, {theirs} by the command"
@@ -95,7 +93,7 @@ def _by(rows: list[dict[str, Any]], column: str) -> dict[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Compares every entry of the corpus."""
     chosen = parse_arguments(__doc__, arguments)
-    entries = entries_in(chosen.corpus)
+    entries = [path.parent for path in sorted(chosen.corpus.glob("corpus/*/*/meta.json"))]
     found = [line for lines in check_all(differences_of, entries) for line in lines]
     for line in found:
         print(line)

@@ -32,6 +32,6 @@ def store(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Them, scanned; nobody may add to it."""
     pytest.importorskip("duckdb")
     path = tmp_path_factory.mktemp("fleet") / "store"
-    done = scan([programs], path, run="first", workers=1)
+    done = scan([programs], path, run="first", workers=1, commit_every=3600)
     assert done.errors == 0
     return path

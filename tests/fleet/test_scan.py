@@ -22,8 +22,11 @@ import pytest
 from hlomem.base.errors import CommandError, InputError
 from hlomem.cli import main
 from hlomem.fleet import ask, scan
+from hlomem.fleet.reading import Outcome, Task, failed, read_unit
 from hlomem.fleet.workers import Child
 from tests.places import GOLDENS
+
+pytest.importorskip("duckdb")
 
 CPU = GOLDENS / "xla/jaxlib-0.12.0.1/cpu"
 
@@ -200,6 +203,25 @@ def test_poisoned_inputs_are_rows_with_their_errors(
     check_poisoned(tmp_path / "store", "a", healthy)
 
 
+def test_a_file_that_fails_as_a_whole_is_read_program_by_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(task: Task) -> Outcome:
+        if not task.counts and task.unit.program in (None, 2):
+            return failed(task.unit, None, "not done after 60 seconds", kind="timeout")
+        return read_unit(task)
+
+    monkeypatch.setattr("hlomem.fleet.scanning.run_task", read)
+    profile = GOLDENS / "protos/cpu_train_step/profile.xplane.pb"
+    done = scan([profile], tmp_path / "store", run="a", workers=2)
+    assert (done.read, done.modules, done.errors) == (1, 5, 1)
+    found = rows(tmp_path / "store", "SELECT id[-1:], error_kind FROM modules ORDER BY id")
+    assert found == [(str(number), "timeout" if number == 2 else None) for number in range(5)]
+    again = scan([profile], tmp_path / "store", run="a", workers=2)
+    assert (again.read, again.skipped) == (0, 1)
+    assert everything_once(tmp_path / "store", 5, "a")
+
+
 def test_a_dask_cluster_loses_a_worker_and_no_row(
     poisoned: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +244,7 @@ def test_a_dask_cluster_loses_a_worker_and_no_row(
             [folder],
             tmp_path / "store",
             run="a",
-            scheduler=cluster.scheduler_address,
+            scheduler=cluster,
             on_progress=kill,
             **LIMITS,
         )
@@ -259,8 +281,6 @@ def test_a_reader_that_is_killed_costs_no_row(
 _SCAN = """
 import sys
 from hlomem.fleet import scan
-
-pytest.importorskip("duckdb")
 scan([sys.argv[1]], sys.argv[2], run="a", workers=1, commit_every=0.05)
 """
 
@@ -312,7 +332,7 @@ def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixt
     store = tmp_path / "store"
     arguments = ["scan", str(CPU / "nested_while"), "-o", str(store), "--run", "n1"]
     assert main([*arguments, "--workers", "1"]) == 0
-    assert capsys.readouterr().out == f"{store}, run n1: 1 programs, 1 inputs read\n"
+    assert capsys.readouterr().out == f"{store}, run n1: 1 program, 1 input read\n"
     assert main([*arguments, "--json"]) == 0
     out, err = capsys.readouterr()
     said = json.loads(out)

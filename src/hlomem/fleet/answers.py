@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hlomem.report.screens.text import Line
 
 _GAP = 2
+_INDENT = 4
 _LEAST = 8
 """Columns a text keeps, however many there are."""
 _PATHS = frozenset({"line", "source"})
@@ -39,6 +40,8 @@ class Answer(Record, frozen=True, kw_only=True):
     """By the names of the columns."""
     sizes: tuple[str, ...] = ()
     """The columns whose numbers are bytes."""
+    below: str = ""
+    """The column whose texts stand below their rows, one a line."""
     totals: dict[str, int] = msgspec.field(default_factory=dict)
     """Sums over all, not only over the rows that are listed."""
     notes: tuple[str, ...] = ()
@@ -48,7 +51,12 @@ def draw_answer(answer: Answer, columns: int) -> list[Line]:
     """The answer in so many columns."""
     lines: list[Line] = [[(line, "bold")] for line in wrap(answer.title, columns)]
     if answer.rows:
-        lines += [[], *draw_table(answer.columns, answer.rows, columns, answer.sizes)]
+        head, *rows = draw_table(answer.columns, answer.rows, columns, answer.sizes)
+        lines += [[], head]
+        for row, drawn in zip(answer.rows, rows, strict=True):
+            lines.append(drawn)
+            for text in row[answer.below] if answer.below else ():
+                lines += [[(line, "dim")] for line in wrap(text, columns, " " * _INDENT)]
     if answer.notes:
         lines.append([])
     lines += [[(line, "dim")] for note in answer.notes for line in wrap(note, columns)]

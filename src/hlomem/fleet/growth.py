@@ -62,7 +62,8 @@ def grown(tables: LockedTables, before: str, after: str, limit: int) -> Answer:
         question="grown",
         run=after,
         title=f"From {before} to {after}: {words}; {others}",
-        columns=("delta", "before", "after", "name", "causes"),
+        columns=("delta", "before", "after", "name", "place"),
+        below="causes",
         sizes=("delta", "before", "after"),
         rows=tuple(rows),
         totals=totals,
@@ -117,7 +118,7 @@ def _row(tables: LockedTables, pair: Pair, runs: tuple[str, str]) -> dict[str, A
         "before": old["needs"],
         "after": new["needs"],
         "delta": _delta(pair),
-        "causes": "; ".join(causes),
+        "causes": causes,
         "told_by": told_by,
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.fleet.growth import STEADY_PLACE
-from hlomem.fleet.tables import literal
+from hlomem.fleet.tables import by_program, literal
 from hlomem.machines.registry import CHIPS, platform_of
 from hlomem.report.page.fleet import (
     FleetError,
@@ -83,8 +83,8 @@ def _errors(tables: LockedTables, is_run: str) -> tuple[FleetError, ...]:
 
 def _lines(tables: LockedTables, is_run: str) -> tuple[FleetLine, ...]:
     rows = tables.rows(
-        "SELECT line, sum(size)::BIGINT AS size, count(DISTINCT id) AS programs,"
-        f" arg_max(name, size) AS largest FROM buffers WHERE {is_run}"
+        "SELECT line, sum(size)::BIGINT AS size, count(*) AS programs,"
+        f" arg_max(name, size) AS largest FROM ({by_program(is_run)})"
         f" GROUP BY line ORDER BY size DESC, line LIMIT {_MAX_LINES}"
     )
     return tuple(FleetLine(**row) for row in rows)

@@ -18,7 +18,7 @@ from hlomem.fleet.answers import Answer
 from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.growth import grown
 from hlomem.fleet.residency import together
-from hlomem.fleet.tables import literal
+from hlomem.fleet.tables import by_program, literal
 from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.registry import platform_of
 from hlomem.report.screens.text import plural
@@ -211,10 +211,9 @@ def _lines(asked: Asked) -> Answer:
         f"SELECT sum(size) AS size, count(DISTINCT line) AS lines FROM buffers WHERE {asked.is_run}"
     )
     rows = asked.rows(
-        "SELECT sum(size)::BIGINT AS size, count(DISTINCT id) AS programs,"
-        " max(size) AS most, arg_max(name, size) AS largest, line"
-        f" FROM buffers WHERE {asked.is_run} GROUP BY line ORDER BY size DESC, line"
-        f" LIMIT {asked.limit}"
+        "SELECT sum(size)::BIGINT AS size, count(*) AS programs, max(size) AS most,"
+        f" arg_max(name, size) AS largest, line FROM ({by_program(asked.is_run)})"
+        f" GROUP BY line ORDER BY size DESC, line LIMIT {asked.limit}"
     )
     amount = format_bytes(totals["size"])
     words = f"{amount} in use at the peaks of all programs, by source line"

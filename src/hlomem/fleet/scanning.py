@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from hlomem.fleet.store import check_run, make_store
 from hlomem.fleet.tables import Tables, write_segment
 from hlomem.fleet.workers import open_pool, run_task
 from hlomem.machines.registry import find_chip
+from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -89,7 +90,7 @@ def scan(
     *,
     run: str | None = None,
     workers: int | None = None,
-    scheduler: str | None = None,
+    scheduler: Any = None,
     chip: str | None = None,
     verify: bool = False,
     advise: bool = False,
@@ -102,11 +103,12 @@ def scan(
     """Reads all programs below paths into a store, and says what became of them.
 
     `run` names the run the rows belong to, by default the day. `workers` is the number of
-    processes, by default that of the cores; `scheduler` is a Dask cluster's instead. `chip` is that
-    of programs without a plan, which are planned for it where their text does not tell. `verify`
-    and `advise` fill the tables of their names, which takes several times as long. A unit may take
-    `seconds` and `memory`, then it is a row with an error; `retry` reads again what ended so. What
-    is done is written `commit_every` so many seconds; a scan that is killed loses no more.
+    processes, by default that of the cores; `scheduler` is a Dask cluster instead, or the address
+    of its scheduler. `chip` is that of programs without a plan, which are planned for it where
+    their text does not tell. `verify` and `advise` fill the tables of their names, which takes
+    several times as long. A unit may take `seconds` and `memory`, then it is a row with an error;
+    `retry` reads again what ended so. What is done is written `commit_every` so many seconds; a
+    scan that is killed loses no more.
     """
     day = time.strftime("%Y-%m-%d", time.gmtime())
     options = Options(
@@ -370,10 +372,10 @@ def _micros() -> int:
 
 def describe(progress: Progress) -> str:
     """A scan in one line."""
-    parts = [f"{progress.modules} programs"]
+    parts = [plural(progress.modules, "program")]
     if progress.errors:
         parts.append(f"{progress.errors} of them with an error")
-    parts.append(f"{progress.read} inputs read")
+    parts.append(f"{plural(progress.read, 'input')} read")
     if progress.carried:
         parts.append(f"{progress.carried} taken over unchanged")
     if progress.skipped:

@@ -115,6 +115,12 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def by_program(condition: str) -> str:
+    """A query for the bytes of each source line in each program, whatever their roles."""
+    sums = "SELECT id, name, line, sum(size)::BIGINT AS size"
+    return f"{sums} FROM buffers WHERE {condition} GROUP BY id, name, line"
+
+
 def write_segment(
     store: Store,
     run: str,

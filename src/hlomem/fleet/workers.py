@@ -18,7 +18,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -177,7 +177,7 @@ class Pool(NamedTuple):
 
 
 @contextmanager
-def open_pool(workers: int, scheduler: str | None = None) -> Iterator[Pool]:
+def open_pool(workers: int, scheduler: Any = None) -> Iterator[Pool]:
     """So many processes of this machine, or those of a Dask cluster."""
     if scheduler is not None:
         with _dask_pool(scheduler) as pool:
@@ -193,17 +193,17 @@ def open_pool(workers: int, scheduler: str | None = None) -> Iterator[Pool]:
 
 
 @contextmanager
-def _dask_pool(scheduler: str) -> Iterator[Pool]:
+def _dask_pool(scheduler: Any) -> Iterator[Pool]:
     distributed = require("distributed", "a scheduler")
+    where = visible(str(scheduler))
     try:
         client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        where = visible(scheduler)
         raise CommandError(f"no Dask scheduler at {where}: {visible(str(error))}") from error
     try:
         count = sum(client.nthreads().values())
         if not count:
-            raise CommandError(f"the Dask scheduler at {visible(scheduler)} has no workers")
+            raise CommandError(f"the Dask scheduler at {where} has no workers")
         executor = client.get_executor(pure=False)
         try:
             yield Pool(executor, count)
