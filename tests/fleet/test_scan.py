@@ -23,7 +23,7 @@ from hlomem.base.errors import CommandError, InputError
 from hlomem.cli import main
 from hlomem.fleet import ask, scan
 from hlomem.fleet.reading import Outcome, Task, failed, read_unit
-from hlomem.fleet.workers import Child
+from hlomem.fleet.workers import Child, Group
 from tests.places import GOLDENS
 
 pytest.importorskip("duckdb")
@@ -182,8 +182,8 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A folder of poisoned inputs among healthy ones, and how many these are."""
     folder = tmp_path_factory.mktemp("poisoned")
     _poison(folder / "bad")
-    copies_of(CPU / "nested_while", folder / "good", 40)
-    return folder, 40
+    copies_of(CPU / "nested_while", folder / "good", 24)
+    return folder, 24
 
 
 LIMITS: dict[str, Any] = {"seconds": 3.0, "memory": 600 << 20}
@@ -260,7 +260,7 @@ def test_a_reader_that_is_killed_costs_no_row(
     children: list[Child] = []
     start = Child.__init__
 
-    def note(child: Child, group: set[Child]) -> None:
+    def note(child: Child, group: Group) -> None:
         start(child, group)
         children.append(child)
 
@@ -349,6 +349,42 @@ def test_verify_and_advise_fill_their_tables(tmp_path: Path) -> None:
     assert rows(store, "SELECT max(most) > 0 FROM advice") == [(True,)]
     plain = scan([example], store, run="a", workers=1)
     assert plain.read == 1  # asked otherwise, and so read again
+
+
+def _readers() -> list[str]:
+    """Processes of this one that read units."""
+    found = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    children = [number for path in found for number in path.read_text().split()]
+    lines = [Path(f"/proc/{number}/cmdline") for number in children]
+    return [path.parent.name for path in lines if b"hlomem.fleet.child" in path.read_bytes()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
+def test_an_interrupted_scan_keeps_what_is_done_and_ends_its_processes(
+    poisoned: tuple[Path, int], tmp_path: Path
+) -> None:
+    folder, healthy = poisoned
+
+    def interrupt(progress: Any) -> None:
+        if progress.read:
+            raise KeyboardInterrupt
+
+    paths = [folder / "good", folder / "bad/hangs"]
+    with pytest.raises(KeyboardInterrupt):
+        scan(paths, tmp_path / "store", run="a", workers=2, on_progress=interrupt)
+    assert 0 < rows(tmp_path / "store", "SELECT count(*) FROM modules")[0][0] <= healthy
+    deadline = time.monotonic() + 30
+    while _readers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _readers() == []
+
+
+def test_a_folder_without_programs_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["scan", str(tmp_path / "empty"), "-o", str(tmp_path / "store")]) == 3
+    assert "no dump, module or proto" in capsys.readouterr().err
 
 
 def test_wrong_paths_and_names_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hlomem.base.errors import EXIT_OK, CommandError
+from hlomem.base.errors import EXIT_OK, CommandError, InputError
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
 from hlomem.fleet.scanning import describe, scan
@@ -65,6 +65,11 @@ def command(
         raise CommandError(f"`{visible(memory)}` is not a size such as 4GiB or 500M")
     with _json_lines() if as_json else _bar() as say:
         done = scan(paths, store, seconds=timeout, memory=size, on_progress=say, **options)
+    if not done.found:
+        where = ", ".join(map(visible, paths))
+        raise InputError(
+            f"{where}: no dump, module or proto; docs/fleet.md says what is looked for"
+        )
     if as_json:
         sys.stdout.buffer.write(encode({"kind": "scan", **_fields(done)}) + b"\n")
     else:

@@ -110,6 +110,7 @@ def _list_remote(path: str, but: str) -> Iterator[FileEntry]:
     files, root = _file_system(path)
     protocol = path.partition("://")[0]
     try:
+        files.invalidate_cache()  # others may have written there
         found = files.find(root, detail=True)
         details = found or {root: files.info(root)}
     except Exception as error:  # every storage has errors of its own

@@ -46,10 +46,24 @@ class ChildEndedError(Exception):
         self.kind = kind
 
 
+class Group(set["Child"]):
+    """Children that end together; once that is so, no more are made."""
+
+    is_over = False
+
+    def end(self) -> None:
+        """Ends all."""
+        self.is_over = True
+        for child in list(self):
+            child.end()
+
+
 class Child:
     """A process that reads units."""
 
-    def __init__(self, group: set[Child]) -> None:
+    def __init__(self, group: Group) -> None:
+        if group.is_over:
+            raise ChildEndedError("crash", "the scan was ended")
         self._group = group
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
         self._process = subprocess.Popen(
@@ -122,19 +136,12 @@ class Child:
         self._process.wait()
 
 
-_everyone: set[Child] = set()
+_everyone = Group()
 """The children of threads that are no pool's, such as those of a Dask worker."""
+atexit.register(_everyone.end)
 
 
-def _end_all(group: set[Child]) -> None:
-    for child in list(group):
-        child.end()
-
-
-atexit.register(_end_all, _everyone)
-
-
-def _join_group(group: set[Child]) -> None:
+def _join_group(group: Group) -> None:
     _here.group = group
 
 
@@ -183,13 +190,13 @@ def open_pool(workers: int, scheduler: Any = None) -> Iterator[Pool]:
         with _dask_pool(scheduler) as pool:
             yield pool
         return
-    group = set[Child]()
+    group = Group()
     executor = ThreadPoolExecutor(workers, initializer=_join_group, initargs=(group,))
     try:
         yield Pool(executor, workers)
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
-        _end_all(group)
+        group.end()
 
 
 @contextmanager
