@@ -21,6 +21,8 @@ RUNS_OR_CONNECTS = {
     *("ctypes", "ftplib", "http", "marshal", "multiprocessing", "pickle", "runpy", "shelve"),
     *("smtplib", "socket", "subprocess", "urllib.request", "webbrowser", "xmlrpc"),
 }
+MAY_RUN = {"fleet/workers.py": "subprocess"}
+"""What runs hlomem itself, and nothing else."""
 EVALUATES = {"eval", "exec", "compile", "__import__"}
 COMMANDS = [["show"], ["show", "--json"], ["fmt"], ["verify", "--json"]]
 COMMANDS += [["plan", "--backend", "cpu"]]
@@ -54,8 +56,9 @@ def test_no_module_can_run_input_or_connect(path: Path) -> None:
             names = [node.module or ""]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in EVALUATES
+        allowed = MAY_RUN.get(path.relative_to(PACKAGE).as_posix())
         for name in names:
-            assert RUNS_OR_CONNECTS.isdisjoint({name, name.partition(".")[0]})
+            assert name == allowed or RUNS_OR_CONNECTS.isdisjoint({name, name.partition(".")[0]})
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -23,6 +23,7 @@ from hlomem.base.errors import CommandError, InputError
 from hlomem.cli import main
 from hlomem.fleet import ask, scan
 from hlomem.fleet.reading import Outcome, Task, failed, read_unit
+from hlomem.fleet.store import Store
 from hlomem.fleet.workers import Child, Group
 from tests.places import GOLDENS
 
@@ -302,6 +303,24 @@ def test_a_scan_that_is_killed_goes_on_where_it_was(
     (store / "modules/run=a").joinpath("half.parquet").write_bytes(b"PAR1")  # as a kill may leave
     done = scan([folder / "good"], store, run="a", workers=1)
     assert (done.skipped, done.read) == (there, healthy - there)
+    assert everything_once(store, healthy, "a")
+
+
+def test_the_segments_of_a_scan_become_one(
+    poisoned: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, healthy = poisoned
+    store = tmp_path / "store"
+    done = scan([folder / "good"], store, run="a", workers=1, commit_every=0.05)
+    assert done.segments > 1
+    assert len(Store(str(store)).segments()) == 1
+    assert everything_once(store, healthy, "a")
+    manifests = len(list(store.glob("segments/*.json")))
+    assert manifests == done.segments + 1  # somebody may be reading what was replaced
+    monkeypatch.setattr("hlomem.fleet.store._KEPT_SECONDS", -1)
+    assert scan([folder / "good"], store, run="a", workers=1).skipped == healthy
+    assert len(list(store.glob("segments/*.json"))) == 1
+    assert len(list(store.rglob("modules/**/*.parquet"))) == 1
     assert everything_once(store, healthy, "a")
 
 

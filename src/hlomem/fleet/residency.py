@@ -21,7 +21,7 @@ from hlomem.fleet.tables import literal
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hlomem.fleet.asking import LockedTables
 
@@ -35,7 +35,7 @@ def together(tables: LockedTables, run: str, names: Sequence[str]) -> Answer:
     arguments = _arguments(tables, run, [program["id"] for program in programs])
     shared = _shared_size(arguments)
     apart = sum(row["size"] for row in arguments)
-    rows = [_row(program, arguments) for program in programs]
+    rows = list(_rows(programs, arguments))
     rest = max(row["rest"] for row in rows)
     codes = [program["code_bytes"] for program in programs]
     code = sum(size or 0 for size in codes)
@@ -115,15 +115,24 @@ def _shared_size(arguments: list[dict[str, Any]]) -> int:
     return own + sum(size for _, _, size in named)
 
 
-def _row(program: dict[str, Any], arguments: list[dict[str, Any]]) -> dict[str, Any]:
-    mine = [row for row in arguments if row["id"] == program["id"]]
-    others = {_identity(row) for row in arguments if row["id"] != program["id"]} - {None}
-    size = sum(row["size"] for row in mine)
-    return {
-        "name": program["name"],
-        "place": program["place"],
-        "needs": program["needs"],
-        "arguments": size,
-        "shared": sum(row["size"] for row in mine if _identity(row) in others),
-        "rest": program["needs"] - size,
-    }
+def _rows(
+    programs: list[dict[str, Any]], arguments: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    of_program: dict[str, list[dict[str, Any]]] = {program["id"]: [] for program in programs}
+    holders: dict[tuple[str, str, int] | None, set[str]] = {}
+    for row in arguments:
+        of_program[row["id"]].append(row)
+        holders.setdefault(_identity(row), set()).add(row["id"])
+    holders.pop(None, None)
+    for program in programs:
+        mine = of_program[program["id"]]
+        size = sum(row["size"] for row in mine)
+        shared = (row["size"] for row in mine if len(holders.get(_identity(row), ())) > 1)
+        yield {
+            "name": program["name"],
+            "place": program["place"],
+            "needs": program["needs"],
+            "arguments": size,
+            "shared": sum(shared),
+            "rest": program["needs"] - size,
+        }

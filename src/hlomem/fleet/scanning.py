@@ -23,7 +23,7 @@ from hlomem.fleet.finding import UnitError, find_units
 from hlomem.fleet.known import Known
 from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed
 from hlomem.fleet.store import check_run, make_store
-from hlomem.fleet.tables import Tables, write_segment
+from hlomem.fleet.tables import Tables, merge_segments, write_segment
 from hlomem.fleet.workers import open_pool, run_task
 from hlomem.machines.registry import find_chip
 from hlomem.report.screens.text import plural
@@ -156,6 +156,7 @@ class _Scanner:
         self._lines: dict[str, list[bytes]] = {}
         self._carried: list[bytes] = []
         self._pending = 0
+        self._segments: list[str] = []
 
     def know(self, *, retry: bool) -> None:
         """Looks at what is in the store."""
@@ -175,6 +176,14 @@ class _Scanner:
         finally:
             self._flush()
             self._tell(now=True)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Makes the segments of this scan one, and removes what was so replaced long ago."""
+        if len(self._segments) > 1:
+            progress = self._progress
+            merge_segments(self._store, progress.run, progress.date, self._segments)
+        self._store.sweep()
 
     def _found(self, paths: Sequence[str]) -> Iterator[Unit]:
         seen = set[str]()
@@ -353,7 +362,10 @@ class _Scanner:
         if self._pending:
             progress = self._progress
             lines, carried = self._lines, self._carried
-            write_segment(self._store, progress.run, progress.date, lines, carried, self._tables)
+            made = write_segment(
+                self._store, progress.run, progress.date, lines, carried, self._tables
+            )
+            self._segments.append(made.segment)
             self._lines, self._carried, self._pending = {}, [], 0
             progress.segments += 1
         self._flushed = time.monotonic()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -170,6 +171,17 @@ def write_bytes(path: str, pieces: Iterable[bytes]) -> None:
         files.invalidate_cache()
     except Exception as error:  # every storage has errors of its own
         raise InputError(f"{visible(path)}: {visible(str(error))}") from error
+
+
+def remove(path: str) -> None:
+    """Removes a file; one that is gone already is as good."""
+    if not is_address(path):
+        local_path(path).unlink(missing_ok=True)
+        return
+    files, name = _file_system(path)
+    with suppress(FileNotFoundError):
+        files.rm_file(name)
+    files.invalidate_cache()
 
 
 def exists(path: str) -> bool:

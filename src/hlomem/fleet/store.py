@@ -4,7 +4,8 @@
     STORE/segments/SEGMENT.json                            one manifest a segment, written last
     STORE/modules/run=nightly/date=2026-11-15/SEGMENT.parquet
 
-A segment is what was finished since the one before it. Its files have names that nobody else uses
+A segment is what was finished since the one before it; at the end of a scan, its segments become
+one, which replaces them. Its files have names that nobody else uses
 and are never changed; they count once their manifest is there. So a scan that is killed leaves
 whole segments, and perhaps files that no manifest names; scans at the same time write beside each
 other, and of two rows for one source of one run the later segment's is read.
@@ -26,7 +27,15 @@ from hlomem import __version__
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import visible
 from hlomem.fleet.schema import OLDEST, SCHEMA
-from hlomem.fleet.storage import exists, is_address, join, list_files, local_path, read_bytes
+from hlomem.fleet.storage import (
+    exists,
+    is_address,
+    join,
+    list_files,
+    local_path,
+    read_bytes,
+    remove,
+)
 from hlomem.fleet.storage import write_bytes as write_file
 
 if TYPE_CHECKING:
@@ -37,6 +46,7 @@ if TYPE_CHECKING:
 MARKER = "fleet.json"
 _KIND = "hlomem fleet store"
 _SEGMENTS = "segments"
+_KEPT_SECONDS = 24 * 3600
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
@@ -51,7 +61,8 @@ class Segment(Struct, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
     files: dict[str, str]
     """By table: the path of its file in the store."""
-    rows: dict[str, int] = {}
+    replaces: tuple[str, ...] = ()
+    """Segments whose rows are all in this one, too: they do not count any more."""
     hlomem: str = ""
 
 
@@ -73,12 +84,31 @@ class Store:
 
     def segments(self) -> list[Segment]:
         """The segments that count, the oldest first."""
+        found = self._manifests()
+        replaced = {name for segment in found for name in segment.replaces}
+        counting = [segment for segment in found if segment.segment not in replaced]
+        return sorted(counting, key=lambda segment: (segment.committed, segment.segment))
+
+    def _manifests(self) -> list[Segment]:
         folder = join(self.root, _SEGMENTS)
         if not exists(folder):
             return []
         names = [entry.path for entry in list_files(folder) if _is_manifest(entry.name)]
         found = [_read_manifest(name) for name in names]
-        return sorted(found, key=lambda each: (each.committed, each.segment))
+        return [segment for segment in found if segment is not None]
+
+    def sweep(self) -> None:
+        """Removes segments that were replaced a day ago: nobody can be reading them still."""
+        found = {segment.segment: segment for segment in self._manifests()}
+        yesterday = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - _KEPT_SECONDS))
+        for segment in list(found.values()):
+            if segment.committed > yesterday:
+                continue
+            for name in segment.replaces:
+                if (old := found.get(name)) is not None:
+                    remove(join(self.root, _SEGMENTS, f"{name}.json"))
+                    for path in old.files.values():
+                        remove(join(self.root, path))
 
     def files_of(self, segments: list[Segment]) -> dict[str, list[str]]:
         """The files of each table on this machine; those of other storages are copied here."""
@@ -113,9 +143,14 @@ def _is_manifest(name: str) -> bool:
     return name.endswith(".json") and not name.startswith(".")
 
 
-def _read_manifest(path: str) -> Segment:
+def _read_manifest(path: str) -> Segment | None:
+    """A manifest; None where somebody has just swept it away."""
     try:
         segment = msgspec.json.decode(read_bytes(path), type=Segment)
+    except InputError:
+        if exists(path):
+            raise
+        return None
     except msgspec.MsgspecError as error:
         raise InputError(f"{visible(path)}: no manifest of a store: {error}") from error
     _check_schema(path, segment.schema)

@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.fleet.extras import require
@@ -18,7 +20,7 @@ from hlomem.fleet.schema import PARTITION, TABLES, Table
 from hlomem.fleet.store import new_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from hlomem.fleet.store import Segment, Store
 
@@ -40,9 +42,11 @@ def connect() -> Any:
 class Tables:
     """The tables of a store as they are now; what is added later is not seen."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, only: Collection[str] | None = None) -> None:
+        """All segments of a store, or only those of these names."""
         self.store = store
-        self.segments = store.segments()
+        found = store.segments()
+        self.segments = [each for each in found if only is None or each.segment in only]
         self.files = store.files_of(self.segments)
         self.connection = connect()
         try:
@@ -139,17 +143,25 @@ def write_segment(
         writer = _Writer(Path(folder), segment, tables if carried else None)
         writer.take_over(carried)
         made = {name: writer.write(TABLES[name], lines.get(name, ())) for name in names}
-        kept = {name: path for name, path in made.items() if path is not None}
-        files = {name: segment.files[name] for name in kept}
-        segment = _with_files(segment, files)
-        store.commit(segment, kept)
-    return segment
+        return _commit(store, segment, made)
 
 
-def _with_files(segment: Segment, files: dict[str, str]) -> Segment:
-    from msgspec.structs import replace  # noqa: PLC0415 - the name is taken by SQL here
+def merge_segments(store: Store, run: str, date: str, segments: Collection[str]) -> Segment:
+    """One segment in the place of several of one run and date."""
+    tables = Tables(store, segments)
+    names = [name for name in TABLES if name in tables.files]
+    segment = replace(new_segment(run, date, names), replaces=tuple(sorted(segments)))
+    with tempfile.TemporaryDirectory(prefix="hlomem-segment-") as folder:
+        writer = _Writer(Path(folder), segment, tables)
+        return _commit(store, segment, {name: writer.merge(TABLES[name]) for name in names})
 
-    return replace(segment, files=files)
+
+def _commit(store: Store, segment: Segment, made: Mapping[str, Path | None]) -> Segment:
+    """Adds a segment of the files that have rows."""
+    kept = {name: path for name, path in made.items() if path is not None}
+    whole = replace(segment, files={name: segment.files[name] for name in kept})
+    store.commit(whole, kept)
+    return whole
 
 
 class _Writer:
@@ -186,10 +198,18 @@ class _Writer:
             parts.append(f"SELECT {names} FROM ({rows}), (SELECT {self._name} AS segment)")
         if self._carries:
             parts.append(f"SELECT {names} FROM ({self._carried(table)})")
+        return self._copy(table, " UNION ALL ".join(parts))
+
+    def merge(self, table: Table) -> Path | None:
+        """The file of all rows of a table."""
+        names = ", ".join(quoted(name) for name, _, _ in table.stored)
+        renamed = f"SELECT * REPLACE ({self._name} AS segment) FROM {table.name}"
+        return self._copy(table, f"SELECT {names} FROM ({renamed})")
+
+    def _copy(self, table: Table, query: str) -> Path | None:
         path = self._folder / f"{table.name}.parquet"
         target = f"{literal(str(path))} (FORMAT parquet, COMPRESSION zstd)"
-        made = self._connection.execute(f"COPY ({' UNION ALL '.join(parts)}) TO {target}")
-        [[count]] = made.fetchall()
+        [[count]] = self._connection.execute(f"COPY ({query}) TO {target}").fetchall()
         return path if count else None
 
     @property
