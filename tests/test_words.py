@@ -20,6 +20,7 @@ KEPT = (
     "assign",
     "check",
     "dump",
+    "fleet",
     "hlo",
     "machines",
     "packer",

@@ -82,7 +82,7 @@ def _place_of(folder: Path, name: str) -> Path | None:
     if not parts or ".." in parts or "\0" in name or ":" in parts[0]:
         return None
     path = folder.joinpath(*parts)
-    return None if path.exists() or any(each.is_file() for each in path.parents) else path
+    return None if path.exists() or any(parent.is_file() for parent in path.parents) else path
 
 
 def _members(archive: FileEntry) -> Iterator[_Member]:

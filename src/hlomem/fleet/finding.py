@@ -1,4 +1,4 @@
-"""What a scan reads: the units below the paths it was given, archives unpacked on the way.
+"""The units below the paths of a scan, archives unpacked on the way.
 
 In: paths and addresses. Out: units, one after another; those of an archive carry their bytes, as
 what was unpacked here is not there for others. An archive that is known to be in the store is

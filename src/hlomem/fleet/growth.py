@@ -1,4 +1,4 @@
-"""What grew from one run to another, and why.
+"""Growth from one run to another, and its causes.
 
 In: two runs of a store. Out: an `Answer`. Programs of both runs are paired: by their place below
 the scanned path, else by that without XLA's own numbers, else by folder, name and arguments, else

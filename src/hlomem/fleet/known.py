@@ -1,4 +1,4 @@
-"""What a store has already, so that a scan need not read it.
+"""Inputs a store has already, so that a scan need not read them.
 
 In: the `units` of a store. Out: for a unit, whether this run has it, and which rows of another run,
 or of another source of the same content, can be taken for it.
@@ -40,7 +40,7 @@ class Held(Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> dict[str, Any]:
-        """What the writer of segments needs."""
+        """The row that the writer of segments needs."""
         return {
             "old_segment": self.segment,
             "old_unit": self.unit,

@@ -52,7 +52,7 @@ def build_fleet_page(
         errors=_errors(tables, is_run),
         lines=_lines(tables, is_run),
         series=_series(tables, runs),
-        chips={name: each.size for name, each in CHIPS.items()},
+        chips={name: known.size for name, known in CHIPS.items()},
         platforms={name: platform_of(name) for name in CHIPS},
         chip=chip,
         capacity=capacity,

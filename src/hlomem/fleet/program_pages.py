@@ -16,6 +16,7 @@ from hlomem.fleet.page import build_fleet_page
 from hlomem.fleet.questions import choose_run
 from hlomem.fleet.reopen import opened_memory
 from hlomem.fleet.tables import literal
+from hlomem.machines.registry import platform_of
 from hlomem.report.page.html import fill, format_page
 from hlomem.report.page.page import build_page
 
@@ -29,7 +30,7 @@ _MAIN = "fleet"
 
 
 class Written(NamedTuple):
-    """What was written, and what could not be."""
+    """The pages that were written, and those that could not be."""
 
     page: Path
     made: list[str]
@@ -51,7 +52,11 @@ def write_fleet(
     wanted = choose_run(tables, run)
     folder = output.parent / f"{output.stem}.pages"
     made, problems = [], []
-    for row in _rows(tables, wanted, f"ORDER BY needs DESC, place, id LIMIT {count}"):
+    compared = ""
+    if capacity and capacity.name:  # the page begins with what is compared with that chip
+        compared = f"AND backend = {literal(platform_of(capacity.name))}"
+    worst = f"{compared} ORDER BY needs DESC, place, id LIMIT {count}"
+    for row in _rows(tables, wanted, worst):
         try:
             _write_page(row, folder, capacity)
             made.append(str(row["id"]))

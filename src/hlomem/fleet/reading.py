@@ -46,7 +46,7 @@ _MAX_MESSAGE = 2000
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What is asked of every program, and what it may cost."""
+    """All that is asked of every program, and the most it may cost."""
 
     chip: str = ""
     """Of programs without a plan whose text does not tell it."""
@@ -60,7 +60,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def recipe(self) -> str:
-        """What rows depend on beside the files' content."""
+        """All that rows depend on beside the files' content."""
         return f"{__version__}/{SCHEMA}/{self.verify:d}{self.advise:d}/{self.chip}"
 
 
@@ -76,7 +76,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What became of a unit."""
+    """A unit that was dealt with."""
 
     key: str | None
     """None where the process ended before it knew."""
@@ -141,7 +141,7 @@ class Program(Struct):
 
     name: str
     shown: str | None
-    """What tells it from others of its file."""
+    """Its name among the others of its file; None where it is alone."""
     open: Callable[[], Dump | HloModule]
 
 
@@ -150,7 +150,10 @@ def list_programs(unit: Unit, files: list[Path]) -> list[Program]:
         found = list_programs_of(files[0])
         if found:
             many = len(found) > 1
-            return [Program(each.name, each.name if many else None, each.open) for each in found]
+            return [
+                Program(program.name, program.name if many else None, program.open)
+                for program in found
+            ]
         return [Program(unit.name, None, partial(load_any, files[0]))]
     if unit.kind == "module":
         return [Program(unit.name, None, partial(load_any, files[0]))]
@@ -209,14 +212,16 @@ def _rows_of(program: Program, options: Options) -> dict[str, list[Row]]:
         verdict = verify_joined(memory.joined, module=memory.module, machine=memory.given_machine)
         module["is_clean"] = verdict.is_clean
         rows["findings"] = [
-            {"rule": each.rule, "severity": each.severity, "message": each.message}
-            for each in verdict.findings
+            {"rule": finding.rule, "severity": finding.severity, "message": finding.message}
+            for finding in verdict.findings
         ]
     if options.advise:
         given = memory.module if memory.is_planned and memory.module else memory.dump
         report = advise(given, module=None if given is memory.module else memory.module)
         names = ("rule", "title", "argument", "least", "most", "method", "confidence", "how")
-        rows["advice"] = [{name: getattr(each, name) for name in names} for each in report.advice]
+        rows["advice"] = [
+            {name: getattr(advice, name) for name in names} for advice in report.advice
+        ]
     return rows
 
 

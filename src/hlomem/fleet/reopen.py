@@ -32,7 +32,7 @@ def opened_memory(row: dict[str, Any]) -> Iterator[MemoryView]:
         files = local_files(unit, stack)
         number = int(str(row["id"]).rpartition("-")[2])
         units = (unit, replace(unit, program=number))  # one of many may have been read alone
-        if row["key"] not in [key_of(each, files, str(row["recipe"])) for each in units]:
+        if row["key"] not in [key_of(candidate, files, str(row["recipe"])) for candidate in units]:
             raise InputError(f"{visible(unit.source)}: has changed since it was scanned")
         programs = list_programs(unit, files)
         chip = str(row["recipe"]).rpartition("/")[2]

@@ -30,7 +30,7 @@ _UNNAMED = "parameter "
 
 
 def together(tables: LockedTables, run: str, names: Sequence[str]) -> Answer:
-    """What programs need that are resident at once."""
+    """The memory of programs that are resident at once."""
     programs = _find(tables, run, names)
     arguments = _arguments(tables, run, [program["id"] for program in programs])
     shared = _shared_size(arguments)
@@ -84,7 +84,7 @@ def _find(tables: LockedTables, run: str, names: Sequence[str]) -> list[dict[str
             near = get_close_matches(name, titles, n=_SUGGESTED, cutoff=0.4)
             hint = f"; there are {', '.join(map(visible, near))}" if near else ""
             raise UnknownNameError(f"no program `{visible(name)}` in run {run}{hint}")
-    return [each for each in known if any(_is_meant(each, name) for name in names)]
+    return [program for program in known if any(_is_meant(program, name) for name in names)]
 
 
 def _is_meant(program: dict[str, Any], name: str) -> bool:

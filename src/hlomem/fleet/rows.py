@@ -48,11 +48,13 @@ def build_rows(memory: MemoryView) -> dict[str, list[Row]]:
     shares = build_role_shares(memory, space.color)
     rows = {
         "modules": [_module(memory, space)],
-        "spaces": [_space(memory, each) for each in memory.spaces],
+        "spaces": [_space(memory, held) for held in memory.spaces],
         "roles": [
             {"role": share.role, "size": share.size, "count": share.count} for share in shares
         ],
-        "allocations": [_allocation(memory, each) for each in memory.joined.allocations],
+        "allocations": [
+            _allocation(memory, allocation) for allocation in memory.joined.allocations
+        ],
         "buffers": list(_buffers(memory, space)),
         "padding": list(_padding(padding)),
         "donations": list(_donations(donation)),
@@ -115,9 +117,13 @@ def _sums_by_kind(memory: MemoryView, space: Space) -> dict[str, int]:
 def _signature(memory: MemoryView) -> str:
     """A hash of the arguments' shapes without layouts: that of a program's shape bucket."""
     shapes = sorted(
-        (each.parameter.number, tuple(each.parameter.index), str(each.parameter.shape))
-        for each in memory.joined.allocations
-        if each.parameter is not None
+        (
+            allocation.parameter.number,
+            tuple(allocation.parameter.index),
+            str(allocation.parameter.shape),
+        )
+        for allocation in memory.joined.allocations
+        if allocation.parameter is not None
     )
     text = "\n".join(
         f"{number} {index} {shape.partition('{')[0]}" for number, index, shape in shapes
@@ -140,7 +146,7 @@ def _space(memory: MemoryView, space: Space) -> Row:
 def _allocation(memory: MemoryView, allocation: Allocation) -> Row:
     parameter = allocation.parameter
     values = memory.buffers_in(allocation.index) if parameter is not None else []
-    path = next((each.parameter for each in values if each.parameter), None)
+    path = next((value.parameter for value in values if value.parameter), None)
     return {
         "space": memory.space_name(allocation.color),
         "index": allocation.index,
@@ -163,7 +169,7 @@ def _buffers(memory: MemoryView, space: Space) -> Iterator[Row]:
             "space": space.name,
             "role": role,
             "line": line,
-            "size": sum(each.size for each in members),
+            "size": sum(member.size for member in members),
             "count": len(members),
             "largest": largest.buffer.name,
             "largest_size": largest.size,

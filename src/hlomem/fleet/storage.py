@@ -91,7 +91,7 @@ def list_beside(path: str) -> list[FileEntry]:
         local = local_path(path)
         if not local.is_file():
             return [_entry(local)]
-        return [_entry(each) for each in sorted(local.parent.iterdir()) if each.is_file()]
+        return [_entry(beside) for beside in sorted(local.parent.iterdir()) if beside.is_file()]
     files, name = _file_system(path)
     protocol, folder = path.partition("://")[0], name.rpartition("/")[0]
     found = [info for info in files.ls(folder, detail=True) if info.get("type") == "file"]

@@ -46,7 +46,7 @@ class Tables:
         """All segments of a store, or only those of these names."""
         self.store = store
         found = store.segments()
-        self.segments = [each for each in found if only is None or each.segment in only]
+        self.segments = [segment for segment in found if only is None or segment.segment in only]
         self.files = store.files_of(self.segments)
         self.connection = connect()
         try:
@@ -184,7 +184,9 @@ class _Writer:
         path = self._folder / f"{name}.json"
         with path.open("wb") as file:
             file.writelines(lines)
-        columns = ", ".join(f"{literal(each)}: {literal(type_)}" for each, type_ in types.items())
+        columns = ", ".join(
+            f"{literal(column)}: {literal(type_)}" for column, type_ in types.items()
+        )
         options = "format = 'newline_delimited', maximum_object_size = 1073741824"
         return f"SELECT * FROM read_json({literal(str(path))}, columns = {{{columns}}}, {options})"
 

@@ -1,4 +1,4 @@
-"""Which files belong together: the dumps, modules and protos of a listing.
+"""Files that belong together: the dumps, modules and protos of a listing.
 
 In: files with their names. Out: units, each of which is read as one: a dump with its companions and
 its program, a text of HLO, or a file of protos. Names are XLA's and those of `hlomem.api.folder`; a

@@ -1,4 +1,4 @@
-"""Who reads units: child processes that may crash, hang or grow, each watched by a thread.
+"""Readers of units: child processes that may crash, hang or grow, each watched by a thread.
 
 In: tasks. Out: outcomes; a child that ends, or is ended because a unit takes too long, becomes the
 row of that unit's error, and the next unit gets another child. The same function, `run_task`, runs
@@ -82,7 +82,7 @@ class Child:
         return self._process.pid
 
     def ask(self, task: Task) -> Outcome:
-        """What becomes of a unit; `ChildEndedError` where the process does not survive it."""
+        """The outcome of a unit; `ChildEndedError` where the process does not survive it."""
         deadline = time.monotonic() + task.options.seconds
         message = msgspec.msgpack.encode(task)
         assert self._process.stdin is not None

@@ -22,7 +22,7 @@ class FleetPrograms(Record, frozen=True, kw_only=True):
     copies: list[int]
     donatable: list[int]
     has_page: list[bool]
-    """Whether the page of the program lies beside this one."""
+    """For each, whether its own page lies beside this one."""
 
 
 class FleetError(Record, frozen=True, kw_only=True):
@@ -76,4 +76,4 @@ class FleetPage(Record, frozen=True, kw_only=True):
     pages: str
     """The folder of the programs' pages, from this one on."""
     command: str
-    """What makes the page of a program, but for its id."""
+    """The command that makes the page of a program, but for its id."""

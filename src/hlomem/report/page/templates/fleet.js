@@ -96,6 +96,8 @@ function drawWords() {
 }
 
 const WIDE = 1000;
+/** Powers of two to show beside those that are needed. */
+const MARGIN = 1;
 const DISTRIBUTION = { tall: 190, foot: 24, head: 18 };
 const GROWTH = { tall: 240, foot: 22, left: 76, right: 12, top: 8 };
 
@@ -115,8 +117,8 @@ function drawDistribution() {
   const chart = newChart(DISTRIBUTION.tall, "How many programs need how much");
   $("distribution").replaceChildren(chart);
   if (!shown.length) return;
-  const from = Math.min(...shown);
-  const to = Math.max(...shown) + 1;
+  const from = Math.max(0, Math.min(...shown) - MARGIN);
+  const to = Math.max(...shown) + 1 + MARGIN;
   const counts = Array.from({ length: to - from }, () => 0);
   for (const power of powers) counts[power - from]++;
   const step = WIDE / counts.length;
