@@ -28,11 +28,15 @@ JAX_LIBRARIES := libtpu flax optax equinox keras pytest pytest-xdist hypothesis
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready
 
+# Stores in S3 are tested beside a server of it: `make fleet`.
+FLEET_VENV  := .venv-fleet
+FLEET_READY := $(FLEET_VENV)/.ready
+
 DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
 .PHONY: demo docs dist test lint format types js browser pytest jax jax-orders \
-	tpu-orders cuda-orders native bench parity support replay \
+	tpu-orders cuda-orders fleet native bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -47,6 +51,16 @@ $(JAX_READY): pyproject.toml
 	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 	    $(JAX_LIBRARIES) -e ".[jax]"
 	@touch $@
+
+$(FLEET_READY): pyproject.toml
+	@test -x $(FLEET_VENV)/bin/python || $(PYTHON) -m venv $(FLEET_VENV)
+	@$(FLEET_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    pytest hypothesis playwright pyarrow s3fs "moto[server]" -e ".[fleet]"
+	@touch $@
+
+# All of the fleet's tests, S3 and Arrow among them.
+fleet: $(FLEET_READY)
+	$(FLEET_VENV)/bin/python -m pytest tests/fleet
 
 jax: $(JAX_READY)
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m pytest -n 2 tests/jax
@@ -129,7 +143,7 @@ faults: $(READY)
 
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
-	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib playwright -e .
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib playwright -e ".[fleet]"
 	@touch $@
 
 bench: $(BENCH_READY)
@@ -150,5 +164,5 @@ dist: $(DOCS_READY)
 	$(DOCS_VENV)/bin/python -m tools.check_dist
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) $(DOCS_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
+	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) $(DOCS_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
 	    node_modules

@@ -98,6 +98,9 @@ MAY_IMPORT = {
     "api.improved_page": {"base", "hlo", "api.plan", "api.improve", "report"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
+    "fleet.schema": set[str](),
+    "fleet.extras": {"base"},
+    "fleet": DUMPS | {"__version__", "advice", "api", "check", "fleet", "machines", "report"},
     "jax": PROGRAM
     | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
     "jax.capture": {"base", "api.load", "jax", "proto"},

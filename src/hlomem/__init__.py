@@ -98,6 +98,7 @@ _PACKAGES = frozenset(
         "base",
         "check",
         "dump",
+        "fleet",
         "hlo",
         "machines",
         "pipeline",

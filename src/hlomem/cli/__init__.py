@@ -47,6 +47,10 @@ COMMAND_GROUPS = {
         "advise": "Show what would make a program need less memory, by how much, and at what cost.",
         **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},
     },
+    "Look at many programs": {
+        "scan": "Scan many programs into a store, which `ask` and `html` read.",
+        "ask": "Ask a store of `scan` about all its programs at once.",
+    },
     "Set up": {
         "doctor": "Show what is installed here, what can be compiled for, and where dumps are.",
     },

@@ -11,6 +11,7 @@ from hlomem.advice.advising import advise_on
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
+from hlomem.base.source import visible
 from hlomem.cli.process import keep, say, say_new_folder
 from hlomem.cli.subject import SUBJECT, open_memory, with_options
 from hlomem.machines.capacity import parse_capacity
@@ -24,15 +25,22 @@ if TYPE_CHECKING:
     from hlomem.report.data.memory import MemoryView
 
 _NAME = Path("report.html")
+_PAGES = 10
 
 
 @click.command("html")
-@click.argument("path", metavar="DUMP|MODULE")
+@click.argument("path", metavar="DUMP|MODULE|STORE")
 @click.argument("other", metavar="[OTHER]", required=False)
 @click.option("-o", "--output", metavar="FILE", type=Path, default=_NAME, show_default=True)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @click.option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …")
+@click.option("--run", metavar="RUN", help="Of a STORE: which run; else the last.")
+@click.option(
+    "--pages", metavar="N", type=click.IntRange(0), default=_PAGES, show_default=True,
+    help="Of a STORE: programs that get pages of their own.",
+)  # fmt: skip
+@click.option("--program", metavar="ID", help="Of a STORE: make the page of this one.")
 @with_options(SUBJECT)
 def command(
     path: str,
@@ -41,27 +49,42 @@ def command(
     force: bool,
     opens: bool,
     capacity: str | None,
+    run: str | None,
+    pages: int,
+    program: str | None,
     **subject: str | None,
 ) -> int:
     """Write the memory report as one page that opens offline.
 
     Of a DUMP, or of a MODULE as it would be planned: what the memory is for, when most is alive,
     where every buffer lies, and what could be saved. With OTHER, both compiles and the way from
-    one to the other. docs/reading-the-report.md says how to read it.
+    one to the other. docs/reading-the-report.md says how to read it. Of a STORE that `scan` made,
+    one page for all its programs, and beside it those of the programs that need most.
     """
+    if _is_store(path):
+        if other is not None or any(subject.values()):
+            raise CommandError("a store has one page, of all its programs; give it alone")
+        written = _write_store(path, output, force, capacity, run, pages, program)
+        return _finish(written, opens=opens)
+    if run is not None or program is not None:
+        raise CommandError(f"`--run` and `--program` are for a store; {visible(path)} is none")
     if other is not None and subject["hlo"] is not None:
         raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
     given = parse_capacity(capacity) if capacity else None
     with collector_off():
         memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
-        pages = [build_page(memory, given, _advised(memory)) for memory in memories]
+        reports = [build_page(memory, given, _advised(memory)) for memory in memories]
         difference = None
         if other is not None:
             difference = build_waterfall(name_sides(build_diff(*memories), path, other))
-        text = format_page(pages, difference)
-    keep((memories, pages))
+        text = format_page(reports, difference)
+    keep((memories, reports))
     say_new_folder(output.parent)
     write_files(output.parent, {output.name: [text.encode()]}, force=force)
+    return _finish(output, opens=opens)
+
+
+def _finish(output: Path, *, opens: bool) -> int:
     say(f"{output}")
     if opens and click.launch(str(output.resolve())) != 0:
         raise CommandError(f"no browser to open {output} with")
@@ -71,3 +94,31 @@ def command(
 def _advised(memory: MemoryView) -> AdviceReport | None:
     """Advice for the page; none where the program is too large to try changes in passing."""
     return advise_on(memory) if is_quick(memory) else None
+
+
+def _is_store(path: str) -> bool:
+    """Whether a path is that of a store; one elsewhere may be nothing else."""
+    return "://" in path or Path(path, "fleet.json").is_file()
+
+
+def _write_store(
+    path: str,
+    output: Path,
+    force: bool,
+    capacity: str | None,
+    run: str | None,
+    pages: int,
+    program: str | None,
+) -> Path:
+    from hlomem.fleet.program_pages import write_fleet, write_program  # noqa: PLC0415 - an extra
+    from hlomem.fleet.store import forget_copies  # noqa: PLC0415 - as above
+
+    click.get_current_context().call_on_close(forget_copies)
+    if program is not None:
+        return write_program(path, output, program, run=run)
+    size = parse_capacity(capacity) if capacity else None
+    say_new_folder(output.parent)
+    written = write_fleet(path, output, run=run, capacity=size, count=pages, force=force)
+    for problem in written.problems:
+        say(f"note: no page of a program: {visible(problem)}")
+    return written.page

@@ -80,6 +80,15 @@ def given_machine(backend: str | Machine, chip: str = "") -> Machine | None:
     return backend
 
 
+def platform_of(chip: str) -> str:
+    """The platform of a chip whose memory is known."""
+    for file in _FILES:
+        of_machines = {machine.chip_name for machine in file.MACHINES}
+        if chip in of_machines | {other.name for other in file.OTHER_CHIPS}:
+            return str(file.MACHINES[0].platform)
+    raise CommandError(_unknown_chip("", chip))
+
+
 def find_device(platform: str, kind: str) -> Machine | None:
     """The machine of a device as JAX calls it (`tpu`, `TPU v5 lite`); None where none is known."""
     platform = _KINDS_OF_GPU.get(platform, platform)

@@ -11,7 +11,7 @@ import base64
 import html
 import zlib
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlomem.base.source import visible
 from hlomem.report.json import encode
@@ -25,17 +25,24 @@ if TYPE_CHECKING:
 
 _LEVEL = 2
 """Columns of numbers get hardly smaller by more."""
-_MAIN = "page"
+_STYLE = "page.css"
 
 
 def format_page(pages: Sequence[Page], difference: Waterfall | None = None) -> str:
     """The page of one report, or of two beside each other."""
-    data = zlib.compress(encode({"reports": pages, "difference": difference}), _LEVEL)
     title = " → ".join(visible(page.name) for page in pages)
-    return Template(_template("page.html")).substitute(
+    return fill("page", title, {"reports": pages, "difference": difference})
+
+
+def fill(main: str, title: str, content: dict[str, Any]) -> str:
+    """The page of a script, which finds its data in it; a style of its name adds to the common."""
+    data = zlib.compress(encode(content), _LEVEL)
+    own = f"{main}.css"
+    more = _template(own) if own != _STYLE and (TEMPLATES / own).exists() else ""
+    return Template(_template(f"{main}.html")).substitute(
         title=html.escape(f"{title} · hlomem"),
-        style=_template("page.css"),
-        script=bundle(_MAIN),
+        style=_template(_STYLE) + more,
+        script=bundle(main),
         data=base64.b64encode(data).decode(),
     )
 

@@ -99,6 +99,59 @@ export interface Finding {
   evidence: string[];
 }
 
+/** Inputs that could not be read, of one kind. */
+export interface FleetError {
+  kind: string;
+  count: number;
+  example: string;
+}
+
+/** A source line. */
+export interface FleetLine {
+  line: string;
+  size: number;
+  programs: number;
+  largest: string;
+}
+
+/** The page of a fleet. */
+export interface FleetPage {
+  run: string;
+  runs: string[];
+  programs: FleetPrograms;
+  left_out: number;
+  errors: FleetError[];
+  lines: FleetLine[];
+  series: FleetSeries[];
+  chips: Record<string, number>;
+  platforms: Record<string, string>;
+  chip: string;
+  capacity: number | null;
+  pages: string;
+  command: string;
+}
+
+/** The programs of a run, a list per field, what needs most first. */
+export interface FleetPrograms {
+  id: string[];
+  name: string[];
+  place: string[];
+  backend: string[];
+  needs: number[];
+  peak: number[];
+  padding: number[];
+  copies: number[];
+  donatable: number[];
+  has_page: boolean[];
+}
+
+/** A program over the runs. */
+export interface FleetSeries {
+  name: string;
+  place: string;
+  needs: number[];
+}
+
 /** One dimension that is larger in memory. */
 export type Growth = [number | null, number, number];
 

@@ -1,0 +1,89 @@
+"""`hlomem ask`: a store asked in SQL, or one of the ready questions."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from hlomem.base.errors import EXIT_OK, CommandError
+from hlomem.fleet.answers import draw_answer, draw_table
+from hlomem.fleet.asking import LockedTables
+from hlomem.fleet.questions import LIMIT, QUESTIONS, answer
+from hlomem.fleet.store import forget_copies
+from hlomem.report.json import encode
+from hlomem.report.screens.text import plural, width, write_lines
+
+if TYPE_CHECKING:
+    from hlomem.report.screens.text import Line
+
+_MAX_ROWS = 100
+
+
+@click.command("ask")
+@click.argument("store", metavar="STORE")
+@click.argument("question", metavar="QUESTION|SQL")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--run", metavar="RUN", help="Which run; else the last.")
+@click.option("--since", metavar="RUN", help="For grown: the run to compare with.")
+@click.option("--capacity", metavar="SIZE|CHIP", help="For over: 16GiB, v5e, h100, …")
+@click.option(
+    "--top", "limit", metavar="N", type=click.IntRange(1), default=LIMIT, show_default=True,
+    help="Rows of a ready question.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+def command(
+    store: str,
+    question: str,
+    names: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Ask a store of `scan` about all its programs at once.
+
+    SQL is DuckDB's, over the tables docs/fleet.md lists; it reads the store and nothing else.
+    Ready questions: `top` (what needs most), `over --capacity v5e`, `grown --since RUN` (with the
+    causes of diff), `padding`, `donations`, `lines` (of source), `together NAME...` (resident at
+    once; a name may be a pattern, `decode*`).
+    """
+    click.get_current_context().call_on_close(forget_copies)
+    if question in QUESTIONS:
+        if names and question != "together":
+            raise CommandError(f"`{question}` takes no names; `together` does")
+        found = answer(store, question, names, **options)
+        if as_json:
+            fields = {name: getattr(found, name) for name in found.__struct_fields__}
+            sys.stdout.buffer.write(encode({"kind": "answer", **fields}) + b"\n")
+        else:
+            write_lines(draw_answer(found, width()))
+        return EXIT_OK
+    if names:
+        raise CommandError("one query, please: put SQL in quotes")
+    columns, rows = _ask(store, question)
+    if as_json:
+        content = {"kind": "answer", "question": question, "columns": columns, "rows": rows}
+        sys.stdout.buffer.write(_encode(content) + b"\n")
+    else:
+        write_lines(_draw(columns, rows))
+    return EXIT_OK
+
+
+def _ask(store: str, sql: str) -> tuple[list[str], list[dict[str, Any]]]:
+    tables = LockedTables(store)
+    columns = list(tables.query(sql).columns)
+    return columns, tables.rows(sql)
+
+
+def _encode(content: dict[str, Any]) -> bytes:
+    """JSON of whatever SQL gives: what JSON has no word for is text."""
+    return encode(msgspec.to_builtins(content, enc_hook=str))
+
+
+def _draw(columns: list[str], rows: list[dict[str, Any]]) -> list[Line]:
+    lines = draw_table(columns, rows[:_MAX_ROWS], width())
+    if len(rows) > _MAX_ROWS:
+        more = f"{plural(len(rows) - _MAX_ROWS, 'more row')}: --json has all, LIMIT fewer"
+        lines.append([(more, "dim")])
+    return lines

@@ -1,0 +1,109 @@
+"""Archives unpacked: tar, packed or not, and zip.
+
+In: an archive. Out: its files in a folder of their own, which goes away again. Archives are
+hostile: only plain files are unpacked, under names of ours, none larger than the limit of inputs,
+and together no more than a hundred times the archive.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from contextlib import contextmanager
+from lzma import LZMAError
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.base.errors import InputError
+from hlomem.base.source import visible
+from hlomem.fleet.storage import FileEntry, is_address, local_path, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+_MAX_GROWTH = 100
+_ALWAYS_ALLOWED = 64 << 20
+_PIECE = 1 << 20
+
+
+class _Member(NamedTuple):
+    """A file of an archive."""
+
+    name: str
+    size: int
+    content: IO[bytes]
+
+
+@contextmanager
+def unpacked(archive: FileEntry, limit: int) -> Iterator[tuple[str, list[FileEntry]]]:
+    """A folder with an archive's files, and these; their stamps are the archive's."""
+    with tempfile.TemporaryDirectory(prefix="hlomem-archive-") as folder:
+        try:
+            yield folder, list(_unpack(archive, Path(folder), limit))
+        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError) as error:
+            reason = f"{visible(archive.path)}: damaged archive: {visible(str(error))}"
+            raise InputError(reason) from error
+
+
+def _unpack(archive: FileEntry, folder: Path, limit: int) -> Iterator[FileEntry]:
+    left = max(_ALWAYS_ALLOWED, _MAX_GROWTH * archive.size)
+    for member in _members(archive):
+        path = _place_of(folder, member.name)
+        if path is None:
+            continue
+        left -= member.size
+        if member.size > limit or left < 0:
+            what = f"`{visible(member.name)}` is beyond the limit of inputs"
+            raise InputError(f"{visible(archive.path)}: {what} (--max-input), or of {_MAX_GROWTH}"
+                             " times the archive in all")  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _copy(member, path)
+        yield FileEntry(path.as_posix(), member.size, archive.stamp)
+
+
+def _copy(member: _Member, path: Path) -> None:
+    """Writes no more than a member claims to have."""
+    left = member.size
+    with path.open("wb") as file:
+        while left and (piece := member.content.read(min(left, _PIECE))):
+            file.write(piece)
+            left -= len(piece)
+
+
+def _place_of(folder: Path, name: str) -> Path | None:
+    """The path of a member in a folder; None for names that lead out of it, or nowhere."""
+    parts = [
+        part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("/", ".")
+    ]
+    if not parts or ".." in parts or "\0" in name or ":" in parts[0]:
+        return None
+    path = folder.joinpath(*parts)
+    return None if path.exists() or any(parent.is_file() for parent in path.parents) else path
+
+
+def _members(archive: FileEntry) -> Iterator[_Member]:
+    if archive.name.lower().endswith(".zip"):
+        with _opened(archive) as file, zipfile.ZipFile(file) as packed:
+            for info in packed.infolist():
+                if not info.is_dir():
+                    with packed.open(info) as content:
+                        yield _Member(info.filename, info.file_size, content)
+        return
+    with _opened(archive) as file, tarfile.open(fileobj=file, mode="r:*") as tape:
+        for entry in tape:
+            plain = tape.extractfile(entry) if entry.isreg() else None
+            if plain is not None:
+                yield _Member(entry.name, entry.size, plain)
+
+
+def _opened(archive: FileEntry) -> IO[bytes]:
+    if is_address(archive.path):
+        return io.BytesIO(read_bytes(archive.path))
+    try:
+        return local_path(archive.path).open("rb")
+    except OSError as error:
+        raise InputError(f"{visible(archive.path)}: {error.strerror or error}") from error

@@ -1,0 +1,95 @@
+"""The process that reads units, one after another: `python -m hlomem.fleet.child`.
+
+In, on standard input: tasks, each a length of four bytes and msgpack. Out, on standard output:
+outcomes likewise, after a word that it is ready. Whoever started it may end it at any time; it ends
+itself when its input does, or when a unit takes much too long and nobody is left to notice.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import struct
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hlomem.base.gc_pause import collector_off
+from hlomem.fleet.reading import Outcome, Task, failed, read_unit
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+LENGTH = struct.Struct("<I")
+READY = b"ready"
+"""Said first, when all is imported."""
+_COLLECTED_EVERY = 16
+"""Units after which memory that only cycles hold is freed; each frees most of its own at once."""
+_GRACE = 10
+
+
+def main() -> None:
+    """Answers until the input ends."""
+    tasks = sys.stdin.buffer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may speak there
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us is interrupted, too
+    gc.freeze()  # what was imported is never garbage
+    write_frame(answers, READY)
+    number = limit = 0
+    while (message := read_frame(tasks)) is not None:
+        task = msgspec.msgpack.decode(message, type=Task)
+        if task.options.memory != limit:
+            limit = task.options.memory
+            _limit_memory(limit)
+        outcome = _read(task)
+        write_frame(answers, msgspec.msgpack.encode(outcome))
+        del task, outcome, message
+        number += 1
+        if number % _COLLECTED_EVERY == 0:
+            gc.collect()
+
+
+def _read(task: Task) -> Outcome:
+    if hasattr(signal, "alarm"):  # ends this process, should its parent be gone
+        signal.alarm(int(task.options.seconds) + _GRACE)
+    try:
+        with collector_off():
+            return read_unit(task)
+    except MemoryError as error:
+        return failed(task.unit, None, error)
+    finally:
+        if hasattr(signal, "alarm"):
+            signal.alarm(0)
+
+
+def _limit_memory(size: int) -> None:
+    """Holds this process to so many bytes of address space, where the system can."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size if hard < 0 else min(size, hard), hard))
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """The next message; None at the end."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    message = stream.read(length)
+    return message if len(message) == length else None
+
+
+def write_frame(stream: BinaryIO, message: bytes) -> None:
+    """Sends a message."""
+    stream.write(LENGTH.pack(len(message)) + message)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

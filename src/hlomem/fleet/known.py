@@ -1,0 +1,117 @@
+"""Inputs a store has already, so that a scan need not read them.
+
+In: the `units` of a store. Out: for a unit, whether this run has it, and which rows of another run,
+or of another source of the same content, can be taken for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.fleet.tables import Tables
+    from hlomem.fleet.units import Unit
+
+_COLUMNS = (
+    "run, segment, unit, source, archive, is_archive, stamp, key, names, bytes, modules, errors"
+)
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A unit whose rows are in the store, and the unit they are to be taken for."""
+
+    segment: str
+    unit: str
+    is_of_this_run: bool
+    is_archive: bool
+    modules: int
+    errors: int
+    new_unit: str
+    source: str
+    stamp: str
+    archive: str | None
+    place: str | None = None
+    """None: as it is there."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The row that the writer of segments needs."""
+        return {
+            "old_segment": self.segment,
+            "old_unit": self.unit,
+            "unit": self.new_unit,
+            "source": self.source,
+            "place": self.place,
+            "archive": self.archive,
+            "stamp": self.stamp,
+        }
+
+
+class Known:
+    """The units of a store that were read in the same way."""
+
+    def __init__(self, tables: Tables, run: str, recipe: str, *, retry: bool) -> None:
+        self._run = run
+        self._by_stamp: dict[tuple[str, str], Held] = {}
+        self._by_key: dict[str, Held] = {}
+        self._keys: dict[tuple[str, int], set[str]] = {}
+        self._members: dict[tuple[str, str], dict[str, Held]] = {}
+        query = f"SELECT {_COLUMNS} FROM units WHERE recipe = ? ORDER BY committed"
+        for row in tables.connection.execute(query, [recipe]).fetchall():
+            if not (retry and row[-1]):
+                self._add(*row)
+
+    def _add(
+        self, run: str, segment: str, unit: str, source: str, archive: str | None,
+        is_archive: bool, stamp: str, key: str | None, names: str, size: int,
+        modules: int, errors: int,
+    ) -> None:  # fmt: skip
+        held = Held(
+            segment=segment, unit=unit, is_of_this_run=run == self._run, is_archive=is_archive,
+            modules=modules, errors=errors, new_unit=unit, source=source, stamp=stamp,
+            archive=archive,
+        )  # fmt: skip
+        before = self._by_stamp.get((unit, stamp))
+        if before is None or not before.is_of_this_run:
+            self._by_stamp[unit, stamp] = held
+        if archive is not None:
+            members = self._members.setdefault((archive, stamp), {})
+            if unit not in members or not members[unit].is_of_this_run:
+                members[unit] = held
+        if key is not None:
+            self._by_key[key] = held
+            self._keys.setdefault((names, size), set()).add(key)
+
+    def is_done(self, unit: Unit) -> bool:
+        """Whether this run has a unit as it is."""
+        held = self._by_stamp.get((unit.id, unit.stamp))
+        return held is not None and held.is_of_this_run
+
+    def held(self, unit: Unit) -> Held | None:
+        """The rows of another run for a unit that has not changed."""
+        return self._by_stamp.get((unit.id, unit.stamp))
+
+    def keys(self, unit: Unit) -> tuple[str, ...]:
+        """The keys of content that could be a unit's, by its files' names and sizes."""
+        return tuple(sorted(self._keys.get((unit.names, unit.size), ())))
+
+    def of_key(self, key: str) -> Held:
+        """The rows of content that is in the store."""
+        return self._by_key[key]
+
+    def has_archive(self, archive: Unit) -> bool:
+        """Whether all of an archive is in the store, in whatever run."""
+        held = self._by_stamp.get((archive.id, archive.stamp))
+        return held is not None and held.is_archive
+
+    def members(self, archive: Unit) -> Iterator[Held]:
+        """The units of an archive that is in the store, itself last."""
+        yield from self._members.get((archive.source, archive.files[0].stamp), {}).values()
+        held = self._by_stamp[archive.id, archive.stamp]
+        if not held.is_of_this_run:
+            yield replace(held, archive=None)

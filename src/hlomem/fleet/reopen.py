@@ -1,0 +1,49 @@
+"""A program of a store opened again, from where it was read.
+
+In: a row of `modules`. Out: its memory, as long as it is looked at; an error where its source is
+gone, or is not what was scanned.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from hlomem.api.load import max_input
+from hlomem.base.errors import InputError
+from hlomem.base.source import visible
+from hlomem.fleet.finding import find_units, unit_at
+from hlomem.fleet.reading import key_of, list_programs, local_files, open_memory
+from hlomem.fleet.units import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.report.data.memory import MemoryView
+
+
+@contextmanager
+def opened_memory(row: dict[str, Any]) -> Iterator[MemoryView]:
+    """The memory of a program, by its `source`, `id`, `key` and the `recipe` of its unit."""
+    with ExitStack() as stack:
+        unit = _find(str(row["source"]))
+        files = local_files(unit, stack)
+        number = int(str(row["id"]).rpartition("-")[2])
+        units = (unit, replace(unit, program=number))  # one of many may have been read alone
+        if row["key"] not in [key_of(candidate, files, str(row["recipe"])) for candidate in units]:
+            raise InputError(f"{visible(unit.source)}: has changed since it was scanned")
+        programs = list_programs(unit, files)
+        chip = str(row["recipe"]).rpartition("/")[2]
+        yield open_memory(programs[number].open(), programs[number].name, chip)
+
+
+def _find(source: str) -> Unit:
+    archive, mark, _ = source.partition("!/")
+    if not mark:
+        return unit_at(source)
+    for found in find_units(archive, lambda _: False, max_input()):
+        if isinstance(found, Unit) and found.source == source:
+            return found
+    raise InputError(f"{visible(source)}: not there any more")

@@ -1,0 +1,138 @@
+"""Programs resident at once: how much memory they need together.
+
+In: the names of programs of a run. Out: an `Answer`. Arguments stay where they are while any
+program runs, and arguments of the same path, shape and size can be one array: it is added up both
+ways. Of everything else only the running program's is there: temporaries, results and constants
+count by the program that needs most. Programs' code is resident, too, and unknown where no dump
+tells it.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from hlomem.base.errors import CommandError, UnknownNameError
+from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.fleet.answers import Answer
+from hlomem.fleet.tables import literal
+from hlomem.report.screens.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.fleet.asking import LockedTables
+
+_SUGGESTED = 5
+_UNNAMED = "parameter "
+
+
+def together(tables: LockedTables, run: str, names: Sequence[str]) -> Answer:
+    """The memory of programs that are resident at once."""
+    programs = _find(tables, run, names)
+    arguments = _arguments(tables, run, [program["id"] for program in programs])
+    shared = _shared_size(arguments)
+    apart = sum(row["size"] for row in arguments)
+    rows = list(_rows(programs, arguments))
+    rest = max(row["rest"] for row in rows)
+    codes = [program["code_bytes"] for program in programs]
+    code = sum(size or 0 for size in codes)
+    totals = {
+        "programs": len(rows),
+        "arguments_shared": shared,
+        "arguments_apart": apart,
+        "rest": rest,
+        "code": code,
+        "shared": shared + rest + code,
+        "apart": apart + rest + code,
+    }
+    sizes = f"{format_bytes(totals['shared'])} if arguments of one path, shape and size are one"
+    words = f"{sizes} array, {format_bytes(totals['apart'])} if each program has its own"
+    return Answer(
+        question="together",
+        run=run,
+        title=f"{plural(len(rows), 'program')} of run {run} resident at once: {words}",
+        columns=("needs", "arguments", "shared", "rest", "name", "place"),
+        sizes=("needs", "arguments", "shared", "rest"),
+        rows=tuple(rows),
+        totals=totals,
+        notes=_notes(totals, codes.count(None)),
+    )
+
+
+def _notes(totals: dict[str, int], unknown: int) -> tuple[str, ...]:
+    rest = format_bytes(totals["rest"])
+    said = [f"of temporaries, results and constants the most of one program counts: {rest}"]
+    if unknown:
+        said.append(f"the code of {plural(unknown, 'program')} is unknown, and not counted")
+    return tuple(said)
+
+
+def _find(tables: LockedTables, run: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The programs of names or patterns; a name may be that of several."""
+    if not names:
+        raise CommandError("`together` needs the names of programs; `decode*` is a pattern")
+    known = tables.rows(
+        "SELECT id, name, place, needs, space, code_bytes FROM modules"
+        f" WHERE run = {literal(run)} AND status = 'ok' ORDER BY needs DESC, place"
+    )
+    for name in names:
+        if not any(_is_meant(program, name) for program in known):
+            titles = sorted({str(program["name"]) for program in known})
+            near = get_close_matches(name, titles, n=_SUGGESTED, cutoff=0.4)
+            hint = f"; there are {', '.join(map(visible, near))}" if near else ""
+            raise UnknownNameError(f"no program `{visible(name)}` in run {run}{hint}")
+    return [program for program in known if any(_is_meant(program, name) for name in names)]
+
+
+def _is_meant(program: dict[str, Any], name: str) -> bool:
+    return name == program["id"] or fnmatchcase(str(program["name"]), name)
+
+
+def _arguments(tables: LockedTables, run: str, ids: list[str]) -> list[dict[str, Any]]:
+    """Arguments in the main memory of programs."""
+    chosen = ", ".join(map(literal, ids))
+    return tables.rows(
+        "SELECT a.id, a.parameter, a.shape, a.size FROM allocations a"
+        " JOIN modules m ON a.run = m.run AND a.id = m.id AND a.space = m.space"
+        f" WHERE a.run = {literal(run)} AND a.id IN ({chosen})"
+        " AND a.kind IN ('arguments', 'donated arguments')"
+    )
+
+
+def _identity(row: dict[str, Any]) -> tuple[str, str, int] | None:
+    """An argument's path, shape and size; None where only its number is known."""
+    path = str(row["parameter"])
+    return None if path.startswith(_UNNAMED) else (path, str(row["shape"]), int(row["size"]))
+
+
+def _shared_size(arguments: list[dict[str, Any]]) -> int:
+    """Bytes of arguments, those that can be one array counted once."""
+    named = {identity for row in arguments if (identity := _identity(row)) is not None}
+    own = sum(int(row["size"]) for row in arguments if _identity(row) is None)
+    return own + sum(size for _, _, size in named)
+
+
+def _rows(
+    programs: list[dict[str, Any]], arguments: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    of_program: dict[str, list[dict[str, Any]]] = {program["id"]: [] for program in programs}
+    holders: dict[tuple[str, str, int] | None, set[str]] = {}
+    for row in arguments:
+        of_program[row["id"]].append(row)
+        holders.setdefault(_identity(row), set()).add(row["id"])
+    holders.pop(None, None)
+    for program in programs:
+        mine = of_program[program["id"]]
+        size = sum(row["size"] for row in mine)
+        shared = (row["size"] for row in mine if len(holders.get(_identity(row), ())) > 1)
+        yield {
+            "name": program["name"],
+            "place": program["place"],
+            "needs": program["needs"],
+            "arguments": size,
+            "shared": sum(shared),
+            "rest": program["needs"] - size,
+        }

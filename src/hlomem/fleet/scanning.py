@@ -1,0 +1,395 @@
+"""`hlomem.fleet.scan`: paths in, a store of tables out.
+
+Every unit is one task. What the store has is skipped, or taken over into the new run without being
+read; the rest is read by workers (`hlomem.fleet.workers`). Outcomes gather here and become segments
+of the store every few seconds: who kills a scan loses no more than that, and the same scan started
+again goes on behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlomem.api.load import max_input
+from hlomem.base.errors import InputError
+from hlomem.base.source import visible
+from hlomem.fleet.finding import UnitError, find_units
+from hlomem.fleet.known import Known
+from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed
+from hlomem.fleet.store import check_run, make_store
+from hlomem.fleet.tables import Tables, merge_segments, write_segment
+from hlomem.fleet.workers import open_pool, run_task
+from hlomem.machines.registry import find_chip
+from hlomem.report.screens.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from hlomem.fleet.known import Held
+    from hlomem.fleet.store import Store
+    from hlomem.fleet.units import Unit
+    from hlomem.fleet.workers import Pool
+
+_MAX_PENDING = 1000
+"""Units that become a segment, if time has not come before."""
+_AHEAD = 3
+"""Tasks given out for each worker, so that none waits."""
+_TICK = 0.2
+
+
+class Progress(Struct, kw_only=True):
+    """How far a scan is."""
+
+    store: str
+    run: str
+    date: str
+    found: int = 0
+    """Units that were found so far."""
+    read: int = 0
+    carried: int = 0
+    """Unchanged since another run, and taken over from there without being read."""
+    skipped: int = 0
+    """In this run already."""
+    modules: int = 0
+    """Programs in what was read and taken over."""
+    errors: int = 0
+    """Of them, those that could not be read."""
+    segments: int = 0
+    seconds: float = 0.0
+    is_listed: bool = False
+    """Whether all was found."""
+
+    @property
+    def done(self) -> int:
+        """Units that are dealt with."""
+        return self.read + self.carried + self.skipped
+
+    @property
+    def rate(self) -> float:
+        """Units a second that were read."""
+        return self.read / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At this rate; None while not all is found, or nothing is read."""
+        if not (self.is_listed and self.rate):
+            return None
+        return (self.found - self.done) / self.rate
+
+
+def scan(
+    paths: Sequence[str | Path],
+    store: str | Path,
+    *,
+    run: str | None = None,
+    workers: int | None = None,
+    scheduler: Any = None,
+    chip: str | None = None,
+    verify: bool = False,
+    advise: bool = False,
+    seconds: float = 60.0,
+    memory: int = 4 << 30,
+    retry: bool = False,
+    commit_every: float = 5.0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """Reads all programs below paths into a store, and says what became of them.
+
+    `run` names the run the rows belong to, by default the day. `workers` is the number of
+    processes, by default that of the cores; `scheduler` is a Dask cluster instead, or the address
+    of its scheduler. `chip` is that of programs without a plan, which are planned for it where
+    their text does not tell. `verify` and `advise` fill the tables of their names, which takes
+    several times as long. A unit may take `seconds` and `memory`, then it is a row with an error;
+    `retry` reads again what ended so. What is done is written `commit_every` so many seconds; a
+    scan that is killed loses no more.
+    """
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    options = Options(
+        chip=find_chip(chip).name if chip else "",
+        verify=verify,
+        advise=advise,
+        seconds=seconds,
+        memory=memory,
+        max_input=max_input(),
+    )
+    target = make_store(str(store))
+    progress = Progress(store=str(store), run=check_run(run or day), date=day)
+    with open_pool(workers or os.cpu_count() or 1, scheduler) as pool:
+        scanner = _Scanner(target, progress, options, pool, on_progress)
+        scanner.know(retry=retry)
+        scanner.commit_every = commit_every
+        scanner.scan([str(path) for path in paths])
+    return progress
+
+
+class _Scanner:
+    """One scan."""
+
+    def __init__(
+        self,
+        store: Store,
+        progress: Progress,
+        options: Options,
+        pool: Pool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.commit_every = 0.0
+        self._store = store
+        self._progress = progress
+        self._options = options
+        self._pool = pool
+        self._say = on_progress
+        self._started = self._flushed = self._said = time.monotonic()
+        self._running: dict[Future[Outcome], Task] = {}
+        self._parts: dict[str, list[Outcome | None]] = {}
+        self._archives: dict[str, int] = {}
+        """How many units of an archive are not done."""
+        self._waiting: dict[str, Unit] = {}
+        """Archives of which all units were found."""
+        self._lines: dict[str, list[bytes]] = {}
+        self._carried: list[bytes] = []
+        self._pending = 0
+        self._segments: list[str] = []
+
+    def know(self, *, retry: bool) -> None:
+        """Looks at what is in the store."""
+        self._tables = Tables(self._store)
+        run, recipe = self._progress.run, self._options.recipe
+        self._known = Known(self._tables, run, recipe, retry=retry)
+
+    def scan(self, paths: Sequence[str]) -> None:
+        """Finds, reads and writes until all is done."""
+        try:
+            for unit in self._found(paths):
+                self._take(unit)
+                self._work(len(self._running) >= _AHEAD * self._pool.width)
+            self._progress.is_listed = True
+            while self._running:
+                self._work(is_full=True)
+        finally:
+            self._flush()
+            self._tell(now=True)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Makes the segments of this scan one, and removes what was so replaced long ago."""
+        if len(self._segments) > 1:
+            progress = self._progress
+            merge_segments(self._store, progress.run, progress.date, self._segments)
+        self._store.sweep()
+
+    def _found(self, paths: Sequence[str]) -> Iterator[Unit]:
+        seen = set[str]()
+        for path in paths:
+            for found in find_units(path, self._known.has_archive, self._options.max_input):
+                unit = found.unit if isinstance(found, UnitError) else found
+                if unit.id in seen:
+                    continue
+                seen.add(unit.id)
+                if isinstance(found, UnitError):
+                    self._progress.found += 1
+                    self._finish(unit, failed(unit, None, str(found), kind="unreadable"))
+                else:
+                    yield unit
+
+    def _take(self, unit: Unit) -> None:
+        """Decides what to do with a unit: nothing, take its rows over, or read it."""
+        if unit.kind == "archive":
+            self._take_archive(unit)
+            return
+        self._progress.found += 1
+        if self._known.is_done(unit):
+            self._progress.skipped += 1
+        elif (held := self._known.held(unit)) is not None:
+            self._carry(unit, held)
+        else:
+            if unit.archive:
+                self._archives[unit.archive] = self._archives.get(unit.archive, 0) + 1
+            self._submit(Task(unit=unit, options=self._options, known=self._known.keys(unit)))
+
+    def _take_archive(self, archive: Unit) -> None:
+        """An archive whose units were all found, or one that is in the store as it is."""
+        if not self._known.has_archive(archive):
+            self._waiting[archive.source] = archive
+            self._close_archive(archive.source)
+            return
+        for held in self._known.members(archive):
+            self._progress.found += 1
+            if held.is_of_this_run:
+                self._progress.skipped += 1
+            else:
+                self._carry_held(held)
+
+    def _submit(self, task: Task) -> None:
+        self._running[self._pool.executor.submit(run_task, task)] = task
+
+    def _work(self, is_full: bool) -> None:
+        """Deals with what is done; waits for something if no more can be given out."""
+        if self._running and (is_full or self._is_due):
+            done, _ = wait(self._running, _TICK if is_full else 0, FIRST_COMPLETED)
+            for future in done:
+                task = self._running.pop(future)
+                self._receive(task, self._result(future, task))
+        is_late = time.monotonic() - self._flushed > self.commit_every
+        if self._pending >= _MAX_PENDING or (self._pending and is_late):
+            self._flush()
+        self._tell()
+
+    @property
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._said > _TICK
+
+    def _result(self, future: Future[Outcome], task: Task) -> Outcome:
+        """The outcome of a task, were it that its worker was lost again and again."""
+        try:
+            return future.result()
+        except CancelledError as error:
+            where = "the scheduler gave up its tasks"
+            raise InputError(f"{where}; start the same scan again, it goes on from here") from error
+        except Exception as error:
+            if type(error).__name__ != "KilledWorker":
+                raise
+            words = "every worker that took it was lost"
+            return failed(task.unit, None, words, kind="crash")
+
+    def _receive(self, task: Task, outcome: Outcome) -> None:
+        unit = task.unit
+        if unit.program is not None:
+            self._receive_part(unit, outcome)
+        elif task.counts:
+            self._divide(task, outcome)
+        elif outcome.is_known and outcome.key is not None:
+            self._carry(unit, self._known.of_key(outcome.key))
+            self._leave_archive(unit)
+        elif outcome.key is None and unit.kind == "proto" and outcome.errors:
+            self._parts[unit.id] = [outcome]
+            self._submit(replace(task, counts=True))  # one of its programs may be the reason
+        else:
+            self._finish(unit, outcome)
+
+    def _divide(self, task: Task, counted: Outcome) -> None:
+        """A file that could not be read as a whole is read program by program."""
+        if counted.errors or counted.modules < 2:
+            [first] = self._parts.pop(task.unit.id)
+            assert first is not None
+            self._finish(task.unit, first)
+            return
+        self._parts[task.unit.id] = [None] * counted.modules
+        for number in range(counted.modules):
+            unit = replace(task.unit, program=number)
+            self._submit(Task(unit=unit, options=task.options))
+
+    def _receive_part(self, unit: Unit, outcome: Outcome) -> None:
+        parts = self._parts[unit.id]
+        assert unit.program is not None
+        parts[unit.program] = outcome
+        done = [part for part in parts if part is not None]
+        if len(done) < len(parts):
+            return
+        del self._parts[unit.id]
+        names = {table for part in done for table in part.tables}
+        tables = {name: b"".join(part.tables.get(name, b"") for part in done) for name in names}
+        errors = sum(part.errors for part in done)
+        whole = Outcome(key=None, modules=len(done), errors=errors, tables=tables)
+        self._finish(replace(unit, program=None), whole)
+
+    def _finish(self, unit: Unit, outcome: Outcome) -> None:
+        """Keeps the rows of a unit for the next segment."""
+        for table, lines in outcome.tables.items():
+            self._lines.setdefault(table, []).append(lines)
+        self._record(unit, outcome)
+        self._progress.read += 1
+        self._progress.modules += outcome.modules
+        self._progress.errors += outcome.errors
+        self._leave_archive(unit)
+
+    def _record(self, unit: Unit, outcome: Outcome, *, is_archive: bool = False) -> None:
+        row = {
+            "unit": unit.id,
+            "source": unit.source,
+            "archive": unit.archive or None,
+            "is_archive": is_archive,
+            "stamp": unit.stamp,
+            "key": outcome.key,
+            "names": unit.names,
+            "bytes": unit.size,
+            "recipe": self._options.recipe,
+            "modules": outcome.modules,
+            "errors": outcome.errors,
+            "committed": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime())}.{_micros():06d}",
+        }
+        self._lines.setdefault("units", []).append(encode_line(row))
+        self._pending += 1
+
+    def _leave_archive(self, unit: Unit) -> None:
+        if unit.archive and unit.archive in self._archives:
+            self._archives[unit.archive] -= 1
+            self._close_archive(unit.archive)
+
+    def _close_archive(self, path: str) -> None:
+        """Notes that all of an archive was read, once that is so."""
+        if path in self._waiting and not self._archives.get(path):
+            self._record(self._waiting.pop(path), Outcome(key=None), is_archive=True)
+
+    def _carry(self, unit: Unit, held: Held) -> None:
+        self._carry_held(
+            replace(
+                held,
+                new_unit=unit.id,
+                source=unit.source,
+                place=unit.place,
+                archive=unit.archive or None,
+                stamp=unit.stamp,
+            )
+        )
+
+    def _carry_held(self, held: Held) -> None:
+        self._carried.append(encode_line(held.line))
+        self._pending += 1
+        self._progress.carried += not held.is_archive
+        self._progress.modules += held.modules
+        self._progress.errors += held.errors
+
+    def _flush(self) -> None:
+        """Makes a segment of what is pending."""
+        if self._pending:
+            progress = self._progress
+            lines, carried = self._lines, self._carried
+            made = write_segment(
+                self._store, progress.run, progress.date, lines, carried, self._tables
+            )
+            self._segments.append(made.segment)
+            self._lines, self._carried, self._pending = {}, [], 0
+            progress.segments += 1
+        self._flushed = time.monotonic()
+
+    def _tell(self, *, now: bool = False) -> None:
+        if now or self._is_due:
+            self._said = time.monotonic()
+            self._progress.seconds = self._said - self._started
+            if self._say is not None:
+                self._say(self._progress)
+
+
+def _micros() -> int:
+    return time.time_ns() // 1000 % 1_000_000
+
+
+def describe(progress: Progress) -> str:
+    """A scan in one line."""
+    parts = [plural(progress.modules, "program")]
+    if progress.errors:
+        parts.append(f"{progress.errors} of them with an error")
+    parts.append(f"{plural(progress.read, 'input')} read")
+    if progress.carried:
+        parts.append(f"{progress.carried} taken over unchanged")
+    if progress.skipped:
+        parts.append(f"{progress.skipped} there already")
+    return f"{visible(progress.store)}, run {progress.run}: {', '.join(parts)}"

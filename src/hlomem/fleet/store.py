@@ -1,0 +1,235 @@
+"""A store: Parquet files by table, run and date, and the manifests that say which of them count.
+
+    STORE/fleet.json                                       the schema's version
+    STORE/segments/SEGMENT.json                            one manifest a segment, written last
+    STORE/modules/run=nightly/date=2026-11-15/SEGMENT.parquet
+
+A segment is what was finished since the one before it; at the end of a scan, its segments become
+one, which replaces them. Its files have names that nobody else uses
+and are never changed; they count once their manifest is there. So a scan that is killed leaves
+whole segments, and perhaps files that no manifest names; scans at the same time write beside each
+other, and of two rows for one source of one run the later segment's is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from hlomem import __version__
+from hlomem.base.errors import CommandError, InputError
+from hlomem.base.source import visible
+from hlomem.fleet.schema import OLDEST, SCHEMA
+from hlomem.fleet.storage import (
+    exists,
+    is_address,
+    join,
+    list_files,
+    local_path,
+    read_bytes,
+    remove,
+)
+from hlomem.fleet.storage import write_bytes as write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.fleet.storage import FileEntry
+
+MARKER = "fleet.json"
+_KIND = "hlomem fleet store"
+_SEGMENTS = "segments"
+_KEPT_SECONDS = 24 * 3600
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """A manifest."""
+
+    segment: str
+    schema: int
+    run: str
+    date: str
+    committed: str
+    """UTC, ISO 8601."""
+    files: dict[str, str]
+    """By table: the path of its file in the store."""
+    replaces: tuple[str, ...] = ()
+    """Segments whose rows are all in this one, too: they do not count any more."""
+    hlomem: str = ""
+
+
+_copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
+"""Files of stores elsewhere, by the store: relations read them as long as they are looked at."""
+
+
+def forget_copies() -> None:
+    """Removes the copies of files of stores that lie elsewhere; else the process's end does."""
+    while _copies:
+        _copies.popitem()[1].cleanup()
+
+
+class Store:
+    """A store that is there."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def segments(self) -> list[Segment]:
+        """The segments that count, the oldest first."""
+        found = self._manifests()
+        replaced = {name for segment in found for name in segment.replaces}
+        counting = [segment for segment in found if segment.segment not in replaced]
+        return sorted(counting, key=lambda segment: (segment.committed, segment.segment))
+
+    def _manifests(self) -> list[Segment]:
+        folder = join(self.root, _SEGMENTS)
+        if not exists(folder):
+            return []
+        names = [entry.path for entry in list_files(folder) if _is_manifest(entry.name)]
+        found = [_read_manifest(name) for name in names]
+        return [segment for segment in found if segment is not None]
+
+    def sweep(self) -> None:
+        """Removes segments that were replaced a day ago: nobody can be reading them still."""
+        found = {segment.segment: segment for segment in self._manifests()}
+        yesterday = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - _KEPT_SECONDS))
+        for segment in list(found.values()):
+            if segment.committed > yesterday:
+                continue
+            for name in segment.replaces:
+                if (old := found.get(name)) is not None:
+                    remove(join(self.root, _SEGMENTS, f"{name}.json"))
+                    for path in old.files.values():
+                        remove(join(self.root, path))
+
+    def files_of(self, segments: list[Segment]) -> dict[str, list[str]]:
+        """The files of each table on this machine; those of other storages are copied here."""
+        found: dict[str, list[str]] = {}
+        for segment in segments:
+            for table, name in segment.files.items():
+                found.setdefault(table, []).append(self._local(name))
+        return found
+
+    def _local(self, name: str) -> str:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise InputError(f"{visible(self.root)}: a manifest names a file outside: {name}")
+        if not is_address(self.root):
+            return str(local_path(self.root).resolve() / name)
+        if self.root not in _copies:
+            _copies[self.root] = tempfile.TemporaryDirectory(prefix="hlomem-store-")
+        path = Path(_copies[self.root].name).resolve() / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(read_bytes(join(self.root, name)))
+        return str(path)
+
+    def commit(self, segment: Segment, made: Mapping[str, Path]) -> None:
+        """Adds a segment: its files first, its manifest last."""
+        for table, path in made.items():
+            write_file(join(self.root, segment.files[table]), [path.read_bytes()])
+        manifest = join(self.root, _SEGMENTS, f"{segment.segment}.json")
+        write_file(manifest, [msgspec.json.encode(segment)])
+
+
+def _is_manifest(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def _read_manifest(path: str) -> Segment | None:
+    """A manifest; None where somebody has just swept it away."""
+    try:
+        segment = msgspec.json.decode(read_bytes(path), type=Segment)
+    except InputError:
+        if exists(path):
+            raise
+        return None
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{visible(path)}: no manifest of a store: {error}") from error
+    _check_schema(path, segment.schema)
+    return segment
+
+
+def new_segment(run: str, date: str, tables: list[str]) -> Segment:
+    """A segment of its own name."""
+    name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(6).hex()}"
+    folder = f"run={run}/date={date}/{name}.parquet"
+    return Segment(
+        segment=name,
+        schema=SCHEMA,
+        run=run,
+        date=date,
+        committed=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{_micros():06d}",
+        files={table: f"{table}/{folder}" for table in tables},
+        hlomem=__version__,
+    )
+
+
+def _micros() -> int:
+    return time.time_ns() // 1000 % 1_000_000
+
+
+def check_run(run: str) -> str:
+    """The name of a run, which becomes a part of paths."""
+    if not _RUN.fullmatch(run):
+        problem = f"no name for a run: `{visible(run)}`"
+        raise CommandError(f"{problem}; letters, digits and `._+-` make one, such as nightly-41")
+    return run
+
+
+def is_store(path: str) -> bool:
+    """Whether a path is that of a store."""
+    return path != "-" and exists(join(path, MARKER))
+
+
+def open_store(path: str) -> Store:
+    """A store that is there, of a schema that can be read."""
+    marker = join(path, MARKER)
+    if not exists(marker):
+        raise InputError(f"{visible(path)}: no store; `hlomem scan PATH -o STORE` makes one")
+    _read_marker(marker)
+    return Store(path)
+
+
+def make_store(path: str) -> Store:
+    """A store, made where there is none; another folder is not taken for one."""
+    marker = join(path, MARKER)
+    if exists(marker):
+        return open_store(path)
+    if exists(path) and not exists(marker) and any(map(_is_foreign, list_files(path))):
+        raise CommandError(f"{visible(path)} is no store, and not empty; give a new folder")
+    write_file(marker, [msgspec.json.encode({"kind": _KIND, "schema": SCHEMA})])
+    return Store(path)
+
+
+def _is_foreign(entry: FileEntry) -> bool:
+    """Whether a file is not what another scan has just begun to write."""
+    return not entry.name.startswith(f".{MARKER}.")
+
+
+def _read_marker(path: str) -> None:
+    try:
+        content: dict[str, Any] = msgspec.json.decode(read_bytes(path), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{visible(path)}: damaged: {error}") from error
+    schema = content.get("schema")
+    if content.get("kind") != _KIND or not isinstance(schema, int):
+        raise InputError(f"{visible(path)}: no store of hlomem's")
+    _check_schema(path, schema)
+
+
+def _check_schema(path: str, schema: int) -> None:
+    if schema > SCHEMA:
+        problem = f"a store of schema {schema}; this hlomem {__version__} reads up to {SCHEMA}"
+        raise InputError(f"{visible(path)}: {problem}: upgrade hlomem")
+    if schema < OLDEST:
+        problem = f"a store of schema {schema}, which is not read any more"
+        way = "scan its sources into a new store: hlomem scan PATH... -o NEW"
+        raise InputError(f"{visible(path)}: {problem}; {way}")

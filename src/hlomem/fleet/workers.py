@@ -1,0 +1,220 @@
+"""Readers of units: child processes that may crash, hang or grow, each watched by a thread.
+
+In: tasks. Out: outcomes; a child that ends, or is ended because a unit takes too long, becomes the
+row of that unit's error, and the next unit gets another child. The same function, `run_task`, runs
+in threads of this process and in workers of a Dask cluster: both are executors of
+`concurrent.futures`, and a Dask worker, too, keeps a child of its own for each of its threads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hlomem.base.errors import CommandError
+from hlomem.base.source import visible
+from hlomem.fleet.child import LENGTH
+from hlomem.fleet.extras import require
+from hlomem.fleet.reading import Outcome, Task, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+_PIECE = 1 << 20
+_START_SECONDS = 60.0
+"""For a child to begin; machines may be busy."""
+_here = threading.local()
+
+
+class ChildEndedError(Exception):
+    """A child went away while it was reading; says how."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Group(set["Child"]):
+    """Children that end together; once that is so, no more are made."""
+
+    is_over = False
+
+    def end(self) -> None:
+        """Ends all."""
+        self.is_over = True
+        for child in list(self):
+            child.end()
+
+
+class Child:
+    """A process that reads units."""
+
+    def __init__(self, group: Group) -> None:
+        if group.is_over:
+            raise ChildEndedError("crash", "the scan was ended")
+        self._group = group
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hlomem.fleet.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        group.add(self)
+        self._receive(time.monotonic() + _START_SECONDS, "did not begin")
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def ask(self, task: Task) -> Outcome:
+        """The outcome of a unit; `ChildEndedError` where the process does not survive it."""
+        deadline = time.monotonic() + task.options.seconds
+        message = msgspec.msgpack.encode(task)
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(LENGTH.pack(len(message)) + message)
+            self._process.stdin.flush()
+        except OSError:
+            raise self._ended() from None
+        late = f"not done after {task.options.seconds:g} seconds, and ended"
+        return msgspec.msgpack.decode(self._receive(deadline, late), type=Outcome)
+
+    def _receive(self, deadline: float, late: str) -> bytes:
+        """The next message; `late` is said of a process that lets us wait."""
+        (length,) = LENGTH.unpack(self._read(LENGTH.size, deadline, late))
+        return self._read(length, deadline, late)
+
+    def _read(self, size: int, deadline: float, late: str) -> bytes:
+        assert self._process.stdout is not None
+        pieces, left = list[bytes](), size
+        number = self._process.stdout.fileno()
+        with selectors.DefaultSelector() as selector:
+            selector.register(number, selectors.EVENT_READ)
+            while left:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.end()
+                    raise ChildEndedError("timeout", late)
+                piece = os.read(number, min(left, _PIECE))
+                if not piece:
+                    raise self._ended()
+                pieces.append(piece)
+                left -= len(piece)
+        return b"".join(pieces)
+
+    def _ended(self) -> ChildEndedError:
+        code = self._process.wait()
+        self.end()
+        if code == -signal.SIGKILL:
+            words = "its process was killed, twice, perhaps for want of memory"
+            return ChildEndedError("crash", words)
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return ChildEndedError("crash", f"its process ended with {name}, twice")
+
+    def end(self) -> None:
+        """Ends the process, whatever it does."""
+        self._group.discard(self)
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._process.wait()
+
+
+_everyone = Group()
+"""The children of threads that are no pool's, such as those of a Dask worker."""
+atexit.register(_everyone.end)
+
+
+def _join_group(group: Group) -> None:
+    _here.group = group
+
+
+def run_task(task: Task) -> Outcome:
+    """The outcome of a unit, read by the child of this thread.
+
+    A process that ends gets a second try: somebody may have ended it who did not mean the unit.
+    """
+    try:
+        return _ask_child(task)
+    except ChildEndedError as ended:
+        if ended.kind == "timeout":
+            return failed(task.unit, None, str(ended), kind=ended.kind)
+    try:
+        return _ask_child(task)
+    except ChildEndedError as ended:
+        return failed(task.unit, None, str(ended), kind=ended.kind)
+
+
+def _ask_child(task: Task) -> Outcome:
+    child: Child | None = getattr(_here, "child", None)
+    if child is None:
+        child = _here.child = Child(getattr(_here, "group", _everyone))
+    try:
+        outcome = child.ask(task)
+    except ChildEndedError:
+        _here.child = None
+        raise
+    if outcome.ran_out:  # the next unit gets a process without that past
+        child.end()
+        _here.child = None
+    return outcome
+
+
+class Pool(NamedTuple):
+    """An executor, and how many units it reads at once."""
+
+    executor: Executor
+    width: int
+
+
+@contextmanager
+def open_pool(workers: int, scheduler: Any = None) -> Iterator[Pool]:
+    """So many processes of this machine, or those of a Dask cluster."""
+    if scheduler is not None:
+        with _dask_pool(scheduler) as pool:
+            yield pool
+        return
+    group = Group()
+    executor = ThreadPoolExecutor(workers, initializer=_join_group, initargs=(group,))
+    try:
+        yield Pool(executor, workers)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        group.end()
+
+
+@contextmanager
+def _dask_pool(scheduler: Any) -> Iterator[Pool]:
+    distributed = require("distributed", "a scheduler")
+    where = visible(str(scheduler))
+    try:
+        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise CommandError(f"no Dask scheduler at {where}: {visible(str(error))}") from error
+    try:
+        count = sum(client.nthreads().values())
+        if not count:
+            raise CommandError(f"the Dask scheduler at {where} has no workers")
+        executor = client.get_executor(pure=False)
+        try:
+            yield Pool(executor, count)
+        finally:
+            executor.shutdown(wait=False)
+    finally:
+        client.close()
