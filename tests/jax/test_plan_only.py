@@ -40,6 +40,14 @@ def _plan(factory: str, **settings: Any) -> PlannedProgram:
     return planned
 
 
+def _places(memory: Any) -> list[Any]:
+    """Lines are left out: JAX keeps traces of inner functions, with the frames of the first."""
+    return [
+        (each.id, each.name, each.allocation, each.offset, each.size, each.parameter)
+        for each in memory
+    ]
+
+
 def test_the_plan_is_that_of_a_compile_here_and_the_dump_is_kept_where_asked(
     tmp_path: Path,
 ) -> None:
@@ -48,8 +56,8 @@ def test_the_plan_is_that_of_a_compile_here_and_the_dump_is_kept_where_asked(
     assert isinstance(planned, PlannedProgram)
     function, arguments = factories.step([None], batch=4)
     here = hlomem.jax.memory(function, *arguments)
-    assert str(planned.memory.by("line")) == str(here.by("line"))
-    assert planned.memory.space.size == here.space.size
+    assert _places(planned.memory) == _places(here)
+    assert any("factories.py:" in row.key for row in planned.memory.by("line"))
     assert planned.facts.results == ("['layers']",)
     assert planned.facts.flops == 3 * 4 * (2 * 4 * 64 * 64)  # 3 products in each of 4 layers
     assert planned.cpu_seconds > 0
