@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hlomem.base.errors import InputError
 from hlomem.proto.containers import (
     RIEGELI_MAGIC,
-    ZSTD_MAGIC,
     decompress,
     iter_records,
     open_cache_entry,
     unpack_snappy,
 )
+from hlomem.proto.sniff import ZSTD_MAGIC
 from hlomem.proto.wire import WireError
 from tests.fuzz.hostile_protos import record_file
 from tests.fuzz.proto_mutants import varint

@@ -43,7 +43,7 @@ ENTRY %e {{
 """
     stages = start_stages(hlo.parse(text), order_lists=in_text_order)
     flow = FlowBuilder(stages, keeps_overlap=False).build(stages.module.entry, {})
-    return Delays(flow, stages.options.machine.size_of).total
+    return Delays(flow.nodes, stages.options.machine.size_of).total
 
 
 def test_a_product_takes_the_time_of_its_bytes_or_of_its_multiplications() -> None:

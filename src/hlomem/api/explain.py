@@ -193,7 +193,7 @@ class MemoryExplanation(_Screen):
         """The page of `hlomem html`, in a frame."""
         from hlomem.report.page.notebook import format_memory  # noqa: PLC0415 - scripts need no page
 
-        return format_memory(self.memory, self.capacity.size if self.capacity else None)
+        return format_memory(self.memory, self.capacity)
 
 
 class BufferExplanation(_Screen):

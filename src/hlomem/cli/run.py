@@ -12,7 +12,7 @@ import click
 
 from hlomem.base.errors import CommandError
 from hlomem.base.sizes import parse_size
-from hlomem.cli import say
+from hlomem.cli.process import say
 from hlomem.run.child import run_child
 from hlomem.run.dumps import MAX_DISK, DumpFolder
 from hlomem.run.flags import read_flags, users_folder, with_dumps

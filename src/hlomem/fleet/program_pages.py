@@ -96,6 +96,6 @@ def _rows(tables: LockedTables, run: str, rest: str) -> list[dict[str, Any]]:
 
 def _write_page(row: dict[str, Any], folder: Path, capacity: Capacity | None) -> Path:
     with opened_memory(row) as memory:
-        text = format_page([build_page(memory, capacity.size if capacity else None)])
+        text = format_page([build_page(memory, capacity)])
     write_files(folder, {f"{row['id']}.html": [text.encode()]}, force=True)
     return folder / f"{row['id']}.html"

@@ -114,7 +114,7 @@ class Compiles(Sequence[CompiledProgram]):
 
     def finish(self) -> None:
         """Join what was seen with what was stored."""
-        modules = [(parse_message("Module", seen.proto), seen) for seen in self._seen]
+        modules = [(parse_message("ModuleHead", seen.proto), seen) for seen in self._seen]
         stored = _by_name(self._entries)
         numbered = {
             name: _by_number(entries)
@@ -150,7 +150,7 @@ def _by_number(entries: list[bytes]) -> dict[int, bytes]:
             logger.warning("%s", error)
             found[-1 - place] = entry
         else:
-            found[program.module.id] = entry
+            found[parse_message("ModuleHead", program.module).id] = entry
     return found
 
 
