@@ -53,6 +53,7 @@ COMMAND_GROUPS = {
     },
     "Set up": {
         "doctor": "Show what is installed here, what can be compiled for, and where dumps are.",
+        "completion": "Print the script that makes a shell complete commands and options.",
     },
     "Work on XLA": {
         "plan": "Plan a module's memory as XLA does, and write the same dumps.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from importlib import import_module
 
 from hlomem import __version__
@@ -17,6 +18,10 @@ from hlomem.report.registry import REPORTS
 
 with collector_off():  # which would look through what an import makes, and find no garbage
     import click
+    from click.shell_completion import shell_complete
+
+COMPLETE = "_HLOMEM_COMPLETE"
+"""The environment variable by which a shell asks for completions."""
 
 
 def _limit_input(context: click.Context, _: click.Parameter, size: str | None) -> None:
@@ -92,6 +97,8 @@ def commands() -> None:
 
 def run(words: list[str]) -> int:
     """Runs a command line; what click has to say about it is said."""
+    if wish := os.environ.get(COMPLETE):
+        return shell_complete(commands, {}, "hlomem", COMPLETE, wish)
     try:
         with commands.make_context("hlomem", words) as context:
             result = commands.invoke(context)
