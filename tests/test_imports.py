@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "check": DUMPS | {"view"},
     "rebuild.listing": DUMPS | {"history", "rebuild", "view"},
     "rebuild": DUMPS | {"analysis", "view"},
-    "report.page.notebook": DUMPS | {"report"},
+    "report.page.notebook": DUMPS | {"machines.capacity", "report"},
     "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
     "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
     "report.screens.verdict_text": {"base", "report", "check.findings"},
