@@ -86,7 +86,7 @@ class CompiledProgram:
 
     @cached_property
     def explanation(self) -> MemoryExplanation:
-        """What its memory is for."""
+        """The explanation of its memory."""
         if self._found is not None and self._found.assignment is not None:
             dump = self._found.open()
             assert isinstance(dump, Dump)

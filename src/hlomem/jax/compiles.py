@@ -24,7 +24,7 @@ _was_enabled = True
 
 
 class Compile(NamedTuple):
-    """What came of a compile."""
+    """The outcome of a compile."""
 
     compiled: Any
     """The Compiled; None where XLA refused the program."""

@@ -1,4 +1,4 @@
-"""What a Compiled of JAX holds, without a dump: its program with XLA's plan.
+"""The contents of a Compiled of JAX, without a dump: its program with XLA's plan.
 
 In: a `jax.stages.Compiled`. Out: the dump XLA would have written, from the executable as it is
 serialized, which has the program and the plan of every platform; None where an executable cannot be

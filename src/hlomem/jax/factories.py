@@ -32,7 +32,7 @@ _FORMS = "(function, arguments), (function, arguments, keywords) or a jax.stages
 
 
 class FactoryProgram(NamedTuple):
-    """What came of a factory."""
+    """The program a factory has made."""
 
     lowered: Any
     jaxpr: Any
@@ -117,7 +117,7 @@ def _arguments_of(
     factory: Callable[..., Any], settings: Mapping[str, Any], target: Target
 ) -> dict[str, Any]:
     parameters = inspect.signature(factory).parameters
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = [name for name in parameters if name != _DEVICES]
     for name in settings:
         if name not in parameters and not takes_any:

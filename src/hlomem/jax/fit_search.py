@@ -1,4 +1,4 @@
-"""Which size to plan next, on the way to the largest that fits.
+"""The choice of the size to plan next, on the way to the largest that fits.
 
 In: the sizes planned so far, and what there is. Out: another one, or None when two neighbours
 straddle the limit. Memory grows in a line as long as the compiler makes the same program of it, and
@@ -19,7 +19,7 @@ _MAX_GROWTH = 16
 
 
 class Planned(NamedTuple):
-    """What is known of a size."""
+    """A size that has been planned, with its verdict."""
 
     size: int
     fits: bool
@@ -64,7 +64,7 @@ def next_value(seen: Mapping[int, Planned], limit: int, step: int, start: int = 
 
 
 def _guess(seen: Mapping[int, Planned], limit: int) -> int:
-    """Where a line through two plans meets the limit."""
+    """The size at which a line through two plans meets the limit."""
     low, high = straddle(seen)
     if high is not None and low:
         ends = (low, high)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class KnownPlan(Struct, frozen=True, kw_only=True):
-    """What is kept of a plan."""
+    """The part of a plan that is kept."""
 
     size: int
     is_refused: bool
@@ -100,7 +100,7 @@ def fit(
 
 
 def default_cache() -> Path:
-    """Where plans are kept: a folder of the user's cache."""
+    """The folder of the user's cache that plans are kept in."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "hlomem" / "plans"
 
@@ -148,7 +148,7 @@ class _Planner:
         self.limit = limit
 
     def plan(self, own: dict[str, Any], value: int, on_progress: Callable[[], None]) -> FitPlan:
-        """What XLA plans for a value of the setting, or has planned before."""
+        """XLA's plan for a value of the setting, made now or known from before."""
         job = replace(self._job, settings={**self._job.settings, **own, self._over: value})
         done = plan_in_child(
             job,

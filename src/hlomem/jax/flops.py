@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Flops(NamedTuple):
-    """What a program multiplies."""
+    """The operations of a program's matrix products."""
 
     total: int
     has_while: bool = False

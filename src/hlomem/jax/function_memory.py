@@ -42,7 +42,7 @@ def memory(
     jit: Mapping[str, Any] | None = None,
     **keywords: Any,
 ) -> MemoryExplanation:
-    """What the memory of a function is for: a function, jitted or not, a Lowered or a Compiled.
+    """Explains the memory of a function: a function, jitted or not, a Lowered or a Compiled.
 
     A function takes its arguments, arrays or `jax.ShapeDtypeStruct`s, after it; `jit` has the
     options of `jax.jit` for one that is not jitted. `target` names the machine to compile for
@@ -87,7 +87,7 @@ def read_dump(folder: Path, module: str) -> Dump:
 def explained(
     dump: Dump, machine: Machine | None, results: tuple[str, ...] = ()
 ) -> MemoryExplanation:
-    """What a program's memory is for, on its machine, with the paths of its results."""
+    """The explanation of a program's memory, on its machine, with the paths of its results."""
     found = explain(dump, machine=machine, results=results)
     found.capacity = capacity_of(machine.chip_name) if machine is not None else None
     return found

@@ -42,7 +42,7 @@ class Errand(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What is known of a program once it is lowered."""
+    """The facts known of a program once it is lowered."""
 
     module_name: str
     """As XLA knows it: `jit_train_step`."""
@@ -63,9 +63,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
     refusal: str = ""
     """XLA's message where the program does not fit."""
     problem: str = ""
-    """What went wrong; empty where nothing did."""
+    """A description of the failure; empty where there was none."""
     kind: Literal["", "usage", "factory", "compiler", "missing"] = ""
-    """Who made the problem."""
+    """The source of the problem."""
     trace: tuple[str, ...] = ()
     """The last lines of the user's traceback."""
 

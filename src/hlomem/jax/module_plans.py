@@ -1,4 +1,4 @@
-"""What a compiler plans for a module as the pass has it: bytes of temporaries, by trying.
+"""A compiler's plan for a module as the pass has it: bytes of temporaries, by trying.
 
 In: a scheduled `HloModuleProto` and the target it is compiled for. Out: the bytes of temporaries in
 the target's main memory, as its compiler plans them. A child process compiles a stand-in for it

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hlomem.report.oom.log import Failure
 
 PAGE = "hlomem-oom.html"
-"""Where the page is written, in the folder the program runs in."""
+"""The file the page is written to, in the folder the program runs in."""
 MAX_REMEMBERED = 256 << 20
 """Bytes of modules that are remembered, the latest first."""
 
@@ -129,7 +129,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(link))
         yield link
-        pending += [each for each in (link.__cause__, link.__context__) if each is not None]
+        pending += [origin for origin in (link.__cause__, link.__context__) if origin is not None]
         if isinstance(link, BaseExceptionGroup):
             pending += link.exceptions
 

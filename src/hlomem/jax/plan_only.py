@@ -77,7 +77,7 @@ class PlannedProgram(NamedTuple):
 
     @property
     def memory(self) -> MemoryExplanation:
-        """What the program's memory is for."""
+        """The explanation of the program's memory."""
         return explained(self.dump, self.target.machine, self.facts.results)
 
 
@@ -268,7 +268,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _search_path() -> list[str]:
-    """Where this process finds modules, and the folder it is in."""
+    """The folders this process finds modules in, and the one it runs in."""
     here = str(Path.cwd())
     path = [place or here for place in sys.path]
     return path if here in path else [here, *path]

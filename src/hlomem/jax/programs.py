@@ -93,7 +93,7 @@ def _shape_of(jax: Any, leaf: Any, sharding: Any) -> Any:
 
 
 def result_names(stage: Any) -> tuple[str, ...]:
-    """What a Lowered or a Compiled returns, each leaf by its path: `[0]['w']`; "" for the only."""
+    """The results of a Lowered or a Compiled, each by its path: `[0]['w']`; "" for the only one."""
     found = getattr(stage, "out_info", None)
     if found is None:
         return ()

@@ -34,7 +34,7 @@ _MAX_AT_ONCE = 4
 
 
 class ProvenOrder(NamedTuple):
-    """What trying has shown."""
+    """The outcome of trying orders."""
 
     before: int
     """Bytes of temporaries in the given order, as the compiler plans it."""

@@ -45,7 +45,7 @@ DEFAULT_PLATFORMS = ("cpu", "cuda")
 takes longer, and is to be asked for."""
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 TRIED = "tpu"
-"""Where orders are tried, since the compiler does more with a program than can be foreseen."""
+"""The platform to try orders on: its compiler does more with a program than can be foreseen."""
 _CHIP_OF_KIND = {
     "TPU v4": "v4",
     "TPU v5 lite": "v5e",

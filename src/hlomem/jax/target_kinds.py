@@ -66,25 +66,25 @@ class Target(Struct, frozen=True, dict=True):
     topology: str = ""
 
     family: ClassVar[str] = ""
-    """What its name begins with."""
+    """The beginning of its name."""
     machines: ClassVar[str] = ""
     """The platform of its machines, as hlomem calls it."""
     wanted: ClassVar[str] = "jax"
-    """What compiles for it."""
+    """The software that compiles for it."""
     environment: ClassVar[dict[str, str]] = {}
-    """What its compiler must find in the environment when it is loaded."""
+    """Variables its compiler must find in the environment when it is loaded."""
     plan_mark: ClassVar[str] = ""
     """How the name of the file ends that the compiler writes next after those of the plan; empty
     where the rest of a compile is short."""
 
     @property
     def name(self) -> str:
-        """What it is called: `tpu-v5e:2x2`."""
+        """Its name in full: `tpu-v5e:2x2`."""
         return f"{self.family}-{self.chip}:{self.topology}"
 
     @property
     def machine(self) -> Machine:
-        """What its memory is like."""
+        """The machine, with its kinds of memory and its rules for planning them."""
         return find_machine(self.machines, self._chip_name)
 
     @property
@@ -262,7 +262,7 @@ def devices(target: str) -> list[Any]:
 
 def _unknown(name: str, head: str) -> str:
     known = [target.name for target in _all_targets()]
-    near = get_close_matches(head, [each.partition(":")[0] for each in known], n=2, cutoff=0.5)
+    near = get_close_matches(head, [other.partition(":")[0] for other in known], n=2, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"no target `{visible(name)}`: known are {', '.join(known)}{hint}"
 

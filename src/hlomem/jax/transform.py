@@ -127,7 +127,7 @@ class Transform:
 
 
 def _forecast(outcome: Outcome, found: BetterOrder) -> Outcome:
-    """What the compiler is going to report; barriers are gone by then."""
+    """The outcome as the compiler is going to report it; barriers are gone by then."""
     report = found.report
     before, after = report.before, report.after
     if has_barriers(found.stages.module):
