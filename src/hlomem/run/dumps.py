@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 MAX_DISK = "4GiB"
-"""What dumps may take on the disk, by default."""
+"""The space dumps may take on the disk, by default."""
 _LEFT = 0.75
 """Share of the limit that is left when it was reached."""
 _LATEST = 16

@@ -63,7 +63,7 @@ class DumpedProgram:
         )
 
     def explain(self) -> MemoryExplanation:
-        """What its memory is for."""
+        """The explanation of its memory."""
         return explain(self.sized.module.files[0])
 
 
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 
     folder: Path
     began: float
-    """When; older dumps in the folder are not the command's."""
+    """The time it was started; older dumps in the folder are not the command's."""
     tail: str
     """The end of its standard error."""
     dropped: int = 0
@@ -112,7 +112,7 @@ def _programs_of(outcome: Outcome) -> list[DumpedProgram]:
     except (InputError, OSError):  # the command has removed its folder
         return []
     sized = measure_all(modules, read_source)
-    return [DumpedProgram(each) for each in sized if each.size is not None]
+    return [DumpedProgram(measured) for measured in sized if measured.size is not None]
 
 
 def _draw_programs(programs: list[DumpedProgram], dropped: int) -> list[str]:

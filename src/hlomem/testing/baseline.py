@@ -58,6 +58,6 @@ def write_baseline(path: Path, programs: dict[str, Measurement]) -> None:
 def merge(
     old: dict[str, Measurement], new: dict[str, Measurement], root: Path
 ) -> dict[str, Measurement]:
-    """What is measured now, and what is known of tests that did not run but are still there."""
+    """The new measurements, and the old ones of tests that did not run but are still there."""
     kept = {key: value for key, value in old.items() if (root / key.partition("::")[0]).exists()}
     return {**kept, **new}

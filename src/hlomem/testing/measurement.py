@@ -36,7 +36,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     """The machine it was compiled for."""
     space: str
     bytes: int
-    """What XLA reserves."""
+    """Bytes XLA reserves."""
     peak: int
     """Bytes alive at the peak; what is reserved where that is not known."""
     roles: dict[str, int]

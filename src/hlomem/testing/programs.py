@@ -26,7 +26,7 @@ _MAX_NAME = 60
 
 
 def folder_of(folder: Path, key: str) -> Path:
-    """Where the program of a test is kept."""
+    """The folder the program of a test is kept in."""
     readable = re.sub(r"[^\w.-]+", "-", key).strip("-")[-_MAX_NAME:]
     return folder / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 

@@ -36,7 +36,7 @@ class Settings(NamedTuple):
     tolerance: str
     updates: bool
     programs: Path | None
-    """Where dumps of the baseline's programs are; None where none are kept."""
+    """The folder of the dumps of the baseline's programs; None where none are kept."""
 
 
 class Place(NamedTuple):
@@ -55,7 +55,7 @@ class Session:
 
     @cached_property
     def baseline(self) -> dict[str, Measurement]:
-        """What the programs were; a file that is written anew need not be readable."""
+        """The programs as they were; a file that is written anew need not be readable."""
         try:
             return read_baseline(self.settings.baseline)
         except HlomemError:

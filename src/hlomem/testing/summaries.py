@@ -50,7 +50,7 @@ def _property(text: str) -> str:
 
 
 def draw_table(entries: Sequence[Entry]) -> str:
-    """What was measured, as Markdown: problems first."""
+    """The measurements as a table in Markdown, problems first."""
     ordered = sorted(entries, key=lambda entry: (not entry.problems, entry.key))
     rows = [_row(entry) for entry in ordered]
     head = ["| | program | target | needs | baseline | change | limit | most of it |"]

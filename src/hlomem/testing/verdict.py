@@ -1,4 +1,4 @@
-"""Whether a program needs more than it may, and what has made it so.
+"""The verdict on a program: whether it needs more than it may, and what has made it so.
 
 In: a measurement, its limit, and what it was. Out: the sentences a test fails with, if any, and the
 source line they are about. Where the program itself was kept, they are those of `hlomem diff`;
@@ -27,10 +27,10 @@ _TOP = 5
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What is to be said about a program."""
+    """The things to say about a program."""
 
     problems: tuple[str, ...] = ()
-    """What a test fails with, each a text of one or several lines."""
+    """The messages a test fails with, each of one or several lines."""
     note: str = ""
     """Why it was not compared, or what else is to know."""
     line: str = ""
@@ -61,7 +61,7 @@ def judge(
 
 
 def explain_growth(before: MemoryView, after: MemoryView) -> str:
-    """What happened between two compiles, as `hlomem diff` says it."""
+    """The changes between two compiles, as `hlomem diff` tells them."""
     return plain(draw_diff(build_diff(before, after), PIPED_WIDTH))
 
 
@@ -102,10 +102,10 @@ def _grown(now: Measurement, before: Measurement) -> Iterator[str]:
 
 
 def _differences(now: dict[str, int], before: dict[str, int]) -> list[tuple[str, int]]:
-    """What has changed most, the growth first."""
+    """The largest changes, growth first."""
     deltas = {name: now.get(name, 0) - before.get(name, 0) for name in {*now, *before}}
     changed = [(name, size) for name, size in deltas.items() if size]
-    return sorted(changed, key=lambda each: (-each[1], each[0]))[:_TOP]
+    return sorted(changed, key=lambda change: (-change[1], change[0]))[:_TOP]
 
 
 def _line_of(now: Measurement, before: Measurement | None) -> str:

@@ -29,7 +29,7 @@ class FitRow(Record, frozen=True, kw_only=True):
     """One way of making the program."""
 
     settings: dict[str, Any]
-    """What tells it from the other rows."""
+    """The settings that tell it from the other rows."""
     plans: tuple[FitPlan, ...]
     """In the order they were made."""
     largest: int
@@ -63,6 +63,6 @@ class FitReport(Record, frozen=True, kw_only=True):
     """Values are multiples of it."""
     capacity: Capacity
     settings: dict[str, Any]
-    """What all rows have in common."""
+    """The settings all rows have in common."""
     rows: tuple[FitRow, ...]
     notes: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ class TightPacking(Record, frozen=True, kw_only=True):
 
 
 class ImprovementReport(Record, frozen=True, kw_only=True):
-    """What a better order is worth."""
+    """The worth of a better order."""
 
     name: str
     backend: str
@@ -57,7 +57,7 @@ class ImprovementReport(Record, frozen=True, kw_only=True):
     computations: tuple[ComputationOrder, ...]
     """Those whose order is another, the entry first."""
     packing: TightPacking | None = None
-    """What a tighter packing would need; None where it was not asked for."""
+    """The needs of a tighter packing; None where it was not asked for."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -73,7 +73,7 @@ class Lines:
         return known
 
     def origin_in(self, instruction: HloInstruction) -> Origin:
-        """Where an instruction of the module comes from; those of the same metadata share it."""
+        """The origin of an instruction of the module; those of the same metadata share it."""
         text = instruction.attributes.get("metadata", "")
         known = self._origins.get(text)
         if known is None:

@@ -38,7 +38,7 @@ def iter_results(joined: JoinedDump, module: HloModule | None) -> Iterator[Resul
 def name_results(
     joined: JoinedDump, module: HloModule | None, paths: Sequence[str]
 ) -> dict[int, str]:
-    """What each result is called, by the number of its value.
+    """The names of the results, by the numbers of their values.
 
     Paths that are not as many as results name none: some are of another program.
     """

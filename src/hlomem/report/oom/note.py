@@ -28,7 +28,7 @@ TOP_ROLES = 4
 _WORTH_SAYING = 0.01
 """Share of the memory from which on a role has a line of its own."""
 HEAD = "hlomem:"
-"""What a note begins with; no error gets two."""
+"""The beginning of a note; no error gets two."""
 
 
 class Remark(Record, frozen=True, kw_only=True):

@@ -63,7 +63,7 @@ def _colour(number: int) -> str:
 
 
 class _Scale:
-    """Where values and bytes lie on the drawing."""
+    """The places of values and bytes on the drawing."""
 
     def __init__(self, report: FitReport) -> None:
         plans = [plan for row in report.rows for plan in row.plans]

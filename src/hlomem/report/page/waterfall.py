@@ -65,7 +65,7 @@ def build_waterfall(diff: Diff) -> Waterfall:
 
 
 def _floor(bars: tuple[Bar, ...]) -> int:
-    """Where the bars begin, so that changes take up most of their lanes."""
+    """The level at which the bars begin, so that changes take up most of their lanes."""
     levels = [level for bar in bars for level in (bar.start, bar.end) if level or not bar.is_total]
     if not levels:
         return 0

@@ -67,7 +67,7 @@ def _bound(improved: ImprovementReport) -> str:
 
 
 def _packing(improved: ImprovementReport) -> str:
-    """What the best packing needs; nothing where it was not looked for."""
+    """The sentence on the needs of the best packing; empty where it was not looked for."""
     packing = improved.packing
     if packing is None:
         return ""
