@@ -73,7 +73,7 @@ class Subject:
         return find_layers(self.memory, self.space.color)
 
     def reserved(self, module: HloModule) -> int:
-        """What our plan of a variation reserves in the space."""
+        """The bytes our plan of a variation reserves in the space."""
         return self._reserved_by(self._plan_module(module).stages)
 
     @cached_property
@@ -83,7 +83,7 @@ class Subject:
 
     @cached_property
     def planned_size(self) -> int:
-        """What it reserves in the space."""
+        """The bytes our plan of the program reserves in the space."""
         return self._reserved_by(self.stages)
 
     def _reserved_by(self, stages: Stages) -> int:

@@ -101,7 +101,7 @@ class MemoryExplanation(_Screen):
         self.memory = memory
         self.space = space
         self.capacity = capacity
-        """What the device has, where that is known."""
+        """The memory of the device, where that is known."""
 
     def __repr__(self) -> str:
         title, size = self.memory.dump.title, format_bytes(self.space.size)

@@ -129,7 +129,7 @@ def improve_stages(
 
 
 def _packing(stages: Stages, orders: Orders) -> TightPacking:
-    """What the best packing of both orders needs."""
+    """The bytes that the best packing of either order needs."""
     before = pack_tightly(stages, {})
     after = pack_tightly(stages, orders) if orders else before
     return TightPacking(
@@ -189,7 +189,7 @@ def _judged(
 def find_objections(
     stages: Stages, orders: Orders, rules: Rules, *, is_rebuilt: bool = False
 ) -> list[str]:
-    """What speaks against orders: that the program may not run so, or that its plan is wrong.
+    """Objections to orders: that the program may not run so, or that its plan is wrong.
 
     The plan of a program that was rebuilt from a dump is not verified.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MAX_LISTED = 20
 _SNIFFED = 4096
 _CACHE_ENTRY = re.compile(r".*-cache|.+-[0-9a-f]{64}", re.DOTALL)
-"""What JAX calls an entry of its cache: the program and a key; before 0.4.36 nothing behind it."""
+"""JAX's name for an entry of its cache: the program and a key; before 0.4.36 nothing behind it."""
 _PROTO_ENDINGS = (".pb", ".pb.gz")
 
 
@@ -38,9 +38,9 @@ class ProtoProgram(Struct, frozen=True, dict=True):
     """A program of a file, not read further than to tell it from the others."""
 
     name: str
-    """What its author called it; with `#2` and so on where several have it."""
+    """The name its author gave it; with `#2` and so on where several have it."""
     module_name: str
-    """What XLA calls it, `jit_` and the like included."""
+    """The name XLA gives it, `jit_` and the like included."""
     where: str
     """The file it is in."""
     module: bytes

@@ -1,4 +1,4 @@
-"""What the best packing of a program's temporaries would need, in any of its orders.
+"""The bytes the best packing of a program's temporaries would need, in any of its orders.
 
 In: the stages of a plan, and orders of its instructions. Out: a `TightHeap`: bytes, a bound and
 what is known about less. The buffers are those that XLA packs in that order, placed by

@@ -85,7 +85,7 @@ def command(
 
 
 def _check_places(output: Path | None, html: Path | None, *, force: bool) -> None:
-    """What cannot be written later is said now."""
+    """Refuses now the places that could not be written to later."""
     if output is not None and output.exists() and not force:
         if not output.is_dir():
             raise CommandError(f"{visible(str(output))} is no folder")

@@ -1,4 +1,4 @@
-"""What `compile` and `fit` share: a factory, its settings, a target, and a line that moves.
+"""Shared by `compile` and `fit`: a factory, its settings, a target, and a line that moves.
 
 A factory is described in docs/jax.md; `hlomem.jax.factories` calls it, in a process of its own.
 """

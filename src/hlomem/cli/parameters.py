@@ -1,4 +1,4 @@
-"""What a command takes, told without click.
+"""The parameters of a command, declared without click.
 
 In: the words of a command line. Out: what they mean, if they are of the plain kind: known options
 with a value each, flags, arguments. For all else, help and mistakes among them, `Command.to_click`
@@ -120,7 +120,7 @@ class Command:
         return click.command(self.name)(run)
 
     def read(self, words: Sequence[str]) -> dict[str, Any] | None:
-        """What plain words mean, by keyword; None for words that click had better read."""
+        """The meaning of plain words, by keyword; None for words that click had better read."""
         options = {
             name: parameter
             for parameter in self.parameters

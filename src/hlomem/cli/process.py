@@ -1,4 +1,4 @@
-"""What commands say beside their output, and keep until the process ends."""
+"""Messages of commands beside their output, and things they keep until the process ends."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ MEMORY = (
     SPACE,
     AS_JSON,
 )
-"""What `with_memory` takes."""
+"""The parameters that `with_memory` takes."""
 
 
 def about_memory(command: Callable[..., int]) -> Callable[..., int]:

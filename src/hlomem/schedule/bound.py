@@ -59,7 +59,7 @@ def _less_borrowed(loans: _Loans, sizes: list[int], counted_at: list[list[int]])
 
 
 class _Loans:
-    """Which buffers may ever lie in the memory of which results."""
+    """The pairs of a buffer and a result in whose memory it may ever lie."""
 
     def __init__(self, flow: Flow, reach: _Reach) -> None:
         self._flow = flow

@@ -93,7 +93,7 @@ class _Search:
 
 
 class _State:
-    """What has run, and what that leaves; nodes can be taken back, the last first."""
+    """The nodes that have run, and the memory then in use; takes nodes back, the last first."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -110,7 +110,7 @@ class _State:
         self._before: list[tuple[int, list[int]]] = []  # level and ready, before each that has run
 
     def look(self, node: int) -> tuple[int, int]:
-        """What a node needs while it runs, and what is left then."""
+        """The bytes in use while a node runs, and those in use after it."""
         level = self.level
         peak = self._enter(node)
         after = self._leave(node)

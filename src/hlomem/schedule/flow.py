@@ -41,7 +41,7 @@ class FlowLender(NamedTuple):
 
     size: int
     values: tuple[FlowValue, ...]
-    """What of it is the program's own; `buffer` has no meaning here."""
+    """The values in it that are the program's own; `buffer` has no meaning here."""
     meets: tuple[frozenset[int], ...]
     """For each of these the temporaries that it may be written over, or that may be over it."""
 

@@ -27,7 +27,7 @@ _MAX_KICK = 3
 _MAX_IDLE = 24
 """Buffers in the way of a peak, the largest, that moves are made for."""
 _MOVE_COST = 8
-"""What making a move counts in nodes, beside those that it is made of and that are counted."""
+"""The cost of making a move, in nodes, beside those that it is made of and that are counted."""
 _MAX_MET = 5
 """Other orders with the same peak that are kept."""
 _SEED = 20261115
@@ -160,7 +160,7 @@ def _score(levels: list[int]) -> Score:
 
 
 def iter_moves(line: Timeline, chance: random.Random | None = None) -> Iterator[Move]:
-    """What takes something alive and idle at the peak out of its way; shuffled by `chance`."""
+    """Moves that take something alive and idle at the peak out of its way; shuffled by `chance`."""
     flow, order, place_of = line.flow, line.order, line.place_of
     if not order:
         return
@@ -193,7 +193,7 @@ def _is_alive(value: FlowValue, place: int, place_of: Sequence[int]) -> bool:
 
 
 def _delay(line: Timeline, value: FlowValue, place: int) -> Move | None:
-    """What makes a value, and what depends on that before the peak, right behind the peak."""
+    """Puts the maker of a value, and its dependents before the peak, right behind the peak."""
     if value.made_by < 0:
         return None
     before, order = line.flow.before, line.order
@@ -210,7 +210,7 @@ def _delay(line: Timeline, value: FlowValue, place: int) -> Move | None:
 
 
 def _advance(line: Timeline, value: FlowValue, place: int) -> Move | None:
-    """What still reads a value, and what that needs after the peak, right before the peak."""
+    """Puts the later readers of a value, and their needs after the peak, right before the peak."""
     before, order, place_of = line.flow.before, line.order, line.place_of
     cone = {node for node in value.readers if place_of[node] > place}
     if value.lives_on or not cone:

@@ -55,7 +55,7 @@ class Candidate(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """What was found about a computation."""
+    """The findings about a computation."""
 
     candidates: list[Candidate]
     """The best first; of equals the simpler."""
@@ -135,7 +135,7 @@ def construct(flow: Flow, others: Mapping[str, list[int]], allows: Allows) -> li
 
 
 def _key(flow: Flow) -> Hashable:
-    """What two flows have in common if one's orders are as good for the other."""
+    """A key that two flows share if one's orders are as good for the other."""
     return (
         tuple(map(tuple, flow.before)),
         tuple(flow.sizes),

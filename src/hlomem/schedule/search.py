@@ -153,7 +153,7 @@ class _Search:
         return lower_bound(replace(flow, inner=inner))
 
     def _allows(self, flow: Flow) -> Callable[[Sequence[int]], bool] | None:
-        """Whether an order hides what runs in the background well enough; None where all may."""
+        """A test that an order hides the background work well enough; None where any will do."""
         if not self._max_slowdown:
             return None
         delays = Delays(flow.nodes, self._stages.options.machine.size_of)

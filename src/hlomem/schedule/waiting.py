@@ -33,7 +33,7 @@ class ModelledTime(NamedTuple):
 
 
 def model_time(stages: Stages, orders: Orders) -> ModelledTime:
-    """What another order costs, by the model."""
+    """The time another order takes, by the model."""
     work = before = after = 0
     for computation in running_computations(stages.module):
         nodes = stages.schedule.sequence(computation)
