@@ -8,13 +8,20 @@ import resource
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.fuzz.entry_points import End, Outcome, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from multiprocessing.connection import Connection
+
+
+_COMMANDS = [
+    f"hlomem.cli.{name}"
+    for name in ("advise", "diff", "explain", "html", "improve", "peak", "replan", "show", "verify")
+]
+"""Modules every trial would import for itself."""
 
 
 class Limits(NamedTuple):
@@ -47,12 +54,24 @@ def run_trial(trial: Trial) -> Iterator[Outcome]:
 
 
 class LimitedProcess:
-    """A forked process that runs trials one after the other; what passes a limit ends it."""
+    """A forked process that runs trials one after the other; what passes a limit ends it.
 
-    def __init__(self, trials: Iterable[Trial], limits: Limits = Limits()) -> None:  # noqa: B008
+    It is forked off this process, or off a server that has nothing but hlomem in it: what has run
+    JAX has threads, which a fork does not survive.
+    """
+
+    def __init__(
+        self,
+        trials: Iterable[Trial],
+        limits: Limits = Limits(),  # noqa: B008
+        *,
+        is_served: bool = False,
+    ) -> None:
         self.limits = limits
         self.results, sender = multiprocessing.Pipe(duplex=False)
-        context = multiprocessing.get_context("fork")
+        context: Any = multiprocessing.get_context("forkserver" if is_served else "fork")
+        if is_served:
+            context.set_forkserver_preload([__name__, *_COMMANDS])
         self._process = context.Process(target=_work, args=(trials, limits, sender))
         self._process.start()
         sender.close()
@@ -92,7 +111,7 @@ def _held_bytes() -> int:
 
 def run_limited(trial: Trial, limits: Limits = Limits()) -> list[Outcome]:  # noqa: B008
     """How the commands of one trial end, each under the limits."""
-    process = LimitedProcess([trial], limits)
+    process = LimitedProcess([trial], limits, is_served=True)
     outcomes = []
     try:
         while (outcome := process.receive()) is not None:
