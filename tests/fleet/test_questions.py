@@ -80,7 +80,7 @@ def test_what_grew_has_the_causes_of_diff(tmp_path: Path) -> None:
 
 
 def test_together_counts_shared_arguments_once(store: Path) -> None:
-    found = answer(str(store), "together", ["train_step*", "jit_train_step*"])
+    found = answer(str(store), "together", ["train_step*", "cpu_train_step*"])
     names = [row["name"] for row in found.rows]
     assert len(names) > 1
     rows = found.rows

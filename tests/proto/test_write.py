@@ -64,13 +64,20 @@ def test_a_program_from_text_has_no_proto_without_jaxlib(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("sample", DUMPED[:2], ids=lambda sample: sample.name)
 def test_a_program_from_text_is_written_as_xla_reads_it(sample: Sample) -> None:
-    pytest.importorskip("jaxlib._hlo")
     text = (sample.folder / "module.hlo").read_text()
+    _skip_where_xla_reads_no_compact_text()
     made = hlomem.plan(hlo.parse(text), backend="cpu")
     written = parse_message("HloProto", made.to_proto())
     xlas = parse_message("HloProto", sample.path.read_bytes())
     ours, theirs = (_places_by_name(each) for each in (written, xlas))
     assert ours == theirs
+
+
+def _skip_where_xla_reads_no_compact_text() -> None:
+    """The texts of the samples write parts of tuples as `%x#1`, which jaxlib reads since 0.11."""
+    jaxlib = pytest.importorskip("jaxlib")
+    if tuple(map(int, jaxlib.__version__.split(".")[:2])) < (0, 11):
+        pytest.skip(f"jaxlib {jaxlib.__version__} does not read compact text")
 
 
 def _places_by_name(proto: Any) -> list[object]:

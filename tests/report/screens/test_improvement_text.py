@@ -33,7 +33,7 @@ def _screen(report: ImprovementReport) -> str:
     ("verdict", "bound", "said"),
     [
         ("open", 1 << 19, "every order needs 512.0 KiB at least; at most 50.0% more could be"),
-        ("open", None, "not known: the program is too large for it"),
+        ("open", None, "not known for this program"),
         ("proven", 1 << 19, "no order keeps less alive, which is proven; packing aside, every"),
         ("at the bound", 1 << 20, "no order of these instructions needs less"),
     ],
