@@ -86,8 +86,12 @@ MAY_IMPORT = {
     | {"check", "report", "schedule", "write", "view"},
     "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "schedule": PLANNER,
+    "remat.check": {"base", "hlo", "check", "schedule.check"},  # knows nothing of who chose
+    "remat": PLANNER | {"schedule"},
+    "api.recompute": {"hlo", "pipeline", "api.improve", "remat", "schedule"},
     "jax": PROGRAM
-    | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
+    | {"__version__", "machines.registry", "machines.capacity", "api.improve", "api.recompute"}
+    | {"dump", "pipeline", "remat", "report", "schedule"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -22,6 +22,7 @@ from hlomem.jax import cache_guard
 from hlomem.jax.log import logger
 from hlomem.jax.module_proto import text_of, with_schedule
 from hlomem.jax.transform import Limits, Transform
+from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
@@ -58,6 +59,7 @@ def optimize(
     may_reorder_collectives: bool | None = None,
     max_slowdown: float = 0.0,
     chip: str = "",
+    fit: int | str | None = None,
 ) -> Optimization:
     """Give every program compiled from now on an order that needs less memory.
 
@@ -65,6 +67,10 @@ def optimize(
     temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
     `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
     this is the only process: all devices run what is compiled here. `chip` is that of a TPU.
+
+    `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
+    a chip whose memory it is. A program that is larger in the order found has values computed again
+    until it fits or nothing helps; `report()` says which, and by how much it misses.
     """
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
@@ -72,7 +78,7 @@ def optimize(
     if may_reorder_collectives is None:
         may_reorder_collectives = import_module("jax").process_count() == 1
     rules = Rules(effort, may_reorder_collectives, max_slowdown)
-    limits = Limits(min_bytes, max_instructions)
+    limits = Limits(min_bytes, max_instructions, _parse_fit(fit))
     chosen = _choose_platforms(platforms)
     transforms = {
         platform: Transform(platform, compiler_options(platform, chip), rules, limits)
@@ -81,6 +87,15 @@ def optimize(
     for platform in chosen:
         _test_once(extension, platform)
     return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits}")
+
+
+def _parse_fit(fit: int | str | None) -> int | None:
+    """The bytes that are meant; `CommandError` where none are."""
+    if isinstance(fit, str):
+        return parse_capacity(fit).size
+    if fit is not None and fit <= 0:
+        raise CommandError(f"a program cannot fit {fit} bytes")
+    return fit
 
 
 class Optimization:

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.api.improve import Rules, improve_stages
-from hlomem.hlo.schedule import running_computations
+from hlomem.api.recompute import judge_edited, recompute_stages
+from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.jax.log import Outcome, record
-from hlomem.jax.module_proto import text_of, with_schedule
+from hlomem.jax.module_proto import text_of, with_edit, with_schedule
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.search import temporary_bytes
 
 if TYPE_CHECKING:
+    from hlomem.api.improve import BetterOrder
     from hlomem.machines.options import Options
+    from hlomem.schedule.search import Orders
 
 MAX_REMEMBERED = 256
 """Modules whose answers are kept."""
@@ -36,6 +39,9 @@ class Limits(NamedTuple):
     """Temporaries below which a program is not worth it."""
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
+    fit: int | None = None
+    """Bytes that all allocations of a program may take together; values are computed again where
+    an order is not enough. None where no number was named."""
 
 
 class Transform:
@@ -91,12 +97,51 @@ class Transform:
             after=found.report.after,
             bound=found.report.bound,
             reason="; ".join(found.report.notes),
-            seconds=time.thread_time() - start,
         )
-        if not found.orders:
-            return None, outcome._replace(kind="kept")
-        orders = {
-            computation.name: [instruction.name for instruction in order]
-            for computation, order in found.orders.items()
-        }
-        return with_schedule(proto, orders), outcome._replace(kind="improved")
+        answer: bytes | None = None
+        if found.orders:
+            answer = with_schedule(proto, _named(found.orders))
+            outcome = outcome._replace(kind="improved")
+        else:
+            outcome = outcome._replace(kind="kept")
+        if self._limits.fit is not None:
+            better, outcome = self._fit(proto, found, outcome, self._limits.fit)
+            answer = better or answer
+        return answer, outcome._replace(seconds=time.thread_time() - start)
+
+    def _fit(
+        self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
+    ) -> tuple[bytes | None, Outcome]:
+        """Compute values again if the program is larger than a number even in the order found."""
+        stages = found.stages
+        if found.orders:
+            stages = stages.rescheduled(Schedule(dict(found.orders)))
+        total = stages.assignment.total_bytes
+        outcome = outcome._replace(total=total, limit=limit)
+        if total <= limit:
+            return None, outcome
+        made = recompute_stages(stages, limit)
+        point = made.point
+        if point is None:
+            return None, outcome
+        answer = with_edit(proto, point.edit)
+        edited = hlo.parse(text_of(answer))
+        problems = judge_edited(found.stages.module, edited, stages, point, self._rules)
+        if problems:
+            reason = f"values computed again were rejected: {problems[0]}"
+            return None, outcome._replace(reason="; ".join(filter(None, (outcome.reason, reason))))
+        return answer, outcome._replace(
+            kind="improved",
+            after=point.temporaries,
+            total=point.total,
+            clones=point.clones,
+            flops=point.flops,
+            program_flops=made.program_flops,
+        )
+
+
+def _named(orders: Orders) -> dict[str, list[str]]:
+    return {
+        computation.name: [instruction.name for instruction in order]
+        for computation, order in orders.items()
+    }

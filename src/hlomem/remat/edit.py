@@ -14,7 +14,7 @@ from hlomem.hlo.schedule import running_computations
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.hlo.ir import HloInstruction, HloModule
+    from hlomem.hlo.ir import HloModule
 
 SUFFIX = "remat"
 
@@ -30,6 +30,8 @@ class Clone(NamedTuple):
 class Edit(NamedTuple):
     """What becomes of a module."""
 
+    entry: str
+    """The name of the entry."""
     clones: tuple[Clone, ...]
     """New instructions of the entry, operands before users."""
     operands: Mapping[str, tuple[str, ...]]
@@ -52,21 +54,12 @@ def apply_edit(module: HloModule, edit: Edit) -> HloModule:
     for name, operands in wanted.items():
         for number, operand in enumerate(operands):
             rewriter.set_operand(known[name], number, known[operand])
-    rewriter.schedule(
-        {
-            computation: [
-                _find(known if computation is module.entry else {}, by_name, name)
-                for name in edit.orders[computation.name]
-            ]
-            for computation in running_computations(module)
-            if computation.name in edit.orders
-            for by_name in [{each.name: each for each in computation.instructions}]
-        }
-    )
+    orders = {}
+    for computation in running_computations(module):
+        by_name = {instruction.name: instruction for instruction in computation.instructions}
+        if computation is module.entry:
+            by_name = known
+        if computation.name in edit.orders:
+            orders[computation] = [by_name[name] for name in edit.orders[computation.name]]
+    rewriter.schedule(orders)
     return rewriter.finish()
-
-
-def _find(
-    made: Mapping[str, HloInstruction], by_name: Mapping[str, HloInstruction], name: str
-) -> HloInstruction:
-    return made[name] if name in made else by_name[name]

@@ -141,6 +141,7 @@ class State(Struct, frozen=True, eq=False):
             != tuple([operand.name for operand in self.flow.nodes[node].operands])
         }
         return Edit(
+            self.flow.computation.name,
             tuple(clones[node] for node in self.order if node in clones),
             changed,
             {**others, self.flow.computation.name: named(self.order)},
