@@ -72,4 +72,4 @@ def test_an_order_that_breaks_a_dependency_never_reaches_xla(
 def test_the_same_module_gets_the_same_answer_from_memory() -> None:
     transform, proto = _transform(), _proto()
     assert transform(proto) == transform(proto)
-    assert len({outcome for outcome in log.report().outcomes}) == 1
+    assert len(set(log.report().outcomes)) == 1

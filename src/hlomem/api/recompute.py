@@ -16,6 +16,8 @@ from hlomem.remat.fit import fit
 from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hlomem.api.improve import Rules
     from hlomem.hlo.ir import HloModule
     from hlomem.pipeline import Stages
@@ -31,17 +33,30 @@ class Recomputed(NamedTuple):
     """Operations of the program as given, by our count."""
 
 
-def recompute_stages(stages: Stages, limit: int) -> Recomputed:
-    """Compute values again until all allocations together take no more than a number of bytes."""
-    rest = stages.assignment.total_bytes - temporary_bytes(stages)
-    found = fit(stages, max(limit - rest, 0))
-    return Recomputed(found.best, found.program_flops)
+def recompute_stages(starts: Sequence[Stages], limit: int) -> Recomputed:
+    """Compute values again until all allocations together take no more than a number of bytes.
+
+    `starts` are plans of one program in several orders: the order that needs least is not always
+    the one from which it costs least to need less still. The cheapest that fits is taken, else the
+    smallest.
+    """
+    found = []
+    for stages in starts:
+        rest = stages.assignment.total_bytes - temporary_bytes(stages)
+        found.append(fit(stages, max(limit - rest, 0)))
+    points = [one.best for one in found if one.best is not None]
+    fitting = [point for point in points if point.total <= limit]
+    best = min(
+        fitting or points,
+        key=lambda point: point.flops if fitting else point.total,
+        default=None,
+    )
+    return Recomputed(best, found[0].program_flops)
 
 
-def judge_edited(
-    given: HloModule, edited: HloModule, stages: Stages, point: Point, rules: Rules
-) -> list[str]:
+def judge_edited(stages: Stages, edited: HloModule, point: Point, rules: Rules) -> list[str]:
     """What is wrong with an edited module as the compiler will read it, if anything."""
+    given = stages.module
     problems = find_edit_problems(
         given,
         edited,

@@ -55,8 +55,8 @@ def with_schedule(proto: bytes, orders: Mapping[str, Sequence[str]]) -> bytes:
 def with_edit(proto: bytes, edit: Edit) -> bytes:
     """The module with instructions of its entry computed again, and in other orders.
 
-    A clone is a copy of its original's message with a name, an id and operands of its own; bodies of
-    fusions are copied for it, what they apply is shared. Raises as `with_schedule` does.
+    A clone is a copy of its original's message with a name, an id and operands of its own; bodies
+    of fusions are copied for it, what they apply is shared. Raises as `with_schedule` does.
     """
     module = _module_type()()
     module.ParseFromString(proto)
@@ -116,7 +116,9 @@ class _Editor:
         body.CopyFrom(self._computation_of[number])
         body.id, self._next = self._next, self._next + 1
         body.name = self._free_name(body.name)
-        id_of = {part.id: (body.id << _ID_BITS) + place for place, part in enumerate(body.instructions)}
+        id_of = {
+            part.id: (body.id << _ID_BITS) + place for place, part in enumerate(body.instructions)
+        }
         for part in body.instructions:
             part.name = self._free_name(part.name)
             part.id = id_of[part.id]

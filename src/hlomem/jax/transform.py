@@ -20,7 +20,7 @@ from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.jax.log import Outcome, record
 from hlomem.jax.module_proto import text_of, with_edit, with_schedule
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.search import temporary_bytes
+from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
     from hlomem.api.improve import BetterOrder
@@ -42,6 +42,9 @@ class Limits(NamedTuple):
     fit: int | None = None
     """Bytes that all allocations of a program may take together; values are computed again where
     an order is not enough. None where no number was named."""
+    keeps_donations: bool = True
+    """Whether the compiler keeps what is donated of a module that is handed back; where it does
+    not, a module with donated arguments is left alone."""
 
 
 class Transform:
@@ -84,6 +87,9 @@ class Transform:
         outcome = Outcome(module.name, self._platform, "skipped")
         if not module.is_scheduled:
             return None, outcome._replace(kind="failed", reason="the module has no schedule")
+        if module.input_output_alias and not self._limits.keeps_donations:
+            reason = "this jax would lose that its arguments are donated; jax 0.11 keeps it"
+            return None, outcome._replace(kind="kept", reason=reason)
         count = sum(len(computation.instructions) for computation in running_computations(module))
         if count > self._limits.max_instructions:
             return None, outcome._replace(reason=f"{count} instructions")
@@ -113,20 +119,21 @@ class Transform:
         self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
     ) -> tuple[bytes | None, Outcome]:
         """Compute values again if the program is larger than a number even in the order found."""
-        stages = found.stages
+        starts = [found.stages]
         if found.orders:
-            stages = stages.rescheduled(Schedule(dict(found.orders)))
-        total = stages.assignment.total_bytes
+            orders = {one: list(order) for one, order in found.orders.items()}
+            starts.insert(0, found.stages.rescheduled(Schedule(orders)))
+        total = starts[0].assignment.total_bytes
         outcome = outcome._replace(total=total, limit=limit)
         if total <= limit:
             return None, outcome
-        made = recompute_stages(stages, limit)
+        made = recompute_stages(starts, limit)
         point = made.point
-        if point is None:
+        if point is None or point.total >= total:
             return None, outcome
         answer = with_edit(proto, point.edit)
         edited = hlo.parse(text_of(answer))
-        problems = judge_edited(found.stages.module, edited, stages, point, self._rules)
+        problems = judge_edited(found.stages, edited, point, self._rules)
         if problems:
             reason = f"values computed again were rejected: {problems[0]}"
             return None, outcome._replace(reason="; ".join(filter(None, (outcome.reason, reason))))

@@ -34,10 +34,11 @@ _ONCE = """
     rng-get-and-update-state send send-done tuple while
 """
 _NEVER_TWICE = frozenset(_ONCE.split())
-_NAMES = frozenset(
-    "body branch_computations called_computations calls condition control-predecessors"
-    " false_computation metadata scatter select to_apply true_computation".split()
-)
+_NAMING = """
+    body branch_computations called_computations calls condition control-predecessors
+    false_computation metadata scatter select to_apply true_computation
+"""
+_NAMES = frozenset(_NAMING.split())
 """Attributes that name what is compared otherwise, or where it comes from."""
 _HEADER = ("input_output_alias", "buffer_donor", "entry_computation_layout", "is_scheduled")
 _ELIDED = "{...}"
@@ -61,7 +62,9 @@ def find_edit_problems(
     if problems:
         return problems
     by_name = {
-        computation.name: {instruction.name: instruction for instruction in computation.instructions}
+        computation.name: {
+            instruction.name: instruction for instruction in computation.instructions
+        }
         for computation in given.outer_computations
     }
     orders = {

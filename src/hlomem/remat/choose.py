@@ -54,9 +54,7 @@ def choose(state: State, costs: Costs, target: int) -> Choice | None:
     offers = _Offers(state, costs)
     for at in dict.fromkeys((full[0], full[-1])):
         for least in (_LEAST_SHARE * peak, 0):
-            found = {
-                offer.step.key: offer for offer in offers.at(at) if offer.freed > least
-            }
+            found = {offer.step.key: offer for offer in offers.at(at) if offer.freed > least}
             best = sorted(found.values(), key=lambda offer: -offer.freed / offer.cost)[:_TRIED]
             tried = [(offer, state.apply(offer.step)) for offer in best]
             choice = _take_best(levels, tried, target)
@@ -65,9 +63,7 @@ def choose(state: State, costs: Costs, target: int) -> Choice | None:
     return None
 
 
-def _take_best(
-    levels: list[int], tried: list[tuple[_Offer, State]], target: int
-) -> Choice | None:
+def _take_best(levels: list[int], tried: list[tuple[_Offer, State]], target: int) -> Choice | None:
     """The step that lowers most per cost: above the target, else above what is near the peak."""
     peak = max(levels)
     lower: list[tuple[_Offer, State, list[int]]] = []
@@ -207,9 +203,7 @@ class _Offers:
 class _Chain:
     """What has to be computed again right before a place."""
 
-    def __init__(
-        self, offers: _Offers, place: int, kept_size: int, moved: Sequence[int]
-    ) -> None:
+    def __init__(self, offers: _Offers, place: int, kept_size: int, moved: Sequence[int]) -> None:
         self._offers = offers
         self.place = place
         self._kept_size = kept_size
@@ -259,5 +253,3 @@ class _Chain:
             self.kept.update(state.holds[node])
             return node
         return self.remake(node, value) if may_repeat else None
-
-

@@ -20,7 +20,7 @@ from hlomem.remat.state import start_state
 from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from hlomem.pipeline import Stages
     from hlomem.remat.state import State
@@ -64,14 +64,7 @@ class Fit(NamedTuple):
 def fit(stages: Stages, target: int) -> Fit:
     """Compute values again until the temporaries take no more than a number of bytes."""
     with collector_off():
-        return _Search(stages).run([target])
-
-
-def front(stages: Stages, count: int = 6) -> Fit:
-    """The same for several numbers, evenly spread below what is needed as given."""
-    with collector_off():
-        before = temporary_bytes(stages)
-        return _Search(stages).run([before * (count - part) // count for part in range(1, count)])
+        return _Search(stages).run(target)
 
 
 class _Search:
@@ -79,7 +72,7 @@ class _Search:
         self._stages = stages
         self._costs = Costs(stages.options.machine.size_of)
         self._state = start_state(stages)
-        self._entry = {
+        self._others = {
             computation: stages.schedule.sequence(computation)
             for computation in stages.live_ranges.span_of
             if computation is not stages.module.entry
@@ -88,13 +81,10 @@ class _Search:
         self._steps = min(MAX_STEPS, MAX_CHOICES // max(len(self._state.order), 1))
         self._points: list[Point] = []
 
-    def run(self, targets: Sequence[int]) -> Fit:
-        """Go down to each of the targets, which fall."""
+    def run(self, target: int) -> Fit:
+        """Go down to the target, as far as that is possible."""
         before = temporary_bytes(self._stages)
-        for target in targets:
-            if not self._reach(target, before):
-                break
-        target = targets[-1]
+        self._reach(target, before)
         smaller = [point for point in self._points if point.temporaries < before]
         fits = [point for point in smaller if point.temporaries <= target]
         best = min(
@@ -105,21 +95,19 @@ class _Search:
         flops = self._costs.total(self._stages.schedule.sequence(self._stages.module.entry))
         return Fit(before, flops, tuple(self._points), best)
 
-    def _reach(self, target: int, before: int) -> bool:
-        """Go down to one target; whether it was reached."""
-        planned = self._points[-1].temporaries if self._points else before
+    def _reach(self, target: int, planned: int) -> None:
+        """Take steps and plan, until a plan fits or nothing helps."""
         for _ in range(MAX_PLANS):
             if planned <= target:
-                return True
+                return
             level = max(self._state.levels(), default=0)
             wanted = round(min(level * target / planned, level - 1) * _MARGIN)
             moved = sum(1 for _ in self._descend(wanted))
             if not moved:
-                return False
+                return
             point = self._plan()
             self._points.append(point)
             planned = point.temporaries
-        return planned <= target
 
     def _descend(self, wanted: int) -> Iterator[State]:
         """Steps until the model counts no more than wanted."""
@@ -134,7 +122,7 @@ class _Search:
             yield self._state
 
     def _plan(self) -> Point:
-        edit = self._state.edit(self._entry)
+        edit = self._state.edit(self._others)
         stages = plan_edit(self._stages, edit)
         return Point(
             edit,

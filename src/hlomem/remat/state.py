@@ -262,9 +262,7 @@ class _Application:
             ]
 
 
-def start_state(
-    stages: Stages, peaks: Mapping[HloComputation, int] | None = None
-) -> State:
+def start_state(stages: Stages, peaks: Mapping[HloComputation, int] | None = None) -> State:
     """The entry of a program as it was planned; `peaks` are those of what it calls."""
     builder = FlowBuilder(stages)
     if peaks is None:
@@ -283,9 +281,7 @@ def start_state(
         )
         for instruction in flow.nodes
     ]
-    facts = Facts(
-        _find_repeatable(stages, flow), _find_limits(stages, builder, flow)
-    )
+    facts = Facts(_find_repeatable(stages, flow), _find_limits(stages, builder, flow))
     operands = [
         tuple([node_of[operand] for operand in instruction.operands]) for instruction in flow.nodes
     ]
