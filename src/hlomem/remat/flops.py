@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.schedule.effects import takes_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,18 +21,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
 
-_FREE = frozenset(
-    {
-        "add-dependency",
-        "after-all",
-        "bitcast",
-        "constant",
-        "get-tuple-element",
-        "opt-barrier",
-        "parameter",
-        "tuple",
-    }
-)
 _MOVES = frozenset({"broadcast", "copy", "reshape", "transpose", "iota", "slice", "concatenate"})
 """What moves elements and computes nothing; its bytes are counted, no operations."""
 
@@ -46,7 +35,7 @@ class Costs:
     def flops(self, instruction: HloInstruction) -> int:
         """Operations of one instruction; loops count one pass, as how many there are is unknown."""
         opcode = instruction.opcode
-        if opcode in _FREE or opcode in _MOVES:
+        if opcode in _MOVES or not takes_time(instruction):
             return 0
         if opcode == "fusion" or opcode in RUN_IN_PLACE:
             return sum(self._flops_in(callee) for callee in instruction.called_computations)
@@ -60,7 +49,7 @@ class Costs:
 
     def bytes_touched(self, instruction: HloInstruction) -> int:
         """Bytes of what one instruction reads and makes."""
-        if instruction.opcode in _FREE:
+        if not takes_time(instruction):
             return 0
         return sum(
             self._size_of(leaf)
