@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hlomem.base.errors import CommandError
-from hlomem.jax import log, optimize
+from hlomem.jax import log, optimize, transform
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed")
 pytest.importorskip("jax.extend.xla", reason="this jax has no hook for passes")
@@ -96,6 +96,23 @@ def test_a_training_step_fits_half_of_its_temporaries_with_the_same_bits() -> No
     assert outcome.after <= plain.memory_analysis().temp_size_in_bytes // 2 + 4096
     expected, found = _run(plain, arguments), _run(fitted, arguments)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
+
+
+def test_an_edit_that_is_written_wrongly_never_reaches_xla(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step, arguments = _step(2), _arguments(2, 64)
+    plain = _compile(step, arguments, ())
+    right = transform.with_edit
+    monkeypatch.setattr(  # the clones are there, and nobody reads them
+        transform, "with_edit", lambda proto, edit: right(proto, edit._replace(operands={}))
+    )
+    with optimize(fit=_limit(plain, 0.5), platforms="cpu"):
+        fitted = _compile(step, arguments, ())
+    [outcome] = [one for one in log.report().outcomes if one.program == "jit_step"]
+    assert outcome.clones == 0
+    assert "rejected" in outcome.reason or outcome.kind == "failed"
+    assert ".remat" not in fitted.as_text()
 
 
 def test_a_donated_argument_stays_donated() -> None:
