@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hlomem.base.errors import CommandError
 from hlomem.jax import log, optimize, transform
+from hlomem.jax.module_proto import with_edit
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed")
 pytest.importorskip("jax.extend.xla", reason="this jax has no hook for passes")
@@ -103,9 +104,8 @@ def test_an_edit_that_is_written_wrongly_never_reaches_xla(
 ) -> None:
     step, arguments = _step(2), _arguments(2, 64)
     plain = _compile(step, arguments, ())
-    right = transform.with_edit
     monkeypatch.setattr(  # the clones are there, and nobody reads them
-        transform, "with_edit", lambda proto, edit: right(proto, edit._replace(operands={}))
+        transform, "with_edit", lambda proto, edit: with_edit(proto, edit._replace(operands={}))
     )
     with optimize(fit=_limit(plain, 0.5), platforms="cpu"):
         fitted = _compile(step, arguments, ())
