@@ -101,8 +101,6 @@ MAY_IMPORT = {
     "fleet.schema": set[str](),
     "fleet.extras": {"base"},
     "fleet": DUMPS | {"__version__", "advice", "api", "check", "fleet", "machines", "report"},
-    "jax": PROGRAM
-    | {"__version__", "machines.registry", "api.improve", "dump", "pipeline", "report", "schedule"},
     "jax.capture": {"base", "api.load", "jax", "proto"},
     "jax.compiled_programs": DUMPS
     | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "report"},
@@ -119,6 +117,12 @@ MAY_IMPORT = {
     "jax.fit_search": set[str](),
     "jax.fitting": {"base", "jax", "machines.capacity", "report"},
     "jax.plan_only": {"base", "dump", "api.explain", "jax"},
+    "remat.check": {"base", "hlo", "check", "schedule.check"},  # knows nothing of who chose
+    "remat": PLANNER | {"schedule"},
+    "api.recompute": {"hlo", "pipeline", "api.improve", "remat", "schedule"},
+    "jax": PROGRAM
+    | {"__version__", "machines.registry", "machines.capacity", "api.improve", "api.recompute"}
+    | {"dump", "pipeline", "remat", "report", "schedule"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

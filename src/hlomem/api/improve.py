@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hlomem.hlo.ir import HloModule
+    from hlomem.machines.options import Options
     from hlomem.pipeline import Stages
     from hlomem.schedule.search import Orders
 
@@ -208,18 +209,25 @@ def find_objections(
 
 def _objections(stages: Stages, orders: Orders) -> list[str]:
     """Findings of the judge in the new order's plan that the given order's plan does not have."""
+    return new_findings(
+        hlo.parse(_text_of(stages, orders)), hlo.parse(_text_of(stages, {})), stages.options
+    )
 
-    def rules_of(text: str) -> dict[str, str]:
-        again = start_stages(hlo.parse(text), stages.options, order_lists=in_text_order)
+
+def new_findings(new: HloModule, given: HloModule, options: Options) -> list[str]:
+    """Findings of the judge in the plan of one module that the plan of another does not have."""
+
+    def rules_of(module: HloModule) -> dict[str, str]:
+        again = start_stages(module, options, order_lists=in_text_order)
         contents = build_contents(again, NEWEST.features)
         part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
         dump = Dump("plan", (part,), (NEWEST,))
-        verdict = verify(dump, module=again.module, machine=stages.options.machine)
+        verdict = verify(dump, module=module, machine=options.machine)
         return {finding.rule: finding.message for finding in verdict.findings}
 
-    new = rules_of(_text_of(stages, orders))
-    known = rules_of(_text_of(stages, {})) if new else {}
-    return [message for rule, message in new.items() if rule not in known]
+    found = rules_of(new)
+    known = rules_of(given) if found else {}
+    return [message for rule, message in found.items() if rule not in known]
 
 
 def _text_of(stages: Stages, orders: Orders) -> str:

@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     program: str
     platform: str
     kind: Kind
-    """`improved`: it got another order. `kept`: none was better. `skipped`: too small or too large
+    """`improved`: it needs less. `kept`: nothing was better. `skipped`: too small or too large
     to look at. `failed`: something went wrong, and XLA's order stayed."""
     before: int = 0
     """Bytes of temporaries in XLA's order, as planned; nothing where it was not planned."""
@@ -40,6 +40,21 @@ class Outcome(NamedTuple):
     time_ratio: float = 1.0
     """The time a run takes with transfers in the new order, divided by that in XLA's, by the rough
     model of `hlomem.schedule.cost`."""
+    total: int = 0
+    """Bytes of all allocations of what was handed back, as planned, where a limit was named."""
+    limit: int | None = None
+    """Bytes that they may take; None where no number was named."""
+    clones: int = 0
+    """Instructions that are computed again."""
+    flops: int = 0
+    """Operations they add, by our count."""
+    program_flops: int = 0
+    """Operations of the program's entry without them; nothing where none are computed again."""
+
+    @property
+    def missing(self) -> int:
+        """Bytes by which the program is larger than the limit; nothing where it fits."""
+        return 0 if self.limit is None else max(self.total - self.limit, 0)
 
     def __str__(self) -> str:
         head = f"{self.program} ({self.platform}): {self.kind}"
@@ -47,8 +62,24 @@ class Outcome(NamedTuple):
             saved = percent(self.before - self.after, self.before)
             sizes = f"{format_bytes(self.before)} → {format_bytes(self.after)}, -{saved}"
             slower = f", modelled time {self.time_ratio:.3f}×" if self.time_ratio != 1 else ""
-            return f"{head}, temporaries {sizes}{slower}, {self.seconds:.2f} s"
-        return f"{head}{', ' if self.reason else ''}{self.reason}"
+            again = f", {self._again()}" if self.clones else ""
+            return (
+                f"{head}, temporaries {sizes}{again}{slower}{self._fitness()}, {self.seconds:.2f} s"
+            )
+        return f"{head}{', ' if self.reason else ''}{self.reason}{self._fitness()}"
+
+    def _again(self) -> str:
+        share = percent(self.flops, self.program_flops)
+        return f"{self.clones} instructions computed again, +{share} FLOPs"
+
+    def _fitness(self) -> str:
+        """The verdict on a number, if one was named and the program was planned."""
+        if self.limit is None or not self.total:
+            return ""
+        sizes = f"{format_bytes(self.total)} of {format_bytes(self.limit)} in all"
+        if self.missing:
+            return f", {sizes}: {format_bytes(self.missing)} too much"
+        return f", {sizes}: fits"
 
 
 class Report(NamedTuple):

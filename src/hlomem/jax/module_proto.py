@@ -11,14 +11,22 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hlomem.remat.edit import SUFFIX
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hlomem.remat.edit import Edit
+
 _PACKAGE = "hlomem.jax"
+_FUSION = "fusion"
+_ID_BITS = 32
+"""An instruction's id has that of its computation above these bits."""
 # number, kind (`*` repeated), name; a kind is a scalar or another message.
 _FIELDS = {
-    "Instruction": "1 string name; 35 int64 id",
-    "Computation": "1 string name; 2 *Instruction instructions; 5 int64 id",
+    "Instruction": "1 string name; 2 string opcode; 35 int64 id; 36 *int64 operand_ids; "
+    "37 *int64 control_predecessor_ids; 38 *int64 called_computation_ids",
+    "Computation": "1 string name; 2 *Instruction instructions; 5 int64 id; 6 int64 root_id",
     "Sequence": "1 *int64 instruction_ids",
     "SequenceEntry": "1 int64 key; 2 Sequence value",
     "Schedule": "1 *SequenceEntry sequences",
@@ -47,6 +55,106 @@ def with_schedule(proto: bytes, orders: Mapping[str, Sequence[str]]) -> bytes:
     """
     module = _module_type()()
     module.ParseFromString(proto)
+    _set_orders(module, orders)
+    return bytes(module.SerializeToString())
+
+
+def with_edit(proto: bytes, edit: Edit) -> bytes:
+    """The module with instructions of its entry computed again, and in other orders.
+
+    A clone is a copy of its original's message with a name, an id and operands of its own; bodies
+    of fusions are copied for it, what they apply is shared. Raises as `with_schedule` does.
+    """
+    module = _module_type()()
+    module.ParseFromString(proto)
+    _Editor(module).run(edit)
+    _set_orders(module, edit.orders)
+    return bytes(module.SerializeToString())
+
+
+class _Editor:
+    """An edit on its way into a message."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._computation_of = {one.id: one for one in module.computations}
+        self._names = {one.name for one in module.computations}
+        self._names.update(part.name for one in module.computations for part in one.instructions)
+        self._next = max(self._computation_of, default=0) + 1
+        self._bodies: list[Any] = []
+
+    def run(self, edit: Edit) -> None:
+        """Add the clones, let readers read them, put new bodies before what calls them."""
+        [entry] = [one for one in self._module.computations if one.name == edit.entry]
+        message_of = {part.name: part for part in entry.instructions}
+        number_of = {part.name: part.id for part in entry.instructions}
+        fresh = max(number_of.values()) + 1
+        for clone in edit.clones:
+            if clone.name in self._names:
+                raise ValueError(f"the name {clone.name} is taken")
+            made = type(message_of[clone.original])()
+            made.CopyFrom(message_of[clone.original])
+            made.name, made.id = clone.name, fresh
+            if made.opcode == _FUSION:
+                made.called_computation_ids[:] = map(self._copy, made.called_computation_ids)
+            number_of[clone.name] = fresh
+            made.operand_ids[:] = [number_of[operand] for operand in clone.operands]
+            entry.instructions.append(made)
+            fresh += 1
+        for name, operands in edit.operands.items():
+            message_of[name].operand_ids[:] = [number_of[operand] for operand in operands]
+        self._sort(entry, edit.orders[entry.name])
+        self._extend_sequence(entry, [number_of[clone.name] for clone in edit.clones])
+        self._add_bodies(entry)
+
+    def _sort(self, entry: Any, order: Sequence[str]) -> None:
+        """XLA reads operands before those that use them: instructions stand in their order."""
+        place_of = {name: place for place, name in enumerate(order)}
+        entry.instructions.sort(key=lambda part: place_of[part.name])
+
+    def _extend_sequence(self, entry: Any, numbers: Sequence[int]) -> None:
+        for known in self._module.schedule.sequences:
+            if known.key == entry.id:
+                known.value.instruction_ids.extend(numbers)
+
+    def _copy(self, number: int) -> int:
+        """The id of a copy of a fusion's body, and of the bodies of fusions in it."""
+        body = type(self._computation_of[number])()
+        body.CopyFrom(self._computation_of[number])
+        body.id, self._next = self._next, self._next + 1
+        body.name = self._free_name(body.name)
+        id_of = {
+            part.id: (body.id << _ID_BITS) + place for place, part in enumerate(body.instructions)
+        }
+        for part in body.instructions:
+            part.name = self._free_name(part.name)
+            part.id = id_of[part.id]
+            part.operand_ids[:] = [id_of[operand] for operand in part.operand_ids]
+            part.control_predecessor_ids[:] = [id_of[one] for one in part.control_predecessor_ids]
+            if part.opcode == _FUSION:
+                part.called_computation_ids[:] = map(self._copy, part.called_computation_ids)
+        body.root_id = id_of[body.root_id]
+        self._bodies.append(body)
+        return int(body.id)
+
+    def _free_name(self, name: str) -> str:
+        number, free = 1, f"{name}.{SUFFIX}"
+        while free in self._names:
+            number += 1
+            free = f"{name}.{SUFFIX}{number}"
+        self._names.add(free)
+        return free
+
+    def _add_bodies(self, entry: Any) -> None:
+        """What is called stands before what calls it."""
+        computations = self._module.computations
+        place = next(place for place, one in enumerate(computations) if one.id == entry.id)
+        behind = [type(one).FromString(one.SerializeToString()) for one in computations[place:]]
+        del computations[place:]
+        computations.extend([*self._bodies, *behind])
+
+
+def _set_orders(module: Any, orders: Mapping[str, Sequence[str]]) -> None:
     computation_of = {computation.name: computation for computation in module.computations}
     sequence_of = {entry.key: entry.value for entry in module.schedule.sequences}
     for name, order in orders.items():
@@ -57,7 +165,6 @@ def with_schedule(proto: bytes, orders: Mapping[str, Sequence[str]]) -> bytes:
         if sorted(numbers) != sorted(sequence.instruction_ids):
             raise ValueError(f"the order of {name} is not one of its instructions")
         sequence.instruction_ids[:] = numbers
-    return bytes(module.SerializeToString())
 
 
 @cache
@@ -75,6 +182,8 @@ def _module_type() -> Any:
             label = kinds.LABEL_REPEATED if kind.startswith("*") else kinds.LABEL_OPTIONAL
             field = message.field.add(name=field_name, number=int(number), label=label)
             kind = kind.removeprefix("*")
+            if label == kinds.LABEL_REPEATED and kind == "int64" and name == "Instruction":
+                field.options.packed = True  # as XLA writes them
             if kind in _FIELDS:
                 field.type, field.type_name = kinds.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
             else:

@@ -25,6 +25,7 @@ from hlomem.jax.module_plans import planned_bytes
 from hlomem.jax.module_proto import text_of, with_schedule
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.transform import Limits, Transform
+from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
@@ -44,6 +45,8 @@ DEFAULT_PLATFORMS = ("cpu", "cuda")
 """Those that are optimised unless others are named. On a TPU orders are tried by compiling, which
 takes longer, and is to be asked for."""
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
+FITTED = "cpu"
+"""The platform whose programs can be fitted to a number."""
 TRIED = "tpu"
 """The platform to try orders on: its compiler does more with a program than can be foreseen."""
 _CHIP_OF_KIND = {
@@ -57,6 +60,8 @@ _numbers = itertools.count(1)
 _lock = Lock()
 _tested: dict[str, str] = {}
 """By platform what its self-test found wrong; empty where it passed."""
+_keeping: dict[str, bool] = {}
+"""By platform whether donated arguments stay so."""
 
 
 class UnsupportedJaxError(HlomemError):
@@ -73,6 +78,7 @@ def optimize(
     max_slowdown: float = 0.0,
     chip: str = "",
     target: str = "",
+    fit: int | str | None = None,
 ) -> Optimization:
     """Give every program compiled from now on an order that needs less memory.
 
@@ -85,6 +91,10 @@ def optimize(
     `cuda-h100`). On a TPU orders are tried: libtpu plans them in child processes, and one is taken
     if its plan is smaller. That needs to know the chips, by `target`, by `chip`, or because they
     are here.
+
+    `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
+    a chip whose memory it is. A program that is larger in the order found has values computed again
+    until it fits or nothing helps; `report()` says which, and by how much it misses.
     """
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
@@ -92,16 +102,25 @@ def optimize(
     if may_reorder_collectives is None:
         may_reorder_collectives = import_module("jax").process_count() == 1
     rules = Rules(effort, may_reorder_collectives, max_slowdown)
-    limits = Limits(min_bytes, max_instructions)
+    limits = Limits(min_bytes, max_instructions, _parse_fit(fit))
     aim = parse_target(target) if target else None
-    if aim is not None and platforms is None:
-        platforms = aim.family
-    transforms = {
-        platform: _transform(platform, aim, chip, rules, limits)
-        for platform in _choose_platforms(platforms)
-    }
+    if platforms is None and (aim is not None or fit is not None):
+        platforms = aim.family if aim is not None else FITTED
+    chosen = _choose_platforms(platforms)
+    if fit is not None and set(chosen) != {FITTED}:
+        raise CommandError(f"`fit` is for {FITTED} so far, not for {', '.join(chosen)}")
+    transforms = {platform: _transform(platform, aim, chip, rules, limits) for platform in chosen}
     for platform in transforms:
         _test_once(extension, platform)
+    transforms = {
+        platform: Transform(
+            platform,
+            compiler_options(platform, chip),
+            rules,
+            limits._replace(keeps_donations=_keeps_donations(extension, platform)),
+        )
+        for platform in chosen
+    }
     return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits}")
 
 
@@ -126,6 +145,15 @@ def _chip_here(platform: str) -> str:
         if kind in _CHIP_OF_KIND:
             return _CHIP_OF_KIND[kind]
     raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
+
+
+def _parse_fit(fit: int | str | None) -> int | None:
+    """The bytes that are meant; `CommandError` where none are."""
+    if isinstance(fit, str):
+        return parse_capacity(fit).size
+    if fit is not None and fit <= 0:
+        raise CommandError(f"a program cannot fit {fit} bytes")
+    return fit
 
 
 class Optimization:
@@ -255,6 +283,38 @@ def _test_plugin(extension: Any, platform: str) -> None:
         problem = f"this JAX has no platform `{platform}`, only {known}"
         raise CommandError(f"{problem} ({type(error).__name__})") from error
     logger.info("hook for %s: no device, not tested", platform)
+
+
+def _keeps_donations(extension: Any, platform: str) -> bool:
+    """Whether a module that is handed back keeps what it does with donated arguments.
+
+    That of jax 0.10.2 does not: its results no longer lie where the arguments were.
+    """
+    if platform not in _backends():
+        return True
+    with _lock:
+        if platform not in _keeping:
+            _keeping[platform] = _is_donation_kept(extension, platform)
+    return _keeping[platform]
+
+
+def _is_donation_kept(extension: Any, platform: str) -> bool:
+    """Compile a program with a donated argument, its module handed back as it is."""
+    jax: Any = import_module("jax")
+    name = f"hlomem-test-{next(_numbers)}"
+    _register(extension, bytes, name, platform)
+    try:
+        device = jax.local_devices(backend=platform)[0]
+        sharding = jax.sharding.SingleDeviceSharding(device)
+        shape = jax.ShapeDtypeStruct((16,), "float32", sharding=sharding)
+
+        def hlomem_donation_test(x: Any) -> Any:
+            return x + 1
+
+        lowered = jax.jit(hlomem_donation_test, donate_argnums=0).lower(shape)
+        return "input_output_alias" in lowered.compile().as_text()
+    finally:
+        _clear(extension, name, platform)
 
 
 def _find_fault(extension: Any, platform: str) -> str:

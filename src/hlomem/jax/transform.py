@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.api.improve import Rules, find_objections, improve_stages
+from hlomem.api.recompute import judge_edited, recompute_stages
 from hlomem.hlo.barriers import has_barriers, without_barriers
-from hlomem.hlo.schedule import running_computations
+from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.jax.log import Outcome, record
-from hlomem.jax.module_proto import text_of, with_schedule
+from hlomem.jax.module_proto import text_of, with_edit, with_schedule
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
@@ -43,6 +44,12 @@ class Limits(NamedTuple):
     """Temporaries below which a program is not worth it."""
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
+    fit: int | None = None
+    """Bytes that all allocations of a program may take together; values are computed again where
+    an order is not enough. None where no number was named."""
+    keeps_donations: bool = True
+    """Whether the compiler keeps what is donated of a module that is handed back; where it does
+    not, a module with donated arguments is left alone."""
 
 
 class Transform:
@@ -94,6 +101,9 @@ class Transform:
         outcome = Outcome(module.name, self._platform, "skipped")
         if not module.is_scheduled:
             return None, outcome._replace(kind="failed", reason="the module has no schedule")
+        if module.input_output_alias and not self._limits.keeps_donations:
+            reason = "this jax would lose that its arguments are donated; jax 0.11 keeps it"
+            return None, outcome._replace(kind="kept", reason=reason)
         count = sum(len(computation.instructions) for computation in running_computations(module))
         if count > self._limits.max_instructions:
             return None, outcome._replace(reason=f"{count} instructions")
@@ -106,11 +116,48 @@ class Transform:
             orders, outcome = found.orders, _forecast(outcome, found)
         else:
             orders, outcome = self._prove(proto, found, outcome)
-        outcome = outcome._replace(seconds=time.thread_time() - start)
-        if not orders:
-            return None, outcome._replace(kind="kept")
-        outcome = outcome._replace(kind="improved", time_ratio=model_time(stages, orders).ratio)
-        return with_schedule(proto, _names(orders)), outcome
+        answer: bytes | None = None
+        if orders:
+            answer = with_schedule(proto, _names(orders))
+            ratio = model_time(stages, orders).ratio
+            outcome = outcome._replace(kind="improved", time_ratio=ratio)
+        else:
+            outcome = outcome._replace(kind="kept")
+        if self._limits.fit is not None:
+            better, outcome = self._fit(proto, found, outcome, self._limits.fit)
+            answer = better or answer
+        return answer, outcome._replace(seconds=time.thread_time() - start)
+
+    def _fit(
+        self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
+    ) -> tuple[bytes | None, Outcome]:
+        """Compute values again if the program is larger than a number even in the order found."""
+        starts = [found.stages]
+        if found.orders:
+            orders = {one: list(order) for one, order in found.orders.items()}
+            starts.insert(0, found.stages.rescheduled(Schedule(orders)))
+        total = starts[0].assignment.total_bytes
+        outcome = outcome._replace(total=total, limit=limit)
+        if total <= limit:
+            return None, outcome
+        made = recompute_stages(starts, limit)
+        point = made.point
+        if point is None or point.total >= total:
+            return None, outcome
+        answer = with_edit(proto, point.edit)
+        edited = hlo.parse(text_of(answer))
+        problems = judge_edited(found.stages, edited, point, self._rules)
+        if problems:
+            reason = f"values computed again were rejected: {problems[0]}"
+            return None, outcome._replace(reason="; ".join(filter(None, (outcome.reason, reason))))
+        return answer, outcome._replace(
+            kind="improved",
+            after=point.temporaries,
+            total=point.total,
+            clones=point.clones,
+            flops=point.flops,
+            program_flops=made.program_flops,
+        )
 
     def _prove(self, proto: bytes, found: BetterOrder, outcome: Outcome) -> tuple[Orders, Outcome]:
         """The order the compiler itself was seen to need least for."""

@@ -155,12 +155,12 @@ def _end_of(start: HloInstruction) -> HloInstruction | None:
 def _check_overwriting(module: HloModule, old: Orders, orders: Orders) -> Iterator[str]:
     """Those who read a value come before the next value in the same memory is written."""
     flow = trace(module)
-    given, now = _times(module, old), _times(module, {**old, **orders})
-    for family in _families(module, flow):
+    given, now = run_times(module, old), run_times(module, {**old, **orders})
+    for family in find_families(module, flow):
         written = sorted({given[name] for name, _ in family if name in given})
         name_at = {given[name]: name for name, _ in family if name in given}
         for value in family:
-            for name in _touching(flow, value):
+            for name in touching(flow, value):
                 if name not in given:
                     continue
                 following = bisect_right(written, given[name])
@@ -170,7 +170,7 @@ def _check_overwriting(module: HloModule, old: Orders, orders: Orders) -> Iterat
                         yield f"{writer} writes over what {name} needs, which runs later"
 
 
-def _times(module: HloModule, orders: Orders) -> dict[str, int]:
+def run_times(module: HloModule, orders: Orders) -> dict[str, int]:
     """The time at which each instruction runs, with the instructions it runs before it."""
     place_of = {
         instruction.name: place
@@ -181,7 +181,7 @@ def _times(module: HloModule, orders: Orders) -> dict[str, int]:
     return {instruction.name: time for time, instruction in enumerate(running)}
 
 
-def _touching(flow: Flow, value: Position) -> Iterator[str]:
+def touching(flow: Flow, value: Position) -> Iterator[str]:
     """The instructions that make, hand on or read a value."""
     yield value[0]
     for instruction, _ in flow.positions_of.get(value, ()):
@@ -190,7 +190,7 @@ def _touching(flow: Flow, value: Position) -> Iterator[str]:
         yield user.name
 
 
-def _families(module: HloModule, flow: Flow) -> Iterable[set[Position]]:
+def find_families(module: HloModule, flow: Flow) -> Iterable[set[Position]]:
     """Values that lie in the same memory, where there is more than one of them."""
     family_of: dict[Position, set[Position]] = {}
     for one, other in _joined(module, flow):

@@ -73,6 +73,8 @@ class Flow(Struct, frozen=True, eq=False):
     """By node: the buffers that `inner` counts already."""
     lenders: Sequence[FlowLender]
     """Memory of results, which temporaries may borrow while nothing of a result is in it."""
+    origins: Sequence[HloValue] = ()
+    """What of the analysis each value is."""
 
 
 class FlowBuilder:
@@ -100,6 +102,11 @@ class FlowBuilder:
         )
         self._buffers_in: dict[HloComputation, set[HloBuffer]] = {}
         self._alias_rules = stages.options.machine.alias_rules(stages.options)
+
+    @property
+    def places(self) -> Places:
+        """Where the values of the computations are made and read."""
+        return self._places
 
     def computations(self) -> list[HloComputation]:
         """Those that run in the program's flow, callees before callers."""
@@ -136,6 +143,7 @@ class FlowBuilder:
             inner=inner,
             counted_inside=counted,
             lenders=self._lenders(computation, number_of),
+            origins=list(number_of),
         )
 
     def _lenders(

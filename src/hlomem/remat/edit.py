@@ -1,0 +1,65 @@
+"""An edit: instructions computed a second time, who reads them, and the order of all.
+
+In: a scheduled module and an `Edit`. Out: the edited module. Everything is said by names, so that
+the same edit can be made to the module's proto (`hlomem.jax.module_proto`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.rewrite import Rewriter
+from hlomem.hlo.schedule import running_computations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.hlo.ir import HloModule
+
+SUFFIX = "remat"
+
+
+class Clone(NamedTuple):
+    """An instruction like another, with operands of its own."""
+
+    name: str
+    original: str
+    operands: tuple[str, ...]
+
+
+class Edit(NamedTuple):
+    """What becomes of a module."""
+
+    entry: str
+    """The name of the entry."""
+    clones: tuple[Clone, ...]
+    """New instructions of the entry, operands before users."""
+    operands: Mapping[str, tuple[str, ...]]
+    """By instruction of the entry: its operands, where they are others now."""
+    orders: Mapping[str, tuple[str, ...]]
+    """By computation: its instructions in order, clones among them."""
+
+
+def apply_edit(module: HloModule, edit: Edit) -> HloModule:
+    """The module with an edit made; `EditError` where that leaves no valid module."""
+    rewriter = Rewriter(module)
+    known = {instruction.name: instruction for instruction in module.entry.instructions}
+    for clone in edit.clones:
+        original = known[clone.original]
+        made = known[clone.name] = rewriter.clone(original, clone.name)
+        if made.opcode == "fusion":
+            body = rewriter.clone_computation(made.called_computations[0], SUFFIX)
+            rewriter.set_called(made, 0, body)
+    wanted = {clone.name: clone.operands for clone in edit.clones} | dict(edit.operands)
+    for name, operands in wanted.items():
+        for number, operand in enumerate(operands):
+            rewriter.set_operand(known[name], number, known[operand])
+    orders = {}
+    for computation in running_computations(module):
+        by_name = {instruction.name: instruction for instruction in computation.instructions}
+        if computation is module.entry:
+            by_name = known
+        if computation.name in edit.orders:
+            orders[computation] = [by_name[name] for name in edit.orders[computation.name]]
+    rewriter.schedule(orders)
+    return rewriter.finish()

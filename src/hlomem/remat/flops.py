@@ -1,0 +1,86 @@
+"""What running an instruction again costs, counted from the program.
+
+In: an instruction. Out: its operations, two for each multiplication and addition of a dot or a
+convolution, one for each element of what other instructions make, those of a fusion's body summed;
+and the bytes it reads and writes. It is a count of our own: XLA's cost analysis weighs some opcodes
+otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.schedule.effects import takes_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.shape import Shape
+
+_MOVES = frozenset({"broadcast", "copy", "reshape", "transpose", "iota", "slice", "concatenate"})
+"""What moves elements and computes nothing; its bytes are counted, no operations."""
+
+
+class Costs:
+    """Operations and bytes of instructions, those of bodies worked out once."""
+
+    def __init__(self, size_of: Callable[[Shape], int]) -> None:
+        self._size_of = size_of
+        self._bodies: dict[HloComputation, int] = {}
+
+    def flops(self, instruction: HloInstruction) -> int:
+        """Operations of one instruction; loops count one pass, as how many there are is unknown."""
+        opcode = instruction.opcode
+        if opcode in _MOVES or not takes_time(instruction):
+            return 0
+        if opcode == "fusion" or opcode in RUN_IN_PLACE:
+            return sum(self._flops_in(callee) for callee in instruction.called_computations)
+        if opcode == "dot":
+            return _dot_flops(instruction)
+        if opcode == "convolution":
+            return _convolution_flops(instruction)
+        if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
+            return sum(_elements(operand.shape) for operand in instruction.operands)
+        return _elements(instruction.shape)
+
+    def bytes_touched(self, instruction: HloInstruction) -> int:
+        """Bytes of what one instruction reads and makes."""
+        if not takes_time(instruction):
+            return 0
+        return sum(
+            self._size_of(leaf)
+            for part in (instruction, *instruction.operands)
+            for _, leaf in part.shape.leaves()
+        )
+
+    def total(self, instructions: Iterable[HloInstruction]) -> int:
+        """Operations of several."""
+        return sum(map(self.flops, instructions))
+
+    def _flops_in(self, body: HloComputation) -> int:
+        known = self._bodies.get(body)
+        if known is None:
+            known = self._bodies[body] = self.total(body.instructions)
+        return known
+
+
+def _dot_flops(dot: HloInstruction) -> int:
+    dimensions = dot.operands[0].shape.dimensions
+    contracted = prod(dimensions[number] for number in dot.integers("lhs_contracting_dims"))
+    return 2 * contracted * _elements(dot.shape)
+
+
+def _convolution_flops(convolution: HloInstruction) -> int:
+    """Each output needs the kernel once, but for the features of the other outputs."""
+    kernel = convolution.operands[1].shape.dimensions
+    labels = re.fullmatch(r"\w+_(\w+)->\w+", convolution.attributes.get("dim_labels", ""))
+    outputs = kernel[labels[1].index("o")] if labels and "o" in labels[1] else 1
+    return 2 * _elements(convolution.shape) * prod(kernel) // max(outputs, 1)
+
+
+def _elements(shape: Shape) -> int:
+    return sum(prod(leaf.dimensions) for _, leaf in shape.leaves())

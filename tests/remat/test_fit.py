@@ -1,0 +1,114 @@
+"""Recomputation until a number is reached, on programs XLA scheduled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hlomem import hlo
+from hlomem.api.improve import Rules
+from hlomem.api.recompute import judge_edited
+from hlomem.hlo.text.printer import format_module
+from hlomem.pipeline import in_text_order, start_stages
+from hlomem.remat.edit import apply_edit
+from hlomem.remat.fit import fit
+from hlomem.remat.flops import Costs
+from hlomem.remat.state import start_state
+from hlomem.schedule.planned_orders import temporary_bytes
+from tests.schedule.programs import CPU, stages_of
+
+HOMES = [
+    home
+    for home in sorted(CPU.iterdir())
+    if (home / "module.hlo").exists() and temporary_bytes(stages_of(home)) >= 1 << 14
+]
+
+
+@pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
+def test_what_is_found_is_smaller_right_and_planned_as_said(home: Path) -> None:
+    stages = stages_of(home)
+    before = temporary_bytes(stages)
+    found = fit(stages, before // 2)
+    assert found.before == before
+    if found.best is None:
+        return
+    assert found.best.temporaries < before
+    text = format_module(apply_edit(stages.module, found.best.edit))
+    assert not judge_edited(stages, hlo.parse(text), found.best, Rules())
+
+
+def _chain(count: int) -> str:
+    """Values made one from another, and read in the reverse order."""
+    forth = "".join(
+        f"  %a{number} = f32[4096]{{0}} tanh(%a{number - 1})\n" for number in range(1, count)
+    )
+    back = "".join(
+        f"  %g{number} = f32[4096]{{0}} multiply(%g{number + 1}, %a{number})\n"
+        for number in reversed(range(1, count))
+    )
+    return (
+        "HloModule m, is_scheduled=true\n\n"
+        "ENTRY %main (p: f32[4096]) -> f32[4096] {\n"
+        "  %p = f32[4096]{0} parameter(0)\n"
+        f"{'  %a0 = f32[4096]{0} sine(%p)'}\n{forth}"
+        f"  %g{count} = f32[4096]{{0}} negate(%a{count - 1})\n{back}"
+        "  ROOT %r = f32[4096]{0} cosine(%g1)\n}\n"
+    )
+
+
+@pytest.mark.parametrize(("share", "most"), [(0.75, 1.0), (0.5, 1.0), (0.3, 3.0)])
+def test_a_chain_fits_a_share_at_a_price(share: float, most: float) -> None:
+    stages = start_stages(hlo.parse(_chain(32)), order_lists=in_text_order)
+    before = temporary_bytes(stages)
+    found = fit(stages, round(before * share))
+    assert found.best is not None
+    assert found.best.temporaries <= before * share
+    assert found.best.flops <= most * found.program_flops
+    assert found.best.flops == 4096 * found.best.clones
+    edited = hlo.parse(format_module(apply_edit(stages.module, found.best.edit)))
+    assert not judge_edited(stages, edited, found.best, Rules())
+
+
+@pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
+def test_nothing_is_edited_where_the_number_is_met(home: Path) -> None:
+    stages = stages_of(home)
+    assert fit(stages, temporary_bytes(stages)).best is None
+
+
+@pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
+def test_a_state_begins_as_the_given_program(home: Path) -> None:
+    stages = stages_of(home)
+    edit = start_state(stages).edit({})
+    assert not edit.clones
+    assert not edit.operands
+    entry = stages.module.entry
+    assert edit.orders == {entry.name: tuple(one.name for one in entry.instructions)}
+
+
+def test_operations_are_counted_from_shapes() -> None:
+    text = """\
+HloModule m, is_scheduled=true
+
+%body (x: f32[8,16], y: f32[16,4]) -> f32[8,4] {
+  %x = f32[8,16]{1,0} parameter(0)
+  %y = f32[16,4]{1,0} parameter(1)
+  %dot = f32[8,4]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %twice = f32[8,4]{1,0} add(%dot, %dot)
+}
+
+ENTRY %main (x: f32[8,16], y: f32[16,4], i: f32[1,9,9,2], k: f32[3,3,2,5]) -> f32[1,7,7,5] {
+  %x = f32[8,16]{1,0} parameter(0)
+  %y = f32[16,4]{1,0} parameter(1)
+  %i = f32[1,9,9,2]{3,2,1,0} parameter(2)
+  %k = f32[3,3,2,5]{3,2,1,0} parameter(3)
+  %f = f32[8,4]{1,0} fusion(%x, %y), kind=kOutput, calls=%body
+  ROOT %c = f32[1,7,7,5]{3,2,1,0} convolution(%i, %k), window={size=3x3}, dim_labels=b01f_01io->b01f
+}
+"""
+    module = hlo.parse(text)
+    costs = Costs(lambda shape: 4 * len(shape.dimensions))
+    by_name = {one.name: costs.flops(one) for one in module.entry.instructions}
+    assert by_name["f"] == 2 * 8 * 16 * 4 + 8 * 4
+    assert by_name["c"] == 2 * (7 * 7 * 5) * (3 * 3 * 2)
+    assert by_name["x"] == 0
