@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Recomputed(NamedTuple):
-    """What computing values again is worth."""
+    """The worth of computing values again."""
 
     point: Point | None
     """None where nothing was found that needs less."""
@@ -55,7 +55,7 @@ def recompute_stages(starts: Sequence[Stages], limit: int) -> Recomputed:
 
 
 def judge_edited(stages: Stages, edited: HloModule, point: Point, rules: Rules) -> list[str]:
-    """What is wrong with an edited module as the compiler will read it, if anything."""
+    """Problems of an edited module as the compiler will read it."""
     given = stages.module
     problems = find_edit_problems(
         given,

@@ -146,7 +146,7 @@ class _Editor:
         return free
 
     def _add_bodies(self, entry: Any) -> None:
-        """What is called stands before what calls it."""
+        """Computations, each behind those it calls."""
         computations = self._module.computations
         place = next(place for place, one in enumerate(computations) if one.id == entry.id)
         behind = [type(one).FromString(one.SerializeToString()) for one in computations[place:]]

@@ -109,31 +109,32 @@ def optimize(
     chosen = _choose_platforms(platforms)
     if fit is not None and set(chosen) != {FITTED}:
         raise CommandError(f"`fit` is for {FITTED} so far, not for {', '.join(chosen)}")
-    transforms = {platform: _transform(platform, aim, chip, rules, limits) for platform in chosen}
-    for platform in transforms:
+    aims = {platform: _aim_of(platform, aim, chip) for platform in chosen}
+    for platform in chosen:
         _test_once(extension, platform)
-    transforms = {
-        platform: Transform(
-            platform,
-            compiler_options(platform, chip),
-            rules,
-            limits._replace(keeps_donations=_keeps_donations(extension, platform)),
-        )
-        for platform in chosen
-    }
+    transforms = {}
+    for platform in chosen:
+        keeps = _keeps_donations(extension, platform)
+        bounds = limits._replace(keeps_donations=keeps)
+        transforms[platform] = _transform(platform, aims[platform], chip, rules, bounds)
     return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits}")
+
+
+def _aim_of(platform: str, aim: Target | None, chip: str) -> Target | None:
+    """The target of a platform's programs, if it has one; its compiler is loaded then."""
+    aim = aim if aim is not None and aim.family == platform else None
+    if platform == TRIED:
+        aim = aim or parse_target(f"{platform}-{chip or _chip_here(platform)}")
+    if aim is not None:
+        assert aim.devices  # which loads the compiler that the pass is put into
+    return aim
 
 
 def _transform(
     platform: str, aim: Target | None, chip: str, rules: Rules, limits: Limits
 ) -> Transform:
     """The pass for a platform; for a TPU one that tries orders."""
-    aim = aim if aim is not None and aim.family == platform else None
-    if platform == TRIED:
-        aim = aim or parse_target(f"{platform}-{chip or _chip_here(platform)}")
-    if aim is not None:
-        assert aim.devices  # which loads the compiler that the pass is put into
-        chip = aim.machine.chip_name
+    chip = aim.machine.chip_name if aim is not None else chip
     plan = partial(planned_bytes, aim.name, platform) if aim and platform == TRIED else None
     return Transform(platform, compiler_options(platform, chip), rules, limits, plan)
 

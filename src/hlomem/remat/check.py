@@ -1,4 +1,4 @@
-"""Whether an edited program computes what the given one does: a judge that knows no chooser.
+"""A judge of edited programs, which must compute what the given ones do; it knows no chooser.
 
 In: two scheduled modules. Out: what is wrong with the second, nothing where it is the first up to
 the order and to pure instructions of the entry that are computed more than once. Instructions are
@@ -52,7 +52,7 @@ def find_edit_problems(
     may_reorder_collectives: bool = False,
     may_lose_overlap: bool = False,
 ) -> list[str]:
-    """What is wrong with an edited module."""
+    """Problems of an edited module."""
     problems = [
         f"the header says another {name}"
         for name in _HEADER
@@ -186,7 +186,7 @@ def _compare_bodies(old: HloComputation, new: HloComputation, classes: _Classes)
 
 
 def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
-    """Who reads a value that it did not read does so before the next value in that memory."""
+    """New readers of a value come before the next value in that memory."""
     before, flow = trace(given), trace(edited)
     was, now = run_times(given, {}), run_times(edited, {})
     for family in find_families(edited, flow):

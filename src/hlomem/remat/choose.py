@@ -1,4 +1,4 @@
-"""Which value to compute again: the one that frees most for what it costs.
+"""The choice of a value to compute again: the one that frees most for what it costs.
 
 In: a `State` and a number of bytes. Out: the next state, or None where nothing helps. At the place
 where most is alive, values are looked at that are needed later but not there. To compute one again
@@ -161,7 +161,7 @@ class _Offers:
         )
 
     def _movable(self, value: int, place: int) -> list[int]:
-        """What makes a value and hands it on, if nobody reads it before a place; else nothing."""
+        """The nodes that make and hand on a value, if nobody reads it before a place; else none."""
         state, places = self._state, self._places
         maker = state.flow.values[value].made_by
         early: list[int] = []
@@ -201,7 +201,7 @@ class _Offers:
 
 
 class _Chain:
-    """What has to be computed again right before a place."""
+    """The nodes to compute again right before a place."""
 
     def __init__(self, offers: _Offers, place: int, kept_size: int, moved: Sequence[int]) -> None:
         self._offers = offers
@@ -240,7 +240,7 @@ class _Chain:
         return self._made[node]
 
     def _need(self, node: int, value: int) -> int | None:
-        """What to read for an operand: the one that is there, a clone, or the one kept alive."""
+        """The node to read for an operand: the one there, a clone, or the one kept alive."""
         offers, place = self._offers, self.place
         found = offers.find_copy(node, place)
         if found is not None:

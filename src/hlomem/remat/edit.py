@@ -28,7 +28,7 @@ class Clone(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """What becomes of a module."""
+    """The changes of a module."""
 
     entry: str
     """The name of the entry."""

@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What came of a number."""
+    """The outcome for a number."""
 
     before: int
     """Bytes of temporaries as given."""

@@ -1,4 +1,4 @@
-"""What running an instruction again costs, counted from the program.
+"""The cost of running an instruction again, counted from the program.
 
 In: an instruction. Out: its operations, two for each multiplication and addition of a dot or a
 convolution, one for each element of what other instructions make, those of a fusion's body summed;
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 _MOVES = frozenset({"broadcast", "copy", "reshape", "transpose", "iota", "slice", "concatenate"})
-"""What moves elements and computes nothing; its bytes are counted, no operations."""
+"""Opcodes that move elements and compute nothing; their bytes are counted, no operations."""
 
 
 class Costs:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
 FORWARDS = frozenset({"bitcast", "get-tuple-element"})
-"""What hands on a value of its operand, and costs nothing to do again."""
+"""Opcodes that hand on a value of their operand, and cost nothing to do again."""
 _NEVER = frozenset(
     {
         "constant",
@@ -45,7 +45,7 @@ _NEVER = frozenset(
         "while",
     }
 )
-"""What is not computed again though it has no effects: no values of their own, states of random
+"""Opcodes not computed again, though without effects: no values of their own, states of random
 numbers, functions that nobody here knows."""
 
 
@@ -53,7 +53,7 @@ class Facts(NamedTuple):
     """All about the original nodes that no step changes."""
 
     may_repeat: Sequence[bool]
-    """Whether a node may be computed again."""
+    """For each node, that it may be computed again."""
     limits: Sequence[tuple[int, ...]]
     """By node: those that write over what it holds; nobody may read it behind them."""
 
@@ -313,7 +313,7 @@ def _placed_sizes(stages: Stages, flow: Flow) -> list[int]:
 
 
 def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
-    """Whether each node may run again: the same operands give the same values, in new memory."""
+    """For each node, that it may run again: equal operands give equal values, in new memory."""
     effects = Effects(stages.call_graph)
     awaited = {earlier for node in flow.nodes for earlier in node.control_predecessors}
     return [

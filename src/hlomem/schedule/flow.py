@@ -74,7 +74,7 @@ class Flow(Struct, frozen=True, eq=False):
     lenders: Sequence[FlowLender]
     """Memory of results, which temporaries may borrow while nothing of a result is in it."""
     origins: Sequence[HloValue] = ()
-    """What of the analysis each value is."""
+    """The analysis's value of each."""
 
 
 class FlowBuilder:
@@ -105,7 +105,7 @@ class FlowBuilder:
 
     @property
     def places(self) -> Places:
-        """Where the values of the computations are made and read."""
+        """The places where the values of the computations are made and read."""
         return self._places
 
     def computations(self) -> list[HloComputation]:
