@@ -115,6 +115,11 @@ def test_an_edit_that_is_written_wrongly_never_reaches_xla(
     assert ".remat" not in fitted.as_text()
 
 
+def test_other_platforms_are_refused() -> None:
+    with pytest.raises(CommandError, match="`fit` is for cpu so far"):
+        optimize(fit="1 GiB", platforms="cuda")
+
+
 def test_a_donated_argument_stays_donated() -> None:
     step, arguments = _step(2), _arguments(2, 64)
     plain = _compile(step, arguments, (0,))
