@@ -18,16 +18,22 @@ SAMPLES = sorted(
 )
 
 
+def _refusal(path: Path) -> str | None:
+    """The reason a file is refused for; None where it is read."""
+    try:
+        str(hlomem.load(path))
+    except hlomem.HlomemError as error:
+        return str(error)
+    return None
+
+
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: "-".join(path.parts[-2:])[:80])
 def test_a_file_cut_off_anywhere_is_read_or_refused(path: Path, tmp_path: Path) -> None:
     data = path.read_bytes()
     cut = tmp_path / path.name
-    refused = 0
+    refusals = []
     for end in range(0, len(data), STEP):
         cut.write_bytes(data[:end])
-        try:
-            str(hlomem.load(cut))
-        except hlomem.HlomemError as error:
-            refused += 1
-            assert str(error)
-    assert refused
+        refusals.append(_refusal(cut))
+    assert any(refusals)
+    assert "" not in refusals
