@@ -35,7 +35,7 @@ FLEET_READY := $(FLEET_VENV)/.ready
 DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
-.PHONY: demo docs dist test lint format types js browser pytest jax jax-orders \
+.PHONY: demo docs dist test lint format types js browser pytest coverage jax jax-orders \
 	tpu-orders cuda-orders fleet native bench parity support replay \
 	fuzz faults clean
 
@@ -112,6 +112,10 @@ browser: $(READY)
 	@$(BIN)/python -m tools.install_browser
 
 pytest: $(READY) browser
+	$(BIN)/pytest -n auto
+
+# The same with branch coverage, for which tracing doubles the time.
+coverage: $(READY) browser
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
 
 # The native heap, beside its source; tests then compare it with the one in Python.
