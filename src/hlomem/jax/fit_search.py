@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_PLANS = 6
 """Plans of a row."""
-_MAX_GROWTH = 16
+_MAX_GROWTH = 256
 """How many times as large as the largest known to fit a guess may be."""
 
 
