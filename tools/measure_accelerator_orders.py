@@ -27,7 +27,7 @@ import msgspec
 from hlomem.base.errors import HlomemError
 from hlomem.jax.jobs import Job
 from hlomem.jax.module_plans import temporaries_of
-from hlomem.jax.plan_only import PlannedProgram, plan_in_child
+from hlomem.jax.plan_only import plan_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,6 @@ def measure(name: str, target: str, effort: str) -> Row:
 
 def _plan(target: str, settings: dict[str, Any]) -> int:
     planned = plan_in_child(Job(factory=_FACTORY, target=target, settings=settings))
-    assert isinstance(planned, PlannedProgram)
     return temporaries_of(planned.dump)
 
 

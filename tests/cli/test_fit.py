@@ -17,7 +17,7 @@ from tests.jax.test_fitting import FakeCompiler
 def compiler(monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
     """In place of the child."""
     made = FakeCompiler()
-    monkeypatch.setattr(fitting, "plan_in_child", made)
+    monkeypatch.setattr(fitting, "plan_unless_known", made)
     return made
 
 

@@ -25,7 +25,7 @@ class FakeCompiler:
     def __init__(self) -> None:
         self.planned: list[dict[str, Any]] = []
 
-    def __call__(self, job: Any, *, is_known: Any, **_: Any) -> Any:
+    def __call__(self, job: Any, is_known: Any, **_: Any) -> Any:
         batch, remat = job.settings["batch"], job.settings.get("remat", "none")
         each = 10 if remat == "none" else 3
         flops = batch * (100 if remat == "none" else 120)
@@ -49,7 +49,7 @@ class _Planned:
 def xla(monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
     """In place of the child."""
     made = FakeCompiler()
-    monkeypatch.setattr(fitting, "plan_in_child", made)
+    monkeypatch.setattr(fitting, "plan_unless_known", made)
     return made
 
 

@@ -45,9 +45,7 @@ def test_a_compiled_has_every_place_of_the_dump_in_fast_memory_too() -> None:
 
 def _plan(*, is_full: bool = False, **settings: Any) -> PlannedProgram:
     job = Job(factory=GPT, target=TARGET, settings={**TINY, **settings})
-    planned = plan_in_child(job, is_full=is_full)
-    assert isinstance(planned, PlannedProgram)
-    return planned
+    return plan_in_child(job, is_full=is_full)
 
 
 def test_a_compile_that_is_stopped_has_the_plan_of_the_whole() -> None:

@@ -15,7 +15,7 @@ import pytest
 import hlomem
 import hlomem.jax
 from hlomem.jax.jobs import Facts, Job
-from hlomem.jax.plan_only import CompileError, PlannedProgram, plan_in_child
+from hlomem.jax.plan_only import CompileError, PlannedProgram, plan_in_child, plan_unless_known
 from tests.jax import factories
 from tests.places import PACKAGE
 
@@ -35,9 +35,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _plan(factory: str, **settings: Any) -> PlannedProgram:
-    planned = plan_in_child(Job(factory=f"{HERE}:{factory}", target="cpu", settings=settings))
-    assert isinstance(planned, PlannedProgram)
-    return planned
+    return plan_in_child(Job(factory=f"{HERE}:{factory}", target="cpu", settings=settings))
 
 
 def _places(memory: Any) -> list[Any]:
@@ -53,7 +51,6 @@ def test_the_plan_is_that_of_a_compile_here_and_the_dump_is_kept_where_asked(
 ) -> None:
     job = Job(factory=f"{HERE}:step", target="cpu", settings={"batch": 4}, has_fingerprint=True)
     planned = plan_in_child(job, output=tmp_path / "dump")
-    assert isinstance(planned, PlannedProgram)
     function, arguments = factories.step([None], batch=4)
     here = hlomem.jax.memory(function, *arguments)
     assert _places(planned.memory) == _places(here)
@@ -64,11 +61,11 @@ def test_the_plan_is_that_of_a_compile_here_and_the_dump_is_kept_where_asked(
     assert hlomem.load(tmp_path / "dump", module="train_step").assignment == (
         planned.dump.assignment
     )
-    again = plan_in_child(job, is_known=lambda facts: facts == planned.facts)
+    again = plan_unless_known(job, lambda facts: facts == planned.facts)
     assert again == planned.facts
-    other = plan_in_child(
+    other = plan_unless_known(
         Job(factory=f"{HERE}:step", target="cpu", settings={"batch": 5}, has_fingerprint=True),
-        is_known=lambda _: True,
+        lambda _: True,
     )
     assert isinstance(other, Facts)
     assert other.fingerprint != planned.facts.fingerprint

@@ -15,7 +15,7 @@ from hlomem.base.source import visible
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, progress
 from hlomem.cli.options import AS_JSON, SPACE
 from hlomem.cli.subject import with_options
-from hlomem.jax.jobs import Facts, Job
+from hlomem.jax.jobs import Job
 from hlomem.jax.plan_only import plan_in_child
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.lookup import find_space
@@ -72,7 +72,6 @@ def command(
             is_full=full,
             on_progress=lambda doing: draw(f"{doing} {factory} for {target}"),
         )
-    assert not isinstance(planned, Facts)
     memory = planned.memory.memory
     summary = build_summary(memory, find_space(memory, space), size or planned.target.capacity)
     if html is not None:

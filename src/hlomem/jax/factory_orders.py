@@ -77,7 +77,7 @@ def _capture(
         }
         errand = Job(factory=FACTORY, target=job.target, settings=settings, imports=job.imports)
         planned = plan_in_child(errand, timeout=timeout, on_progress=on_progress)
-        if not isinstance(planned, PlannedProgram) or not file.exists():
+        if not file.exists():
             problem = f"the compiler for {job.target} handed its module to no pass"
             raise CompileError(f"{problem}; jax 0.10.2 and later do")
         return planned, file.read_bytes()

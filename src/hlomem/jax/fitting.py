@@ -26,7 +26,7 @@ from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.jax.fit_search import MAX_PLANS, Planned, next_value, straddle
 from hlomem.jax.jobs import Facts, Job
-from hlomem.jax.plan_only import plan_in_child
+from hlomem.jax.plan_only import plan_unless_known
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
 from hlomem.report.data.fit import FitPlan, FitReport, FitRow
@@ -150,10 +150,10 @@ class _Planner:
     def plan(self, own: dict[str, Any], value: int, on_progress: Callable[[], None]) -> FitPlan:
         """XLA's plan for a value of the setting, made now or known from before."""
         job = replace(self._job, settings={**self._job.settings, **own, self._over: value})
-        done = plan_in_child(
+        done = plan_unless_known(
             job,
+            lambda facts: self._find(facts) is not None,
             timeout=self._timeout,
-            is_known=lambda facts: self._find(facts) is not None,
             on_progress=lambda _: on_progress(),
         )
         if isinstance(done, Facts):

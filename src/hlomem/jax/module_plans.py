@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from hlomem.jax.jobs import Job
-from hlomem.jax.plan_only import CompileError, PlannedProgram, plan_in_child
+from hlomem.jax.plan_only import CompileError, plan_in_child
 from hlomem.jax.stand_in import FACTORY
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def plan_module(proto: bytes, target: str, platform: str, timeout: float = MAX_S
         file.write_bytes(proto)
         settings = {"module": str(file), "platform": platform}
         job = Job(factory=FACTORY, target=target, settings=settings)
-        planned = plan_in_child(job, timeout=timeout)
-    if not isinstance(planned, PlannedProgram):
-        raise CompileError("the compiler left no plan")
-    return planned.dump
+        return plan_in_child(job, timeout=timeout).dump
 
 
 def temporaries_of(dump: Dump) -> int:

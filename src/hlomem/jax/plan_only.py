@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,7 +41,7 @@ from hlomem.jax.jobs import (
 from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.dump.dump import Dump
@@ -87,16 +87,41 @@ def plan_in_child(
     timeout: float | None = None,
     output: Path | None = None,
     is_full: bool = False,
-    is_known: Callable[[Facts], bool] = lambda _: False,
     on_progress: Callable[[str], None] = lambda _: None,
-) -> PlannedProgram | Facts:
+) -> PlannedProgram:
     """Plan a job's program in a child process.
 
     With `output` the files of the dump are left in that folder. `is_full` waits for the whole
-    compile. Where `is_known` says so of a program that has been lowered, it is not compiled, and
-    its facts are returned. `on_progress` is told now and then what the child is doing. Errors are
-    `HlomemError`s, with what the child had to say.
+    compile. `on_progress` is told now and then what the child is doing. Errors are `HlomemError`s,
+    with what the child had to say.
     """
+    with _child_of(job, is_full=is_full) as child:
+        facts = child.wait(timeout, lambda _: False, on_progress)
+        planned = child.result(facts)
+        if output is not None:
+            child.keep_dump(output)
+        return planned
+
+
+def plan_unless_known(
+    job: Job,
+    is_known: Callable[[Facts], bool],
+    *,
+    timeout: float | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> PlannedProgram | Facts:
+    """The same, but a program that is known once it has been lowered is not compiled.
+
+    Its facts are returned then.
+    """
+    with _child_of(job) as child:
+        facts = child.wait(timeout, is_known, on_progress)
+        return facts if facts is not None and is_known(facts) else child.result(facts)
+
+
+@contextmanager
+def _child_of(job: Job, *, is_full: bool = False) -> Iterator[_Child]:
+    """A process that compiles a job's program; nothing of it is left afterwards."""
     target = parse_target(job.target)
     if not hasattr(os, "wait4"):
         raise CompileError("programs are compiled in a child process on Linux and macOS only")
@@ -105,17 +130,7 @@ def plan_in_child(
         raise MissingSoftwareError(f"{problem}\n  {target.missing}")
     folder = Path(mkdtemp(prefix="hlomem-"))
     try:
-        child = _Child(job, target, folder, is_full=is_full)
-        try:
-            facts = child.wait(timeout, is_known, on_progress)
-        finally:
-            child.end()
-        if facts is not None and is_known(facts):
-            return facts
-        planned = child.result(facts)
-        if output is not None:
-            _keep(folder / DUMP, output)
-        return planned
+        yield _Child(job, target, folder, is_full=is_full)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -154,7 +169,18 @@ class _Child:
         is_known: Callable[[Facts], bool],
         on_progress: Callable[[str], None],
     ) -> Facts | None:
-        """Wait until the plan is there, the child has ended, or the program is known."""
+        """Wait until the plan is there, the program is known, or the child has ended; it ends."""
+        try:
+            return self._watch(timeout, is_known, on_progress)
+        finally:
+            self._end()
+
+    def _watch(
+        self,
+        timeout: float | None,
+        is_known: Callable[[Facts], bool],
+        on_progress: Callable[[str], None],
+    ) -> Facts | None:
         facts = None
         while not self._has_ended():
             if facts is None:
@@ -195,7 +221,7 @@ class _Child:
         before, self._plan_sizes = self._plan_sizes, plan
         return bool(marks) and len(plan) == len(_PLAN) and plan == before
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Nothing of it runs after this."""
         if self._process.returncode is None:
             _kill_group(self._process.pid)
@@ -225,6 +251,12 @@ class _Child:
             time.monotonic() - self._began,
             self._cpu_seconds,
         )
+
+    def keep_dump(self, output: Path) -> None:
+        """Move the files of the dump into another folder."""
+        output.mkdir(parents=True, exist_ok=True)
+        for path in sorted((self._folder / DUMP).iterdir()):
+            shutil.move(path, output / path.name)
 
     def _failed(self, outcome: Outcome) -> HlomemError:
         if outcome.kind == "usage":
@@ -272,9 +304,3 @@ def _search_path() -> list[str]:
     here = str(Path.cwd())
     path = [place or here for place in sys.path]
     return path if here in path else [here, *path]
-
-
-def _keep(dump: Path, output: Path) -> None:
-    output.mkdir(parents=True, exist_ok=True)
-    for path in sorted(dump.iterdir()):
-        shutil.move(path, output / path.name)
