@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem import hlo
-from hlomem.api.improve import find_objections, improve_stages
+from hlomem.api.improve import improve_stages
 from hlomem.jax.jobs import Job
 from hlomem.jax.kept_module import FACTORY
 from hlomem.jax.module_plans import planned_bytes, temporaries_of
@@ -45,22 +45,18 @@ def improve_factory(
     on_progress("tries orders of")
     plan = partial(planned_bytes, planned.target.name, planned.target.family)
     proven = prove_orders(proto, found, rules, plan, before=temporaries_of(planned.dump))
-    orders, after = proven.orders, proven.after
-    notes = [f"sizes are those of libtpu's own plans; {proven.tried} orders were tried"]
-    if orders and (objections := find_objections(stages, orders, rules)):
-        notes.append(f"an order was found and rejected: {objections[0]}")
-        orders, after = {}, proven.before
+    note = f"sizes are those of libtpu's own plans; {proven.tried} orders were tried"
     report = replace(
         found.report,
         before=proven.before,
-        after=after,
+        after=proven.after,
         bound=None,
         verdict="open",
-        method=proven.name if orders else "as given",
+        method=proven.name,
         computations=(),
-        notes=tuple(notes),
+        notes=(note, *proven.objections),
     )
-    return found._replace(report=report, orders=orders)
+    return found._replace(report=report, orders=proven.orders)
 
 
 def _capture(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hlomem.remat.edit import Edit
+    from hlomem.schedule.search import Orders
 
 _PACKAGE = "hlomem.jax"
 _FUSION = "fusion"
@@ -57,6 +58,17 @@ def with_schedule(proto: bytes, orders: Mapping[str, Sequence[str]]) -> bytes:
     module.ParseFromString(proto)
     _set_orders(module, orders)
     return bytes(module.SerializeToString())
+
+
+def with_orders(proto: bytes, orders: Orders) -> bytes:
+    """The same, the orders given by the instructions themselves."""
+    return with_schedule(
+        proto,
+        {
+            computation.name: [instruction.name for instruction in order]
+            for computation, order in orders.items()
+        },
+    )
 
 
 def with_edit(proto: bytes, edit: Edit) -> bytes:

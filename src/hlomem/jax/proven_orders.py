@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.api.improve import find_objections
 from hlomem.base.errors import HlomemError
-from hlomem.jax.module_proto import with_schedule
+from hlomem.jax.module_proto import with_orders
 from hlomem.schedule.candidates import iter_candidates
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class ProvenOrder(NamedTuple):
     tried: int
     problems: tuple[str, ...]
     """Of the plans that failed."""
+    objections: tuple[str, ...] = ()
+    """Of the judge to the best order, which is not taken then."""
 
 
 def prove_orders(
@@ -80,16 +83,15 @@ def prove_orders(
     if size >= before or size > before * (1 - least_saving):
         return ProvenOrder(before, before, {}, "as given", tried, tuple(problems))
     chosen = candidates[best]
+    if objections := find_objections(found.stages, chosen.orders, rules):
+        said = f"an order was found and rejected: {objections[0]}"
+        return ProvenOrder(before, before, {}, "as given", tried, tuple(problems), (said,))
     return ProvenOrder(before, size, chosen.orders, chosen.name, tried, tuple(problems))
 
 
 def _plan_of(proto: bytes, candidate: CandidateOrder, plan: Plan) -> int | str:
-    orders = {
-        computation.name: [instruction.name for instruction in order]
-        for computation, order in candidate.orders.items()
-    }
     try:
-        return plan(with_schedule(proto, orders))
+        return plan(with_orders(proto, candidate.orders))
     except HlomemError as error:
         return str(error).partition("\n")[0]
 

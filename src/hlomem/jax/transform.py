@@ -14,12 +14,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.api.improve import Rules, find_objections, improve_stages
+from hlomem.api.improve import Rules, improve_stages
 from hlomem.api.recompute import judge_edited, recompute_stages
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.jax.log import Outcome, record
-from hlomem.jax.module_proto import text_of, with_edit, with_schedule
+from hlomem.jax.module_proto import text_of, with_edit, with_orders
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
@@ -118,7 +118,7 @@ class Transform:
             orders, outcome = self._prove(proto, found, outcome)
         answer: bytes | None = None
         if orders:
-            answer = with_schedule(proto, _names(orders))
+            answer = with_orders(proto, orders)
             ratio = model_time(stages, orders).ratio
             outcome = outcome._replace(kind="improved", time_ratio=ratio)
         else:
@@ -163,14 +163,10 @@ class Transform:
         """The order the compiler itself was seen to need least for."""
         assert self._plan is not None
         proven = prove_orders(proto, found, self._rules, self._plan)
-        orders = proven.orders
-        notes = [f"{proven.tried} orders tried", *proven.problems[:1]]
-        if orders and (objections := find_objections(found.stages, orders, self._rules)):
-            notes.append(f"an order was found and rejected: {objections[0]}")
-            orders = {}
-        after = proven.after if orders else proven.before
-        reason = "; ".join(notes)
-        return orders, outcome._replace(before=proven.before, after=after, reason=reason)
+        notes = [f"{proven.tried} orders tried", *proven.problems[:1], *proven.objections]
+        return proven.orders, outcome._replace(
+            before=proven.before, after=proven.after, reason="; ".join(notes)
+        )
 
 
 def _forecast(outcome: Outcome, found: BetterOrder) -> Outcome:
@@ -187,10 +183,3 @@ def _forecast(outcome: Outcome, found: BetterOrder) -> Outcome:
 def _without_barriers(found: BetterOrder) -> int:
     module = without_barriers(hlo.parse(found.text()))
     return temporary_bytes(start_stages(module, found.stages.options, order_lists=in_text_order))
-
-
-def _names(orders: Orders) -> dict[str, list[str]]:
-    return {
-        computation.name: [instruction.name for instruction in order]
-        for computation, order in orders.items()
-    }
