@@ -10,8 +10,7 @@ import pytest
 
 from hlomem.base.errors import InputError
 from hlomem.fleet import ask
-from hlomem.fleet.schema import PARTITION, SCHEMA, TABLES, describe
-from hlomem.fleet.store import MARKER
+from hlomem.fleet.schema import MARKER, PARTITION, SCHEMA, TABLES, describe
 from tests.places import ROOT
 
 duckdb = pytest.importorskip("duckdb")

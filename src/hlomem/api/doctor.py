@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlomem import __version__
-from hlomem.dump.records import Record
 from hlomem.jax.target_kinds import targets
+from hlomem.report.data.health import Health, Package, Place, TargetHealth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,45 +36,6 @@ OPTIONAL = {
 _DUMP_TO = re.compile(r"--xla_dump_to=(\S+)")
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MAX_LISTED = 10_000
-
-
-class Package(Record, frozen=True, kw_only=True):
-    """A package, and the version that is installed."""
-
-    name: str
-    version: str
-    """Empty where it is not installed."""
-    use: str
-    """Its use; empty where hlomem cannot do without it."""
-
-
-class TargetHealth(Record, frozen=True, kw_only=True):
-    """A kind of machine to compile for."""
-
-    name: str
-    install: str
-    """The command that installs what is missing; empty where nothing is."""
-
-
-class Place(Record, frozen=True, kw_only=True):
-    """A folder the environment names."""
-
-    variable: str
-    path: str
-    count: int | None
-    """Programs or entries in it, up to ten thousand; None where the folder is not there yet."""
-
-
-class Health(Record, frozen=True, kw_only=True):
-    """All there is for hlomem to work with."""
-
-    version: str
-    python: str
-    system: str
-    core: tuple[Package, ...]
-    optional: tuple[Package, ...]
-    targets: tuple[TargetHealth, ...]
-    places: tuple[Place, ...]
 
 
 def examine(environment: Mapping[str, str] = os.environ) -> Health:

@@ -14,6 +14,7 @@ from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.process import keep, say, say_new_folder
 from hlomem.cli.subject import SUBJECT, open_memory, with_options
+from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.page.html import format_page
@@ -98,7 +99,7 @@ def _advised(memory: MemoryView) -> AdviceReport | None:
 
 def _is_store(path: str) -> bool:
     """Whether a path is that of a store; one elsewhere may be nothing else."""
-    return "://" in path or Path(path, "fleet.json").is_file()
+    return "://" in path or Path(path, MARKER).is_file()
 
 
 def _write_store(

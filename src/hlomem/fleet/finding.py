@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.fleet.archives import unpacked
+from hlomem.fleet.schema import MARKER
 from hlomem.fleet.storage import (
     FileEntry,
     is_address,
@@ -24,7 +25,6 @@ from hlomem.fleet.storage import (
     local_path,
     read_bytes,
 )
-from hlomem.fleet.store import MARKER
 from hlomem.fleet.units import SNIFFED, Unit, group_folders, is_archive, unit_of_file
 
 if TYPE_CHECKING:

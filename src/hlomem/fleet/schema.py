@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+MARKER = "fleet.json"
+"""The file by which a folder is a store."""
 SCHEMA = 1
 """The version of the tables that are written."""
 OLDEST = 1

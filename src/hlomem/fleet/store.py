@@ -26,7 +26,7 @@ from msgspec import Struct
 from hlomem import __version__
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import visible
-from hlomem.fleet.schema import OLDEST, SCHEMA
+from hlomem.fleet.schema import MARKER, OLDEST, SCHEMA
 from hlomem.fleet.storage import (
     exists,
     is_address,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from hlomem.fleet.storage import FileEntry
 
-MARKER = "fleet.json"
 _KIND = "hlomem fleet store"
 _SEGMENTS = "segments"
 _KEPT_SECONDS = 24 * 3600
@@ -182,11 +181,6 @@ def check_run(run: str) -> str:
         problem = f"no name for a run: `{visible(run)}`"
         raise CommandError(f"{problem}; letters, digits and `._+-` make one, such as nightly-41")
     return run
-
-
-def is_store(path: str) -> bool:
-    """Whether a path is that of a store."""
-    return path != "-" and exists(join(path, MARKER))
 
 
 def open_store(path: str) -> Store:

@@ -605,6 +605,11 @@ class HloModule:
         for computation in self.outer_computations:
             yield from computation.instructions
 
+    @cached_property
+    def outer_instruction_by_name(self) -> dict[str, HloInstruction]:
+        """The instructions that are not inside a fusion."""
+        return {instruction.name: instruction for instruction in self.iter_outer_instructions()}
+
     def validate(self) -> None:
         """Read everything that was left as text; raises the first `ParseError` there is."""
         if self.reader is not None:

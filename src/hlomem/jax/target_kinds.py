@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 
 from hlomem.base.errors import CommandError, HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.machines.capacity import capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
@@ -295,7 +296,7 @@ class KnownTargets(tuple[KnownTarget, ...]):
     def __str__(self) -> str:
         lines = []
         for row in self:
-            size = f"{row.capacity / 2**30:.2f} GiB" if row.capacity else "the host's"
+            size = format_bytes(row.capacity) if row.capacity else "the host's"
             lines.append(f"{row.name:<14} {size:>12}  {row.install or 'ready'}")
         return "\n".join(lines)
 

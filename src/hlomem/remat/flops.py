@@ -8,11 +8,11 @@ otherwise.
 
 from __future__ import annotations
 
-import re
 from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.schedule.cost import product_flops
 from hlomem.schedule.effects import takes_time
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ class Costs:
             return 0
         if opcode == "fusion" or opcode in RUN_IN_PLACE:
             return sum(self._flops_in(callee) for callee in instruction.called_computations)
-        if opcode == "dot":
-            return _dot_flops(instruction)
-        if opcode == "convolution":
-            return _convolution_flops(instruction)
+        if products := product_flops(instruction):
+            return products
         if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
             return sum(_elements(operand.shape) for operand in instruction.operands)
         return _elements(instruction.shape)
@@ -66,20 +64,6 @@ class Costs:
         if known is None:
             known = self._bodies[body] = self.total(body.instructions)
         return known
-
-
-def _dot_flops(dot: HloInstruction) -> int:
-    dimensions = dot.operands[0].shape.dimensions
-    contracted = prod(dimensions[number] for number in dot.integers("lhs_contracting_dims"))
-    return 2 * contracted * _elements(dot.shape)
-
-
-def _convolution_flops(convolution: HloInstruction) -> int:
-    """Each output needs the kernel once, but for the features of the other outputs."""
-    kernel = convolution.operands[1].shape.dimensions
-    labels = re.fullmatch(r"\w+_(\w+)->\w+", convolution.attributes.get("dim_labels", ""))
-    outputs = kernel[labels[1].index("o")] if labels and "o" in labels[1] else 1
-    return 2 * _elements(convolution.shape) * prod(kernel) // max(outputs, 1)
 
 
 def _elements(shape: Shape) -> int:

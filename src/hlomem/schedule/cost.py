@@ -1,16 +1,17 @@
 """How long an order leaves what runs in the background unhidden: an open, rough model of time.
 
-In: the instructions of a computation, and an order of them. Out: the time, in
-bytes, for which the program waits. The model: every instruction takes as long as moving the bytes
-it reads and writes; a dot or convolution as long as moving its multiplications divided by
-`FLOPS_PER_BYTE`. A transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links
-between devices are slower than memory by about that. It is hidden by what runs between its start
-and its end; what is not hidden, the program waits for. The figures are those of current
-accelerators to within a factor of two; no figure of a particular machine is claimed.
+In: the instructions of a computation, and an order of them. Out: the time, in bytes, for which the
+program waits. The model: every instruction takes as long as moving the bytes it reads and writes; a
+dot or convolution as long as moving its multiplications divided by `FLOPS_PER_BYTE`. A transfer
+takes `TRANSFER_FACTOR` times the bytes of its result, since the links between devices are slower
+than memory by about that. It is hidden by what runs between its start and its end; what is not
+hidden, the program waits for. The figures are those of current accelerators to within a factor of
+two; no figure of a particular machine is claimed.
 """
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,31 +68,29 @@ def _time(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
     if not takes_time(instruction) or is_start(instruction) or instruction.opcode.endswith("-done"):
         return 0
     moved = sum(_bytes_of(part, size_of) for part in (instruction, *instruction.operands))
-    return max(moved, _flops(instruction) // FLOPS_PER_BYTE)
+    return max(moved, product_flops(instruction) // FLOPS_PER_BYTE)
 
 
 def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
     return sum(size_of(leaf) for _, leaf in instruction.shape.leaves())
 
 
-def _flops(instruction: HloInstruction) -> int:
-    """Multiplications and additions of a dot; of a convolution, as if its kernel were dense."""
+def product_flops(instruction: HloInstruction) -> int:
+    """Multiplications and additions of a dot or a convolution; nothing for any other."""
     if instruction.opcode == "dot":
         left = instruction.operands[0].shape.dimensions
         contracted = prod(
             left[dimension] for dimension in instruction.integers("lhs_contracting_dims")
         )
-        return 2 * contracted * _elements(instruction.shape)
+        return 2 * contracted * prod(instruction.shape.dimensions)
     if instruction.opcode == "convolution":
-        features = max(instruction.shape.dimensions, default=1)
-        return (
-            2
-            * _elements(instruction.shape)
-            * _elements(instruction.operands[1].shape)
-            // (features or 1)
-        )
+        return 2 * prod(instruction.shape.dimensions) * _products_of_output(instruction)
     return 0
 
 
-def _elements(shape: Shape) -> int:
-    return prod(shape.dimensions)
+def _products_of_output(convolution: HloInstruction) -> int:
+    """Products in each output: the kernel's elements, but for the features of other outputs."""
+    kernel = convolution.operands[1].shape.dimensions
+    labels = re.fullmatch(r"\w+_(\w+)->\w+", convolution.attributes.get("dim_labels", ""))
+    outputs = kernel[labels[1].index("o")] if labels and "o" in labels[1] else 1
+    return prod(kernel) // max(outputs, 1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data.advice import Advice
+from hlomem.report.data.phases import is_recomputed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +61,4 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
 
 
 def _is_checkpointed(subject: Subject) -> bool:
-    return any(
-        "rematted_computation" in (buffer.op_name or "") for buffer in subject.memory.buffers
-    )
+    return any(is_recomputed(buffer.op_name) for buffer in subject.memory.buffers)

@@ -13,7 +13,6 @@ from hlomem.dump.records import Record
 
 Method: TypeAlias = Literal["re-planned", "counted"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
-CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 
 
 class Advice(Record, frozen=True, kw_only=True):

@@ -278,14 +278,10 @@ class MemoryView:
         """The place of each buffer among all, by XLA's number of its value."""
         return {buffer.id: number for number, buffer in enumerate(self.buffers)}
 
-    @cached_property
+    @property
     def instruction_by_name(self) -> dict[str, HloInstruction]:
         """The module's instructions outside of fusions; none without a module."""
-        if self.module is None:
-            return {}
-        return {
-            instruction.name: instruction for instruction in self.module.iter_outer_instructions()
-        }
+        return self.module.outer_instruction_by_name if self.module else {}
 
     def operands(self, buffer: Buffer) -> list[Buffer]:
         """The buffers the instruction that defines one reads, in the order of its operands."""

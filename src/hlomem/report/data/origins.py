@@ -154,13 +154,9 @@ class Origins:
             texts = chain((self._module.source.text,), texts)
         return any(mark in text for text in texts for mark in _LINE_MARKS)
 
-    @cached_property
+    @property
     def _instructions(self) -> dict[str, HloInstruction]:
-        if self._module is None:
-            return {}
-        return {
-            instruction.name: instruction for instruction in self._module.iter_outer_instructions()
-        }
+        return self._module.outer_instruction_by_name if self._module else {}
 
     def _fused(self, name: str) -> Origin | None:
         """The words of the instructions one was fused from, the nearest to its result first."""

@@ -14,6 +14,8 @@ from hlomem.dump.records import Record
 if TYPE_CHECKING:
     from hlomem.report.data.memory import MemoryView
 
+REMATTED = "rematted_computation"
+"""The scope JAX puts around what `jax.checkpoint` computes again."""
 FORWARD = "forward"
 BACKWARD = "backward"
 RECOMPUTED = "recomputed"
@@ -30,7 +32,7 @@ class Phase(Record, frozen=True, kw_only=True):
 
 def is_recomputed(operation: str | None) -> bool:
     """The operation is one of the forward pass, done again for the backward pass."""
-    return bool(operation) and "rematted_computation" in (operation or "")
+    return bool(operation) and REMATTED in (operation or "")
 
 
 def is_forward(operation: str | None) -> bool:

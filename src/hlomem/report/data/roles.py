@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.patterns import lazy_pattern
 from hlomem.dump.records import Record
 from hlomem.hlo.opcodes import COPYING, communicates
+from hlomem.report.data.phases import is_backward, is_recomputed
 
 if TYPE_CHECKING:
     from hlomem.hlo.opcodes import Opcode
@@ -121,7 +122,7 @@ def _role_of_operation(opcode: Opcode | None, shape: str, operation: str | None)
         return TUPLES
     if opcode in COPYING:
         return COPIES
-    if operation and "transpose(jvp(" in operation and "rematted_computation" not in operation:
+    if is_backward(operation) and not is_recomputed(operation):
         return GRADIENTS
     return ACTIVATIONS if operation and "jvp(" in operation else TEMPORARIES
 

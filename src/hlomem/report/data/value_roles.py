@@ -8,7 +8,6 @@ is an activation.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hlomem.base.patterns import lazy_pattern
@@ -191,13 +190,9 @@ class ValueRoles:
             root = root.operands[0]
         return root.opcode == "dynamic-update-slice"
 
-    @cached_property
+    @property
     def _instructions(self) -> dict[str, HloInstruction]:
-        if self._module is None:
-            return {}
-        return {
-            instruction.name: instruction for instruction in self._module.iter_outer_instructions()
-        }
+        return self._module.outer_instruction_by_name if self._module else {}
 
 
 def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:

@@ -39,9 +39,10 @@ def fill(main: str, title: str, content: dict[str, Any]) -> str:
     data = zlib.compress(encode(content), _LEVEL)
     own = f"{main}.css"
     more = _template(own) if own != _STYLE and (TEMPLATES / own).exists() else ""
-    return Template(_template(f"{main}.html")).substitute(
+    return Template(_template("frame.html")).substitute(
         title=html.escape(f"{title} · hlomem"),
         style=_template(_STYLE) + more,
+        body=_template(f"{main}.html"),
         script=bundle(main),
         data=base64.b64encode(data).decode(),
     )

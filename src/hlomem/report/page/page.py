@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Verdict
     from hlomem.dump.records import Allocation
     from hlomem.machines.capacity import Capacity
-    from hlomem.report.data.advice import Advice, AdviceReport
+    from hlomem.report.data.advice import AdviceReport
     from hlomem.report.data.copies import Copy
     from hlomem.report.data.donation import Argument
     from hlomem.report.data.hints import Hint
@@ -137,14 +137,6 @@ class Labels(Record, frozen=True, kw_only=True):
     unnamed: str = UNNAMED
 
 
-class PageAdvice(Record, frozen=True, kw_only=True):
-    """Changes that would save memory, each tried."""
-
-    space: str
-    rows: tuple[Advice, ...]
-    notes: tuple[str, ...]
-
-
 class Page(Record, frozen=True, kw_only=True):
     """One report."""
 
@@ -163,7 +155,7 @@ class Page(Record, frozen=True, kw_only=True):
     """The one it was compiled for, or is asked about; empty where neither is said."""
     capacity: int | None
     """A device's memory that was given as a number."""
-    advice: PageAdvice | None
+    advice: AdviceReport | None
     """None where no changes were tried."""
     spaces: tuple[PageSpace, ...]
     texts: list[str]
@@ -177,7 +169,7 @@ def is_quick(memory: MemoryView) -> bool:
 
 
 def build_page(
-    memory: MemoryView, capacity: Capacity | None = None, advised: AdviceReport | None = None
+    memory: MemoryView, capacity: Capacity | None = None, advice: AdviceReport | None = None
 ) -> Page:
     """The data of a report; the plan is checked for it, where it is not very large."""
     texts = _Texts()
@@ -193,7 +185,7 @@ def build_page(
         nominal_chips=tuple(name for name, chip in CHIPS.items() if chip.is_nominal),
         chip=_chip(memory, capacity),
         capacity=capacity.size if capacity and not capacity.name else None,
-        advice=_advice(advised) if advised else None,
+        advice=advice,
         spaces=tuple(_space(memory, space) for space in memory.spaces),
         buffers=_columns(memory, texts),
         texts=texts.all,
@@ -214,10 +206,6 @@ def _chip(memory: MemoryView, capacity: Capacity | None) -> str:
         return capacity.name
     chip = memory.given_machine.chip_name if memory.given_machine else ""
     return chip if chip in CHIPS else ""
-
-
-def _advice(advised: AdviceReport) -> PageAdvice:
-    return PageAdvice(space=advised.space, rows=advised.advice, notes=advised.notes)
 
 
 def _judge(memory: MemoryView) -> Verdict:

@@ -8,7 +8,7 @@ from hlomem.base.source import visible
 from hlomem.report.screens.text import wrap
 
 if TYPE_CHECKING:
-    from hlomem.api.doctor import Health, Package, Place
+    from hlomem.report.data.health import Health, Package, Place
     from hlomem.report.screens.text import Line
 
 _FLAGS = 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …'

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.matching import operation_key
+from hlomem.report.data.phases import REMATTED
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
 
-REMATTED = "rematted_computation"
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-permute"
     r"|collective-broadcast)(?:-start)?$"

@@ -12,8 +12,8 @@ from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
 from hlomem.report.data.causes.comparison import at_line, listed
 from hlomem.report.data.causes.ledger import AFTER, BEFORE
-from hlomem.report.data.causes.program import REMATTED
 from hlomem.report.data.lines import users_frame
+from hlomem.report.data.phases import REMATTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

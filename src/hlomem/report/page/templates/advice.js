@@ -5,23 +5,22 @@ import { $, copyText, element } from "./dom.js";
 import { formatBytes, percent, spaceLabel } from "./formats.js";
 import { report, space } from "./state.js";
 
-/** @import { Advice, Hint, PageAdvice } from "./data.d.ts" */
+/** @import { Advice, AdviceReport, Hint } from "./data.d.ts" */
 
 const NOTHING = "Nothing was found that would save more than 1 %.";
-const UNTRIED =
-  "Upper bounds: of a program this large no change was tried for the page; hlomem advise does.";
+const UNTRIED = "Upper bounds: no change was tried for this page; hlomem advise tries them.";
 
 export function drawAdvice() {
   const { advice } = report();
   const hints = space().hints;
   $("advice-note").textContent = advice ? summary(advice) : hints.length ? UNTRIED : NOTHING;
   $("advice").replaceChildren(
-    ...(advice ? advice.rows.map((row) => drawCard(row, advice)) : hints.map(drawHint)),
+    ...(advice ? advice.advice.map((row) => drawCard(row, advice.size)) : hints.map(drawHint)),
   );
 }
 
-/** @param {PageAdvice} advice */
-function summary({ rows, notes, space: name }) {
+/** @param {AdviceReport} report */
+function summary({ advice: rows, notes, space: name }) {
   if (!rows.length) return [NOTHING, ...notes].join(" ");
   const [first] = rows;
   const saved = `${first.title}: ${range(first)} of ${spaceLabel(name)}.`;
@@ -36,11 +35,10 @@ function range({ least, most }) {
 
 /**
  * @param {Advice} advice
- * @param {PageAdvice} all
+ * @param {number} whole
  */
-function drawCard(advice, { space: name }) {
+function drawCard(advice, whole) {
   const card = element("article", null, { class: "card" });
-  const whole = report().spaces.find((its) => its.name === name)?.size ?? 0;
   const middle = (advice.least + advice.most) / 2;
   const bar = element("div", null, { class: "saving", role: "img", "aria-label": range(advice) });
   bar.append(element("i", null, { style: `width:${percent(middle, whole).replace(" ", "")}` }));

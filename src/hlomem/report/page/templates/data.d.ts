@@ -22,6 +22,15 @@ export interface Advice {
   link: string;
 }
 
+/** Advice about a program's memory. */
+export interface AdviceReport {
+  name: string;
+  space: string;
+  size: number;
+  advice: Advice[];
+  notes: string[];
+}
+
 /** An argument of the program and what becomes of its memory. */
 export interface Argument {
   name: string;
@@ -222,18 +231,11 @@ export interface Page {
   nominal_chips: string[];
   chip: string;
   capacity: number | null;
-  advice: PageAdvice | null;
+  advice: AdviceReport | null;
   spaces: PageSpace[];
   texts: string[];
   buffers: Columns;
   trust: Trust;
-}
-
-/** Changes that would save memory, each tried. */
-export interface PageAdvice {
-  space: string;
-  rows: Advice[];
-  notes: string[];
 }
 
 /** An allocation of a space. */
