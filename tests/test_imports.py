@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "check": DUMPS | {"view"},
     "rebuild.listing": DUMPS | {"history", "rebuild", "view"},
     "rebuild": DUMPS | {"analysis", "view"},
-    "report.page.notebook": DUMPS | {"machines.capacity", "report"},
+    "report.page.notebook": DUMPS | {"report"},
     "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
     "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
     "report.screens.verdict_text": {"base", "report", "check.findings"},
@@ -81,7 +81,8 @@ MAY_IMPORT = {
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
     | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"}
-    | {"report.page.html", "report.page.page"},
+    | {"advice.page", "report.page.html"},
+    "advice.page": {"advice", "machines.capacity", "report", "report.page.page"},
     "advice.rules.order": {"advice", "report", "schedule"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
     "api.tight_heaps": {"api.pack", "assign", "hlo", "packer", "pipeline", "schedule"},

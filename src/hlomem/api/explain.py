@@ -27,8 +27,6 @@ from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
-from hlomem.report.page.html import format_page
-from hlomem.report.page.page import build_page
 from hlomem.report.screens.explain_text import draw_explanation
 from hlomem.report.screens.summary_text import draw_summary
 from hlomem.report.screens.text import PIPED_WIDTH, plain, styled
@@ -175,9 +173,8 @@ class MemoryExplanation(_Screen):
 
         A file that is there is replaced only with `force`.
         """
-        page = format_page([build_page(self.memory)])
         target = Path(path)
-        write_files(target.parent, {target.name: [page.encode()]}, force=force)
+        write_files(target.parent, {target.name: [self._page().encode()]}, force=force)
 
     def __getitem__(self, name: str) -> BufferExplanation:
         """The buffer of a name as XLA prints it, or of an argument; a KeyError if there is none."""
@@ -191,9 +188,15 @@ class MemoryExplanation(_Screen):
 
     def _repr_html_(self) -> str:
         """The page of `hlomem html`, in a frame."""
-        from hlomem.report.page.notebook import format_memory  # noqa: PLC0415 - scripts need no page
+        from hlomem.report.page.notebook import in_frame  # noqa: PLC0415 - scripts need no page
 
-        return format_memory(self.memory, self.capacity)
+        return in_frame(self._page())
+
+    def _page(self) -> str:
+        from hlomem.advice.page import build_advised_page  # noqa: PLC0415 - as above
+        from hlomem.report.page.html import format_page  # noqa: PLC0415 - as above
+
+        return format_page([build_advised_page(self.memory, self.capacity)])
 
 
 class BufferExplanation(_Screen):

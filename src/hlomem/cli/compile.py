@@ -101,10 +101,10 @@ def _exceeds(planned: PlannedProgram, summary: Summary) -> bool:
 
 
 def _write_page(planned: PlannedProgram, summary: Summary, html: Path, *, force: bool) -> None:
-    from hlomem.report.page.html import format_page  # noqa: PLC0415 - only a page needs it
-    from hlomem.report.page.page import build_page  # noqa: PLC0415
+    from hlomem.advice.page import build_advised_page  # noqa: PLC0415 - only a page needs it
+    from hlomem.report.page.html import format_page  # noqa: PLC0415 - as above
 
-    text = format_page([build_page(planned.memory.memory, summary.capacity)])
+    text = format_page([build_advised_page(planned.memory.memory, summary.capacity)])
     write_files(html.parent, {html.name: [text.encode()]}, force=force)
     click.echo(f"{html}", err=True)
 

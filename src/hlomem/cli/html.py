@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.advice.advising import advise_on
+from hlomem.advice.page import build_advised_page
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
@@ -18,12 +17,7 @@ from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.page.html import format_page
-from hlomem.report.page.page import build_page, is_quick
 from hlomem.report.page.waterfall import build_waterfall
-
-if TYPE_CHECKING:
-    from hlomem.report.data.advice import AdviceReport
-    from hlomem.report.data.memory import MemoryView
 
 _NAME = Path("report.html")
 _PAGES = 10
@@ -74,7 +68,7 @@ def command(
     given = parse_capacity(capacity) if capacity else None
     with collector_off():
         memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
-        reports = [build_page(memory, given, _advised(memory)) for memory in memories]
+        reports = [build_advised_page(memory, given) for memory in memories]
         difference = None
         if other is not None:
             difference = build_waterfall(name_sides(build_diff(*memories), path, other))
@@ -90,11 +84,6 @@ def _finish(output: Path, *, opens: bool) -> int:
     if opens and click.launch(str(output.resolve())) != 0:
         raise CommandError(f"no browser to open {output} with")
     return EXIT_OK
-
-
-def _advised(memory: MemoryView) -> AdviceReport | None:
-    """Advice for the page; none where the program is too large to try changes in passing."""
-    return advise_on(memory) if is_quick(memory) else None
 
 
 def _is_store(path: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.advice.page import build_advised_page
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import HlomemError, UnknownNameError
 from hlomem.base.source import visible
@@ -18,7 +19,6 @@ from hlomem.fleet.reopen import opened_memory
 from hlomem.fleet.tables import literal
 from hlomem.machines.registry import platform_of
 from hlomem.report.page.html import fill, format_page
-from hlomem.report.page.page import build_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +96,6 @@ def _rows(tables: LockedTables, run: str, rest: str) -> list[dict[str, Any]]:
 
 def _write_page(row: dict[str, Any], folder: Path, capacity: Capacity | None) -> Path:
     with opened_memory(row) as memory:
-        text = format_page([build_page(memory, capacity)])
+        text = format_page([build_advised_page(memory, capacity)])
     write_files(folder, {f"{row['id']}.html": [text.encode()]}, force=True)
     return folder / f"{row['id']}.html"

@@ -16,8 +16,6 @@ from hlomem.report.page.page import build_page
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.capacity import Capacity
-    from hlomem.report.data.memory import MemoryView
 
 _STYLE = "width:100%;height:720px;border:1px solid #8884;border-radius:6px"
 
@@ -26,10 +24,10 @@ def format_frame(dump: Dump, module: HloModule | None = None, *, is_planned: boo
     """The report as an element of another page; a dump without allocations is only named."""
     if dump.assignment is None:
         return f"<pre>{html.escape(visible(dump.name))}: no allocations</pre>"
-    return format_memory(build_memory(dump, module, is_planned=is_planned))
+    memory = build_memory(dump, module, is_planned=is_planned)
+    return in_frame(format_page([build_page(memory)]))
 
 
-def format_memory(memory: MemoryView, capacity: Capacity | None = None) -> str:
-    """The report of a memory as an element of another page."""
-    page = format_page([build_page(memory, capacity)])
+def in_frame(page: str) -> str:
+    """A page as an element of another."""
     return f'<iframe style="{_STYLE}" srcdoc="{html.escape(page)}"></iframe>'
