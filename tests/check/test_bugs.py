@@ -89,8 +89,8 @@ def test_b3_b4_a_fusion_reads_what_it_has_overwritten(module: str) -> None:
     assert "elements from [0] on go to [1]" in finding.evidence[-1]
 
 
-def test_b3_on_the_real_dump(shared: Path) -> None:
-    folder = shared / "faults" / "xla-49176"
+def test_b3_on_the_real_dump(goldens: Path) -> None:
+    folder = goldens / "rejected" / "xla-49176"
     module = hlo.parse((folder / "module.hlo").read_text())
     (finding,) = verify(hlomem.load(folder), module=module).findings
     assert finding.rule == "interference/in-place-fusion"

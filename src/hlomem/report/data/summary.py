@@ -113,7 +113,8 @@ def _recompute(memory: MemoryView, space: Space) -> Hint | None:
     single = sum(size for buffer, size in alive if _is_kept(buffer, roles.ACTIVATIONS))
     if not stacked + single:
         return None
-    what = "stacked by loops" if stacked > single else "activations kept"
+    kept = {"stacked by loops": stacked, "activations kept": single}
+    what = " and ".join(words for words, size in kept.items() if size)
     words = f"{what} for the backward pass, which could recompute them (jax.checkpoint)"
     return Hint(size=stacked + single, what=words, command="peak --by role")
 
