@@ -18,6 +18,7 @@ from tools import (
     check_plans,
     check_replans,
     check_sizes,
+    check_verdicts,
 )
 from tools.corpus import parse_arguments
 
@@ -32,6 +33,7 @@ CHECKS = {
     "texts": check_instruction_text,
     "plans": check_plans,
     "replans": check_replans,
+    "verdicts": check_verdicts,
 }
 FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
 REPLAN_STAGES = ("values", "live ranges", "assignment", "report", "not planned")
@@ -111,6 +113,12 @@ jaxlib 0.8.0. [cli.md](cli.md#replan) says what is taken from a dump and what is
 - **An update that runs what its start announced** (`embed_scatter_add`, TPU 7x), an operation of
   the sparse core, is not rebuilt.
 - **Packing on v5p by libtpu 0.0.2** (`decode_scan_donate`) differs from the module's text, too.
+
+## Checking
+
+`hlomem verify` with the module finds {verdicts[right]:,} of {verdicts[plans]:,} plans of XLA right,
+{verdicts[values]:,} values in all. [verifier.md](verifier.md#faults) tells what it finds in plans
+that are wrong.
 """
 
 
@@ -155,11 +163,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check.main(["--corpus", str(options.corpus), "--json", str(path)])
             counts[name] = json.loads(path.read_text())
     PAGE.write_text(render(counts))
-    return int(any(check_failed(counts[name]) for name in ("dumps", "modules", "sizes")))
+    return int(
+        any(check_failed(counts[name]) for name in ("dumps", "modules", "sizes", "verdicts"))
+    )
 
 
 def check_failed(counts: dict[str, Any]) -> bool:
     """Whether a check that admits no exception found one."""
+    if "right" in counts:
+        return bool(counts["plans"] != counts["right"])
     checked = next(counts[word] for word in ("files", "modules", "values") if word in counts)
     return bool(checked != counts["equal"])
 

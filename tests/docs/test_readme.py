@@ -25,6 +25,14 @@ def test_parity_is_what_the_corpus_showed() -> None:
         assert f"{equal[platform]} of {count} {platform.upper()}" in README
 
 
+def test_no_plan_of_xla_is_found_wrong() -> None:
+    parity = (ROOT / "docs/parity.md").read_text(encoding="utf-8")
+    found = re.search(r"finds ([\d,]+) of ([\d,]+) plans of XLA right", parity)
+    assert found is not None
+    assert found[1] == found[2]
+    assert f"no false alarm on {found[1]} real plans" in README
+
+
 def test_it_is_one_screen_to_the_result() -> None:
     before, _, _ = README.partition("## What other tools tell")
     assert before.index("pip install") < before.index("hlomem.jax.memory")

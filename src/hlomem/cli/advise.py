@@ -7,6 +7,7 @@ import click
 from hlomem.advice.advising import advise
 from hlomem.api.load import load_any, load_program
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
+from hlomem.cli.progress import working
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
 from hlomem.report.screens.advice_text import draw_advice
@@ -39,13 +40,14 @@ def command(
     A DUMP without its HLO module is rebuilt first.
     """
     loaded = load_any(path, module=module)
-    advised = advise(
-        loaded,
-        module=load_program(hlo) if hlo else None,
-        backend=backend or "",
-        chip=chip or "",
-        era=era or "",
-        space=space,
-    )
+    with working(f"trying changes of {path}"):
+        advised = advise(
+            loaded,
+            module=load_program(hlo) if hlo else None,
+            backend=backend or "",
+            chip=chip or "",
+            era=era or "",
+            space=space,
+        )
     dump = loaded if isinstance(loaded, Dump) else None
     return write("advice", advised, draw_advice, as_json, dump)

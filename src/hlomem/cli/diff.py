@@ -10,6 +10,7 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.limits import parse_limit
 from hlomem.base.sizes import format_bytes
 from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
+from hlomem.cli.progress import working
 from hlomem.cli.subject import open_memory, write
 from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
@@ -43,9 +44,9 @@ def command(
     first. Buffers are matched by what they are, not by their names, and the differences add up from
     what A reserves to what B reserves.
     """
-    memories = open_memory(before, module), open_memory(after, module)
-    found = build_diff(*memories, by=by, space=space)
-    found = name_sides(found, before, after)
+    with working(f"comparing {before} with {after}"):
+        memories = open_memory(before, module), open_memory(after, module)
+        found = name_sides(build_diff(*memories, by=by, space=space), before, after)
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
     write("diff", found, draw_diff, as_json)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)

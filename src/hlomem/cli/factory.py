@@ -1,4 +1,4 @@
-"""Shared by `compile` and `fit`: a factory, its settings, a target, and a line that moves.
+"""Shared by `compile` and `fit`: a factory, its settings, a target.
 
 A factory is described in docs/jax.md; `hlomem.jax.factories` calls it, in a process of its own.
 """
@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.report.screens.text import shorten, width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_REDRAWN = 0.2
-"""Seconds a progress line stays as it is."""
 
 FACTORY_OPTIONS = (
     click.argument("factory", metavar="MODULE:FACTORY"),
@@ -77,29 +71,3 @@ def parse_value(text: str) -> Any:
     if isinstance(value, tuple | list):
         return list(value)
     raise CommandError(f"`{visible(text)}` is no value of a setting: give a number or a word")
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """A line on the terminal that says what goes on, and is gone afterwards."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    began = drawn = time.monotonic()
-    columns = width() - 1
-
-    def draw(words: str) -> None:
-        nonlocal drawn
-        now = time.monotonic()
-        if now - drawn < _REDRAWN:
-            return
-        drawn = now
-        line = shorten(f"{visible(words)}, {now - began:.0f} s", columns)
-        sys.stderr.write(f"\r{line:<{columns}}")
-        sys.stderr.flush()
-
-    try:
-        yield draw
-    finally:
-        sys.stderr.write(f"\r{'':<{columns}}\r")
-        sys.stderr.flush()

@@ -12,6 +12,7 @@ from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.process import keep, say, say_new_folder
+from hlomem.cli.progress import working
 from hlomem.cli.subject import SUBJECT, open_memory, with_options
 from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
@@ -66,7 +67,7 @@ def command(
     if other is not None and subject["hlo"] is not None:
         raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
     given = parse_capacity(capacity) if capacity else None
-    with collector_off():
+    with collector_off(), working(f"making the page of {path}"):
         memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
         reports = [build_advised_page(memory, given) for memory in memories]
         difference = None

@@ -14,8 +14,9 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
-from hlomem.cli.factory import parse_settings, progress
+from hlomem.cli.factory import parse_settings
 from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUMP
+from hlomem.cli.progress import progress, working
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
 from hlomem.report.screens.improvement_text import draw_improvement
@@ -143,16 +144,17 @@ def _of_file(
         if program is None and needs_text:
             name = visible(path)
             raise CommandError(f"{name}: no HLO module beside the dump to write; give --hlo MODULE")
-    return improve(
-        loaded,
-        module=program,
-        backend=backend or "",
-        chip=chip,
-        era=era or "",
-        effort=rules.effort,
-        may_reorder_collectives=rules.may_reorder_collectives,
-        max_slowdown=rules.max_slowdown,
-    )
+    with working(f"looking for better orders of {path}"):
+        return improve(
+            loaded,
+            module=program,
+            backend=backend or "",
+            chip=chip,
+            era=era or "",
+            effort=rules.effort,
+            may_reorder_collectives=rules.may_reorder_collectives,
+            max_slowdown=rules.max_slowdown,
+        )
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

@@ -17,6 +17,7 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.sizes import format_bytes, parse_size
 from hlomem.base.source import visible
 from hlomem.cli.options import AS_JSON
+from hlomem.cli.progress import working
 from hlomem.packer.check import find_problems
 from hlomem.packer.table import read_problem, write_solution
 from hlomem.report.screens.text import shorten, width, write_lines
@@ -78,7 +79,8 @@ def command(
     the effort; the status says which.
     """
     problem = read_problem(read_source(path))
-    packing = pack(problem.buffers, capacity=capacity, effort=effort, second_opinion=solver)
+    with working(f"packing {len(problem.buffers)} buffers"):
+        packing = pack(problem.buffers, capacity=capacity, effort=effort, second_opinion=solver)
     wrong = find_problems(problem.buffers, packing.offset_of, packing.height)
     if wrong:
         raise RuntimeError(f"a wrong packing: {wrong[0]}")

@@ -17,6 +17,7 @@ from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.parameters import argument, declare, option
 from hlomem.cli.process import keep, say, say_new_folder
+from hlomem.cli.progress import working
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
@@ -91,17 +92,18 @@ def command(
     start = time.process_time()
     program = _load(path, module)
     loaded = time.process_time()
-    made = plan(
-        program,
-        backend=backend or "",
-        chip=chip or "",
-        era=era,
-        like=load(like) if like else None,
-        schedule=load(schedule) if schedule else None,
-        preset=load(preset) if preset else None,
-        order=order,
-        name=_stem(program.source_name),
-    )
+    with working(f"planning {path}"):
+        made = plan(
+            program,
+            backend=backend or "",
+            chip=chip or "",
+            era=era,
+            like=load(like) if like else None,
+            schedule=load(schedule) if schedule else None,
+            preset=load(preset) if preset else None,
+            order=order,
+            name=_stem(program.source_name),
+        )
     keep(made)
     planned = time.process_time()
     if verify and not is_right(made):

@@ -16,6 +16,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.plan import is_right, write_plan
+from hlomem.cli.progress import working
 from hlomem.cli.screen import write_screen
 from hlomem.dump.compare import find_differences
 from hlomem.report.screens.text import shorten, width
@@ -60,14 +61,15 @@ def command(
     shown, and the exit code is 1 if there is one.
     """
     dump = load(path, module=module)
-    made = replan(
-        dump,
-        backend=backend or "",
-        chip=chip or "",
-        era=era,
-        like=load(like) if like else None,
-        name=_stem(dump),
-    )
+    with working(f"planning {path} again"):
+        made = replan(
+            dump,
+            backend=backend or "",
+            chip=chip or "",
+            era=era,
+            like=load(like) if like else None,
+            name=_stem(dump),
+        )
     if verify and not is_right(made):
         return EXIT_FINDING
     differences = find_differences(dump, made.dump) if check else []

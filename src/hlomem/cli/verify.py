@@ -15,6 +15,7 @@ from hlomem.check.verify import verify
 from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP, chosen_machine
 from hlomem.cli.parameters import argument, declare, option
 from hlomem.cli.process import say
+from hlomem.cli.progress import working
 from hlomem.cli.screen import write_screen
 from hlomem.report.screens.text import width
 from hlomem.report.screens.verdict_text import draw_verdict
@@ -56,7 +57,8 @@ def command(
     """
     dump = load(path, module=module)
     program = load_program(hlo) if hlo else None
-    verdict = verify(dump, module=program, machine=chosen_machine(backend, chip))
+    with working(f"checking {path}"):
+        verdict = verify(dump, module=program, machine=chosen_machine(backend, chip))
     if sarif is not None:
         import json  # noqa: PLC0415 - few ask for it
 
