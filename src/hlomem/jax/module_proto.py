@@ -31,7 +31,7 @@ _FIELDS = {
     "Sequence": "1 *int64 instruction_ids",
     "SequenceEntry": "1 int64 key; 2 Sequence value",
     "Schedule": "1 *SequenceEntry sequences",
-    "Module": "1 string name; 3 *Computation computations; 7 Schedule schedule",
+    "Module": "1 string name; 3 *Computation computations; 5 int64 id; 7 Schedule schedule",
 }
 
 
@@ -46,6 +46,15 @@ def name_of(proto: bytes) -> str:
     module = _module_type()()
     module.ParseFromString(proto)
     return str(module.name)
+
+
+def with_number(proto: bytes, number: int) -> tuple[int, bytes]:
+    """The number a module has in its process, and the module with another."""
+    module = _module_type()()
+    module.ParseFromString(proto)
+    known = int(module.id)
+    module.id = number
+    return known, bytes(module.SerializeToString())
 
 
 def with_schedule(proto: bytes, orders: Mapping[str, Sequence[str]]) -> bytes:

@@ -20,6 +20,7 @@ from hlomem.api.improve import Rules
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax import cache_guard
+from hlomem.jax.kept_answers import AnswerStore
 from hlomem.jax.log import logger
 from hlomem.jax.module_plans import planned_bytes
 from hlomem.jax.module_proto import text_of, with_schedule
@@ -136,7 +137,9 @@ def _transform(
     """The pass for a platform; for a TPU one that tries orders."""
     chip = aim.machine.chip_name if aim is not None else chip
     plan = partial(planned_bytes, aim.name, platform) if aim and platform == TRIED else None
-    return Transform(platform, compiler_options(platform, chip), rules, limits, plan)
+    store = AnswerStore(f"{platform} {aim.name if aim is not None else chip} {rules} {limits}")
+    options = compiler_options(platform, chip)
+    return Transform(platform, options, rules, limits, plan, store=store)
 
 
 def _chip_here(platform: str) -> str:

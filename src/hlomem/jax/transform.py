@@ -2,7 +2,8 @@
 
 In: bytes of an `HloModuleProto`, from any thread of the compiler. Out: other bytes, or None where
 XLA's order stays: the program is small or too large, no order is better, or anything at all went
-wrong. No exception leaves it. The same module gets the same answer, from memory the second time.
+wrong. No exception leaves it. The same module gets the same answer, from memory the second time,
+from JAX's cache on disk in another process.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hlomem.api.improve import Rules, improve_stages
 from hlomem.api.recompute import judge_edited, recompute_stages
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import Schedule, running_computations
+from hlomem.jax.kept_answers import Answer
 from hlomem.jax.log import Outcome, record
 from hlomem.jax.module_proto import text_of, with_edit, with_orders
 from hlomem.jax.proven_orders import prove_orders
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.api.improve import BetterOrder
+    from hlomem.jax.kept_answers import AnswerStore
     from hlomem.machines.options import Options
     from hlomem.schedule.search import Orders
 
@@ -62,14 +65,20 @@ class Transform:
         rules: Rules,
         limits: Limits,
         plan: Callable[[bytes], int] | None = None,
+        *,
+        store: AnswerStore | None = None,
     ) -> None:
-        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen."""
+        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen.
+
+        `store` keeps answers for other processes.
+        """
         self._platform = platform
         self._options = options
         self._rules = rules
         self._limits = limits
         self._plan = plan
-        self._known: OrderedDict[bytes, tuple[bytes | None, Outcome]] = OrderedDict()
+        self._store = store
+        self._known: OrderedDict[bytes, Answer] = OrderedDict()
         self._lock = Lock()
 
     def __call__(self, proto: bytes) -> bytes | None:
@@ -86,14 +95,23 @@ class Transform:
         with self._lock:
             known = self._known.get(fingerprint)
         if known is None:
-            known = self._transform(proto)
+            known = self._find_or_make(proto)
             with self._lock:
                 self._known[fingerprint] = known
                 if len(self._known) > MAX_REMEMBERED:
                     self._known.popitem(last=False)
-        answer, outcome = known
-        record(outcome)
-        return answer
+        record(known.outcome)
+        return known.proto
+
+    def _find_or_make(self, proto: bytes) -> Answer:
+        """The answer that another process found, else one of our own."""
+        found = self._store.find(proto) if self._store is not None else None
+        if found is not None:
+            return found
+        made = Answer(*self._transform(proto))
+        if self._store is not None:
+            self._store.keep(proto, made)
+        return made
 
     def _transform(self, proto: bytes) -> tuple[bytes | None, Outcome]:
         start = time.thread_time()
