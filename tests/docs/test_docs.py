@@ -72,6 +72,12 @@ def test_every_block_is_run_made_or_checked() -> None:
                 pytest.fail(f"{block.place}: the marker `{block.marker}` is not known")
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_code_stands_in_fences_where_it_is_seen(document: Path) -> None:
+    outside = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert not re.findall(r"\n\n    .*", outside)
+
+
 def test_what_is_shown_of_a_dump_can_be_read_and_printed_back(tmp_path: Path) -> None:
     texts = [block.text for block in blocks() if block.marker == "read back"]
     assert len(texts) == 3

@@ -31,8 +31,9 @@ def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
             [(line, "")]
             for line in wrap(f"{improved.method}; effort {improved.effort}", width, "found   ")
         ],
-        *[[(line, "")] for line in wrap(_packing(improved), width, "packing ")],
     ]
+    if packing := _packing(improved):
+        lines += [[(line, "")] for line in wrap(packing, width, "packing ")]
     if improved.computations:
         lines += [[], [("Computations in another order", "bold")], [(_head(), "dim")]]
         lines += [[(_row(order, width), "")] for order in improved.computations[:TOP]]
