@@ -33,7 +33,9 @@ def assert_same(folder: Path) -> None:
         assert uses(program, placed) == listed_uses(placed), (folder, placed.value)
     # jaxlib before 0.4.24 counts a call itself as a use, later ones only what it calls.
     ranges = [recomputed(joined, program, running, calls_read=old) for old in (False, True)]
-    printed = {each: (each.life.start, each.life.end) for each in running if each.life}
+    printed: dict[PlacedValue, Range] = {
+        each: (each.life.start, each.life.end) for each in running if each.life
+    }
     assert printed in ranges, (folder, difference(printed, ranges[0]))
 
 

@@ -159,7 +159,7 @@ class BufferBuilder:
     @cached_property
     def parameter_names(self) -> dict[int, str]:
         """The argument each parameter's allocation holds."""
-        names = {
+        names: dict[int, str] = {
             allocation.index: _parameter_number(allocation.parameter)
             for allocation in self._joined.allocations
             if allocation.parameter is not None

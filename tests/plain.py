@@ -1,0 +1,21 @@
+"""Records made of plain numbers: a test that writes literals need not name the kind of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.dump import records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Allocation: Callable[..., records.Allocation] = records.Allocation
+AssignedValue: Callable[..., records.AssignedValue] = records.AssignedValue
+LiveRange: Callable[..., records.LiveRange] = records.LiveRange
+MemorySpace: Callable[..., records.MemorySpace] = records.MemorySpace
+Parameter: Callable[..., records.Parameter] = records.Parameter
+Peak: Callable[..., records.Peak] = records.Peak
+ReportedAllocation: Callable[..., records.ReportedAllocation] = records.ReportedAllocation
+UsageRow: Callable[..., records.UsageRow] = records.UsageRow
+UsedValue: Callable[..., records.UsedValue] = records.UsedValue
+Value: Callable[..., records.Value] = records.Value
