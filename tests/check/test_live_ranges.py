@@ -85,7 +85,7 @@ def recomputed(
         if calls_read:
             moments += [joined.time_of[call] for call in calls(program, placed)]
         if is_read_only(program, placed):
-            moments.append(len(joined.sequence))
+            moments.append(joined.end)
         ranges[placed] = start_of(joined, placed, needs), max(moments)
     return ranges | cut(families_of(joined, program), ranges)
 
