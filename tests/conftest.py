@@ -22,7 +22,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 _SHARED = Path(__file__).parent.parent.parent / "shared"
 _COUNTED_WHOLE = Path(__file__).parent / "parity"
 _UNCOUNTED = [Path(__file__).parent / folder for folder in ("fuzz", "properties")]
-_COUNTED_CASES = 5
+_COUNTED_CASES = 40
 
 
 @pytest.fixture(scope="session")
