@@ -76,10 +76,10 @@ CHANGES = (
         "the same program, compiled by another version of XLA: jaxlib 0.10.2 to 0.11.0 became",
     ),
     Change(
-        "xla/libtpu-0.0.2/tpu-v5e/embed_scatter_add",
-        "xla/libtpu-0.0.51/tpu-v5e/embed_scatter_add",
+        "xla/libtpu-0.0.34/tpu-v5e/nested_while",
+        "xla/libtpu-0.0.51/tpu-v5e/nested_while",
         "version",
-        "compiled by another version of XLA: libtpu 0.0.2",
+        "another version of XLA: libtpu 0.0.24 or 0.0.34 became libtpu 0.0.51",
     ),
     Change(
         "xla/jaxlib-0.11.2/cpu/nested_while",
