@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hlomem.base.errors import CommandError
-from hlomem.cli import factory
 from hlomem.cli.factory import parse_settings, parse_value, progress
 
 
@@ -54,7 +53,7 @@ def test_on_a_terminal_the_line_is_drawn_now_and_then_and_gone_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     times = iter([0.0, 0.01, 10.0])
-    monkeypatch.setattr(factory.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr("hlomem.cli.factory.time.monotonic", lambda: next(times))
     terminal = _Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with progress() as draw:
