@@ -15,7 +15,7 @@ jax: Any = pytest.importorskip("jax", reason="jax is not installed")
 def test_a_module_is_handed_to_every_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(watch, "_watchers", (seen.append, seen.append))
-    watch._show("cpu", bytearray(b"module"))
+    watch._show("cpu", b"module")
     assert seen == [watch.SeenModule("cpu", b"module")] * 2
 
 
