@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from hlomem.fleet.finding import unit_at
-from hlomem.fleet.reading import Options, Outcome, Task, read_unit
+from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed, read_unit
 from tests.places import GOLDENS
 
 BEFORE = GOLDENS / "pairs" / "batch_doubled" / "before"
@@ -84,3 +84,34 @@ def test_a_file_larger_than_may_be_read_is_an_error() -> None:
     outcome = read_unit(Task(unit=unit_at(_first(BEFORE)), options=Options(max_input=10)))
     [module] = _rows(outcome)
     assert module["error_kind"] == "unreadable"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        ("its process was killed", "crash", "its process was killed"),
+        (MemoryError(), "memory", "MemoryError"),
+        (RecursionError("too deep"), "unreadable", "RecursionError: too deep"),
+        (PermissionError(13, "Permission denied"), "unreadable", "Permission denied"),
+        (ZeroDivisionError("now\x1b"), "bug", "ZeroDivisionError: now\\x1b"),
+    ],
+)
+def test_every_error_has_its_kind(error: BaseException | str, kind: str, says: str) -> None:
+    outcome = failed(unit_at(_first(BEFORE)), None, error)
+    [module] = _rows(outcome)
+    assert module["error_kind"] == kind
+    assert says in module["error"]
+    assert outcome.ran_out == (kind == "memory")
+
+
+def test_a_byte_that_is_no_text_is_escaped_in_rows() -> None:
+    assert json.loads(encode_line({"name": "a\udc80", "size": 3}))["size"] == 3
+
+
+def test_a_file_that_is_gone_is_an_error_without_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "m.after_optimizations.txt"
+    path.write_text("HloModule m")
+    unit = unit_at(str(path))
+    path.unlink()
+    outcome = read_unit(Task(unit=unit, options=Options()))
+    assert (outcome.key, outcome.errors) == (None, 1)
