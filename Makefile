@@ -114,9 +114,9 @@ browser: $(READY)
 pytest: $(READY) browser
 	$(BIN)/pytest -n auto
 
-# The same with branch coverage, for which tracing doubles the time.
+# Branch coverage by the tests that count for it, commands and children included.
 coverage: $(READY) browser
-	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n auto -m "not no_cover" --cov --cov-report=term:skip-covered
 
 # The native heap, beside its source; tests then compare it with the one in Python.
 native: $(READY)
@@ -168,5 +168,5 @@ dist: $(DOCS_READY)
 	$(DOCS_VENV)/bin/python -m tools.check_dist
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) $(DOCS_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .fuzz .replay \
+	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) $(DOCS_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* .fuzz .replay \
 	    node_modules

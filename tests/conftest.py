@@ -22,7 +22,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 _SHARED = Path(__file__).parent.parent.parent / "shared"
 _COUNTED_WHOLE = Path(__file__).parent / "parity"
 _UNCOUNTED = [Path(__file__).parent / folder for folder in ("fuzz", "properties")]
-_COUNTED_CASES = 5
+_COUNTED_CASES = 40
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +42,9 @@ def shared() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves out of the coverage what tells it nothing new, since tracing takes two thirds of it.
 
-    Every golden counts once, where it is planned (`tests/parity`); of another test with many cases
-    only some count, evenly chosen. Mutants and generated dumps do not, nor does the corpus, so that
-    the figure is the same in every clone.
+    Every golden counts once, where it is planned (`tests/parity`); of another test with more cases
+    than people write by hand only some count, evenly chosen. Mutants and generated dumps do not,
+    nor does the corpus, so that the figure is the same in every clone.
     """
     for _, cases in groupby(items, key=_test_of):
         repeated = list(cases)

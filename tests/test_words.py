@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OPEN = "proto"
-"""The one package not yet held to these rules."""
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != OPEN)
+FILES = sorted(PACKAGE.rglob("*.py"))
 CLAUSE = re.compile(r"(What|Who|Whose|Which|Whether|Where|When)\b")
 """The beginning of a relative clause that stands in for a noun."""
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

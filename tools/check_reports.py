@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import hlomem
+from hlomem.base.quantities import Step
 from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
@@ -91,7 +92,7 @@ def bytes_in_use(memory: MemoryView, color: int, step: int) -> int:
     total = 0
     live = memory.dump.live_ranges
     assert live is not None
-    alive = {(r.instruction, r.index) for r in live.ranges if r.is_live_at(step)}
+    alive = {(r.instruction, r.index) for r in live.ranges if r.is_live_at(Step(step))}
     for allocation in memory.joined.allocations:
         if allocation.color != color:
             continue

@@ -10,8 +10,9 @@ import pytest
 
 import hlomem
 from hlomem.assign.packing import BufferInterval, Packing
-from hlomem.base.errors import CommandError
+from hlomem.base.errors import CommandError, InputError
 from hlomem.pipeline import start_stages
+from tests.check.faults import rebuilt
 from tests.places import GOLDENS
 
 XLA = GOLDENS / "xla"
@@ -189,3 +190,25 @@ def test_rules_of_a_release_that_are_not_known_are_said(
     plan = hlomem.plan(BY_HAND.format(size=8), backend=backend, era=era)
     problem = f"what {era} does differently on {backend} is not known"
     assert plan.notes == (f"{problem}: planned with {backend} rules of {nearest}",)
+
+
+NESTED = XLA / "jaxlib-0.12.0.1" / "cpu" / "nested_while"
+
+
+def test_a_plan_is_its_files_and_shows_itself_in_notebooks() -> None:
+    made = hlomem.plan(_text(NESTED / "module.hlo"), backend="cpu")
+    assert str(made) == "".join(made.text(name) for name in made.files)
+    assert "<iframe" in made._repr_html_()
+
+
+def test_an_order_of_lists_nobody_knows_is_refused() -> None:
+    with pytest.raises(CommandError, match="unknown order `random`; known are xla, text"):
+        hlomem.plan(_text(NESTED / "module.hlo"), backend="cpu", order="random")
+
+
+def test_a_dump_that_lacks_what_is_asked_of_it_is_named() -> None:
+    dump, text = hlomem.load(NESTED), _text(NESTED / "module.hlo")
+    with pytest.raises(InputError, match="no live ranges, so no instruction sequence"):
+        hlomem.plan(text, backend="cpu", schedule=rebuilt(dump, live_ranges=None))
+    with pytest.raises(InputError, match="no allocations, so nothing placed beforehand"):
+        hlomem.plan(text, backend="tpu", chip="v5e", preset=rebuilt(dump, assignment=None))

@@ -15,7 +15,6 @@ from hlomem.dump.records import (
     Allocation,
     AssignedValue,
     Assignment,
-    LiveRange,
     LiveRanges,
     Position,
     Use,
@@ -23,6 +22,7 @@ from hlomem.dump.records import (
     Values,
 )
 from hlomem.machines.cpu import CPU
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.conftest import GOLDENS
 
@@ -64,7 +64,7 @@ def small_dump(
     assigned: dict[int, list[AssignedValue]] = {}
     for value in values:
         assigned.setdefault(value.allocation, []).append(
-            AssignedValue(
+            plain.AssignedValue(
                 id=ids[id(value)],
                 name=value.name,
                 index=value.index,
@@ -78,13 +78,13 @@ def small_dump(
     allocations = []
     for number in range(max(assigned, default=-1) + 1):
         held = tuple(assigned.get(number, ()))
-        header = (headers or {}).get(number) or Allocation(
+        header = (headers or {}).get(number) or plain.Allocation(
             index=number, size=max((each.offset + each.size for each in held), default=0)
         )
         allocations.append(replace(header, values=held))
     names = list(dict.fromkeys(value.name for value in values)) if sequence is None else sequence
     ranges = [
-        LiveRange(instruction=v.name, index=v.index or (), start=v.life[0], end=v.life[1])
+        plain.LiveRange(instruction=v.name, index=v.index or (), start=v.life[0], end=v.life[1])
         for v in values
     ]
     return rebuilt(
@@ -136,7 +136,7 @@ def _used(value: V, number: int, values: Sequence[V]) -> UsedValue:
                 for place, operand in enumerate(operands)
                 if operand == f"%{value.name}"
             ]
-    return UsedValue(
+    return plain.UsedValue(
         id=number,
         name=value.name,
         index=value.index,
@@ -195,7 +195,7 @@ def branches(*more_uses: tuple[str, int, tuple[int, ...]], **places: int) -> Dum
         V("z", (8, 9), text="f32[16]{0} abs(%y)", allocation=1),
         V("k", (9, 10), text=result, is_phi=True, allocation=places.get("k", 1)),
     ]
-    header = {3: Allocation(index=3, size=4, is_constant=True)}
+    header = {3: plain.Allocation(index=3, size=4, is_constant=True)}
     names = ["s", "o", "u", "p", "x", "r", "q", "y", "z", "k"]
     return small_dump(values, header, sequence=names)
 

@@ -10,6 +10,7 @@ from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
 from hlomem.dump.records import Allocation, Position, Use, UsedValue
 from hlomem.machines.cpu import CPU
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import V, blamed, moved, planned, shortened, small_dump, with_sequence
 
@@ -318,7 +319,7 @@ def asynchronous(**lives: tuple[int, int]) -> Dump:
         V("s", (4, 5), 0, start, "(f32[16]{0})", 8, 4, index=(0,), uses=(("d", 0, (0,)),)),
         V("s", (4, 5), 0, start, "u32[]", 4, 5, index=(2,), uses=(("d", 0, (2,)),)),
     ]
-    header = {2: Allocation(index=2, size=64, maybe_live_out=True, output_shape="f32[16]")}
+    header = {2: plain.Allocation(index=2, size=64, maybe_live_out=True, output_shape="f32[16]")}
     return small_dump(values, header, sequence=["a", "w", "v", "u", "s", "d"])
 
 

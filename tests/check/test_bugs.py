@@ -12,8 +12,8 @@ from hlomem import hlo
 from hlomem.check.findings import Verdict
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.dump.records import Allocation, Parameter
 from hlomem.machines.cpu import CPU
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import V, moved, planned, shortened, small_dump
 
@@ -46,7 +46,7 @@ def test_b1_touching_values_overlap_in_part() -> None:
 )
 def test_b2_negative_or_wrapping_places(offset: int, size: int, rule: str) -> None:
     value = V("a", (0, 1), offset, size=size)
-    header = {0: Allocation(index=0, size=64)}
+    header = {0: plain.Allocation(index=0, size=64)}
     assert rule in rules(check(small_dump([value], header)))
 
 
@@ -207,10 +207,10 @@ def test_b12_a_lost_donation_is_a_warning() -> None:
         V("p", (0, 1), text="f32[16]{0} parameter(0)"),
         V("a", (1, 2), text="f32[16]{0} negate(%p)", allocation=1),
     ]
-    parameter = Parameter(number=0, shape="f32[16]", index=())
+    parameter = plain.Parameter(number=0, shape="f32[16]", index=())
     headers = {
-        0: Allocation(index=0, size=64, parameter=parameter),
-        1: Allocation(index=1, size=64, maybe_live_out=True, output_shape="f32[16]"),
+        0: plain.Allocation(index=0, size=64, parameter=parameter),
+        1: plain.Allocation(index=1, size=64, maybe_live_out=True, output_shape="f32[16]"),
     }
     dump = small_dump(values, headers)
     (finding,) = check(dump, DONATED).findings

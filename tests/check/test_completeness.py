@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from hlomem.dump.records import (
     Allocation,
-    LiveRange,
 )
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import V, rules, small_dump
 
@@ -32,7 +32,7 @@ def test_values_and_ranges_belong_together() -> None:
         ),
     ]
     live = dump.live_ranges
-    extra = LiveRange(instruction="x", index=(1,), start=0, end=1)
+    extra = plain.LiveRange(instruction="x", index=(1,), start=0, end=1)
     cases += [
         (
             rebuilt(dump, live_ranges=replace(live, ranges=(*live.ranges, extra))),
@@ -69,7 +69,7 @@ def test_a_text_that_is_cut_off_is_read_as_far_as_it_goes() -> None:
 @pytest.mark.parametrize(
     ("value", "header", "rule"),
     [
-        (V("a", (0, 1)), Allocation(index=1, size=64), "completeness/allocation-number"),
+        (V("a", (0, 1)), plain.Allocation(index=1, size=64), "completeness/allocation-number"),
     ],
 )
 def test_rules_about_one_value(value: V, header: Allocation | None, rule: str) -> None:

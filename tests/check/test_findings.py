@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlomem.check.findings import Finding, ValueEvidence, Verdict
+from hlomem.check.findings import Finding, Verdict
+from tests import plain
 
 
 def test_a_verdict_counts_by_rule() -> None:
@@ -17,4 +18,4 @@ def test_a_verdict_counts_by_rule() -> None:
     assert verdict.counts() == {"a/c": 1, "b/c": 2}
     assert len(verdict.errors) == 2
     assert not verdict.is_clean
-    assert str(ValueEvidence(id=3, name="v")) == "v (value 3)"
+    assert str(plain.ValueEvidence(id=3, name="v")) == "v (value 3)"

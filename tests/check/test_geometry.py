@@ -10,6 +10,7 @@ from hlomem.dump.records import (
     Allocation,
 )
 from hlomem.machines.registry import find_machine
+from tests import plain
 from tests.check.small import V, rules, small_dump
 from tests.conftest import GOLDENS
 
@@ -32,7 +33,7 @@ def test_an_old_cpu_aligns_to_16() -> None:
 @pytest.mark.parametrize(
     ("value", "header", "rule"),
     [
-        (V("a", (0, 1)), Allocation(index=0, size=-1), "geometry/negative-size"),
+        (V("a", (0, 1)), plain.Allocation(index=0, size=-1), "geometry/negative-size"),
         (V("a", (0, 1), shape="f32[", size=1), None, "geometry/unreadable-shape"),
         (V("a", (0, 1), shape="f32[16]{0:S(1)}"), None, "geometry/color-not-of-layout"),
     ],

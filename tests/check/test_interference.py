@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
-from hlomem.dump.records import (
-    Allocation,
-)
 from hlomem.machines.cpu import CPU
+from tests import plain
 from tests.check.small import V, branches, rules, small_dump
 
 
@@ -61,7 +59,7 @@ def contexts(start: str, thread: str = "other") -> Dump:
         V("u", (2, 4), text=f"{shape} custom-call-update(%s, %a)", index=(2, 0)),
         V("t", (3, 5), text=second, index=(2, 0)),
     ]
-    header = {1: Allocation(index=1, size=64, is_constant=True)}
+    header = {1: plain.Allocation(index=1, size=64, is_constant=True)}
     return small_dump(values, header, sequence=["a", "s", "u", "t", "d", "e"])
 
 

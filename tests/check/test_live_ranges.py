@@ -33,7 +33,9 @@ def assert_same(folder: Path) -> None:
         assert uses(program, placed) == listed_uses(placed), (folder, placed.value)
     # jaxlib before 0.4.24 counts a call itself as a use, later ones only what it calls.
     ranges = [recomputed(joined, program, running, calls_read=old) for old in (False, True)]
-    printed = {each: (each.life.start, each.life.end) for each in running if each.life}
+    printed: dict[PlacedValue, Range] = {
+        each: (each.life.start, each.life.end) for each in running if each.life
+    }
     assert printed in ranges, (folder, difference(printed, ranges[0]))
 
 
@@ -83,7 +85,7 @@ def recomputed(
         if calls_read:
             moments += [joined.time_of[call] for call in calls(program, placed)]
         if is_read_only(program, placed):
-            moments.append(len(joined.sequence))
+            moments.append(joined.end)
         ranges[placed] = start_of(joined, placed, needs), max(moments)
     return ranges | cut(families_of(joined, program), ranges)
 

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from hlomem.dump.records import (
-    Peak,
     PeakBuffer,
     StackTrace,
     TraceNode,
 )
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import V, rules, small_dump
 
@@ -33,7 +33,7 @@ def test_the_tree_at_the_peak_adds_up(name: str) -> None:
         PeakBuffer(instruction="a", index=(), size=64, cumulative=64),
         PeakBuffer(instruction="b", index=(), size=32, cumulative=96),
     )
-    peak = Peak(moment=1, buffers=buffers, stack_trace=replace(TREE, nodes=tuple(nodes)))
+    peak = plain.Peak(moment=1, buffers=buffers, stack_trace=replace(TREE, nodes=tuple(nodes)))
     dump = small_dump([V("a", (0, 1)), V("b", (1, 2), 64, shape="f32[8]{0}", size=32)])
     assert dump.live_ranges is not None
     wrong = rebuilt(dump, live_ranges=replace(dump.live_ranges, peak=peak))
@@ -43,5 +43,5 @@ def test_the_tree_at_the_peak_adds_up(name: str) -> None:
 def test_an_unbounded_shape_has_no_peak() -> None:
     dump = small_dump([V("a", (0, 1), shape="f32[?]{0}")])
     assert dump.live_ranges is not None
-    peak = Peak(moment=0, buffers=(PeakBuffer(instruction="a", index=(), size=3),))
+    peak = plain.Peak(moment=0, buffers=(PeakBuffer(instruction="a", index=(), size=3),))
     assert rules(rebuilt(dump, live_ranges=replace(dump.live_ranges, peak=peak))) == []

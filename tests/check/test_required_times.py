@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hlomem.dump.records import (
-    Allocation,
-)
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import V, branches, rules, small_dump
 
@@ -44,14 +42,14 @@ def test_a_branch_that_shows_nothing_of_the_shape_is_passed_over() -> None:
 
 
 def test_what_is_returned_outlives_the_program() -> None:
-    output = Allocation(index=0, size=8, output_shape="(f32[16])", maybe_live_out=True)
+    output = plain.Allocation(index=0, size=8, output_shape="(f32[16])", maybe_live_out=True)
     tuple_text = "(f32[16]{0}) tuple(%a)"
     values = [
         V("a", (0, 2), allocation=1, positions=(("t", (0,)),)),
         V("t", (1, 2), text=tuple_text, shape="(f32[16]{0})", size=8, index=()),
     ]
     assert rules(small_dump(values, {0: output})) == ["ownership/output"]
-    outlives = {0: output, 1: Allocation(index=1, size=64, maybe_live_out=True)}
+    outlives = {0: output, 1: plain.Allocation(index=1, size=64, maybe_live_out=True)}
     assert rules(small_dump(values, outlives)) == []
     short = V("a", (0, 1), allocation=1, positions=(("t", (0,)),))
     assert rules(small_dump([short, values[1]], outlives)) == ["live/ends-early"]

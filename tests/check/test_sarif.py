@@ -15,11 +15,12 @@ import pytest
 from msgspec import Meta, Struct, field
 
 import hlomem
-from hlomem.check.findings import Finding, NotChecked, ValueEvidence, Verdict
+from hlomem.check.findings import Finding, NotChecked, Verdict
 from hlomem.check.rules import RULES
 from hlomem.check.sarif import MAX_RESULTS, build_sarif
 from hlomem.check.verify import verify
 from hlomem.dump.records import Assignment
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import SOME_DUMP
 
@@ -142,12 +143,12 @@ def read(sarif: dict[str, Any]) -> Run:
 
 
 RULE = "interference/overlap"
-VALUE = ValueEvidence(id=1, name="v\x1b", source="dir/train step.py:12")
+VALUE = plain.ValueEvidence(id=1, name="v\x1b", source="dir/train step.py:12")
 
 
 def test_a_result_points_at_the_dump_and_at_the_program() -> None:
     finding = Finding(
-        rule=RULE, message="m", values=(VALUE, ValueEvidence(id=2, name="w", source="f"))
+        rule=RULE, message="m", values=(VALUE, plain.ValueEvidence(id=2, name="w", source="f"))
     )
     verdict = Verdict(name="x", findings=(finding,))
     (result,) = read(build_sarif(verdict, "1.0", "a b/dump.txt")).results
@@ -179,7 +180,7 @@ def test_a_clean_verdict_says_what_was_not_checked() -> None:
 
 @pytest.mark.parametrize("line", ["0", "9" * 5000], ids=["none", "huge"])
 def test_a_line_no_file_has_is_left_out(line: str) -> None:
-    value = ValueEvidence(id=1, name="v", source=f"a.py:{line}")
+    value = plain.ValueEvidence(id=1, name="v", source=f"a.py:{line}")
     verdict = Verdict(name="x", findings=(Finding(rule=RULE, message="m", values=(value,)),))
     (result,) = read(build_sarif(verdict, "1.0", "x")).results
     assert result.relatedLocations == []

@@ -8,13 +8,11 @@ from msgspec.structs import replace
 import hlomem
 from hlomem.dump.records import (
     AllocationReport,
-    MemorySpace,
-    Peak,
     PeakBuffer,
     SpaceReport,
-    UsageRow,
     UsageTable,
 )
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import V, rules, small_dump
 from tests.conftest import GOLDENS
@@ -26,9 +24,9 @@ def test_sums_are_held_against_what_they_sum() -> None:
     assert live is not None
     report = AllocationReport(total_bytes=1)
     assert rules(rebuilt(dump, report=report)) == ["totals/report"]
-    wrong = Peak(moment=0, buffers=(PeakBuffer(instruction="a", size=64, cumulative=65),))
+    wrong = plain.Peak(moment=0, buffers=(PeakBuffer(instruction="a", size=64, cumulative=65),))
     assert rules(rebuilt(dump, live_ranges=replace(live, peak=wrong))) == ["totals/peak"]
-    other = Peak(moment=0, buffers=(PeakBuffer(instruction="b", size=64),))
+    other = plain.Peak(moment=0, buffers=(PeakBuffer(instruction="b", size=64),))
     assert rules(rebuilt(dump, live_ranges=replace(live, peak=other))) == ["totals/peak"]
 
 
@@ -45,8 +43,8 @@ def test_an_old_report_names_allocations_that_exist_with_their_sizes() -> None:
 
 TABLE = UsageTable(
     rows=(
-        UsageRow(cumulative="3.0KiB", percent=75, size="3.0KiB", offset=0, value_count=1),
-        UsageRow(cumulative="4.0KiB", percent=100, size="1.0KiB", offset=64, value_count=1),
+        plain.UsageRow(cumulative="3.0KiB", percent=75, size="3.0KiB", offset=0, value_count=1),
+        plain.UsageRow(cumulative="4.0KiB", percent=100, size="1.0KiB", offset=64, value_count=1),
     )
 )
 
@@ -69,7 +67,7 @@ def test_the_sums_of_a_table_are_right(
     dump = small_dump([V("a", (0, 1))])
     for rest in (None, 3):
         table = replace(TABLE, rows=tuple(rows), rest=rest)
-        space = MemorySpace(name="default", color=0, total_bytes=64, tables=(table,))
+        space = plain.MemorySpace(name="default", color=0, total_bytes=64, tables=(table,))
         found = rules(rebuilt(dump, report=SpaceReport(spaces=(space,))))
         is_seen = rest is None or "percent" not in changes
         assert found == ([] if is_right or not is_seen else ["totals/report"])

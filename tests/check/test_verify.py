@@ -10,11 +10,9 @@ from msgspec.structs import replace
 import hlomem
 from hlomem import hlo
 from hlomem.check.verify import MAX_FINDINGS, verify
-from hlomem.dump.records import (
-    Allocation,
-)
 from hlomem.machines.cpu import CPU
 from hlomem.machines.registry import find_machine
+from tests import plain
 from tests.check.faults import rebuilt
 from tests.check.small import LOOP, V, small_dump
 from tests.conftest import GOLDENS
@@ -75,7 +73,7 @@ def test_a_backend_that_explains_no_size_is_not_believed() -> None:
 
 def test_an_unknown_alignment_is_said() -> None:
     value = V("a", (0, 1), shape="f32[8,128]{1,0:T(8,128)S(7)}", size=4096, color=7)
-    dump = small_dump([value], {0: Allocation(index=0, size=4096, color=7)})
+    dump = small_dump([value], {0: plain.Allocation(index=0, size=4096, color=7)})
     verdict = verify(dump, machine=find_machine("tpu", "v5e"))
     assert verdict.is_clean
     assert "the alignment of color 7 of tpu-v5e is not known" in [

@@ -75,3 +75,20 @@ def test_help_needs_no_jax() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("\nFalse\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "says"),
+    [
+        ("-o", "file", "is no folder"),
+        ("-o", "", "has files; give --force to add to them"),
+        ("--html", "file", "exists; give --force to overwrite it"),
+    ],
+)
+def test_a_place_that_is_taken_is_refused_before_anything_is_compiled(
+    run: Run, tmp_path: Path, option: str, name: str, says: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = run("compile", "nobody.py:step", "--target", "cpu", option, tmp_path / name)
+    assert result.code == 2
+    assert says in result.err

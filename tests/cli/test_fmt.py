@@ -64,3 +64,21 @@ def test_a_lone_first_part_says_what_is_missing(run: Run, tmp_path: Path) -> Non
 def test_parts_found_beside_a_file_are_not_missing(run: Run, goldens: Path) -> None:
     part = goldens / "xla/jaxlib-0.12.0.1/cpu/nested_while/buffer-assignment.txt"
     assert run("fmt", "--check", part).err == ""
+
+
+def test_check_says_which_line_would_change(run: Run, tmp_path: Path) -> None:
+    module = "HloModule m\n\nENTRY %e {\n  ROOT %a = f32[8]{0}   parameter(0)\n}\n"
+    path = tmp_path / "odd.hlo"
+    path.write_text(module)
+    printed = run("fmt", path).out.decode()
+    assert printed != module
+    result = run("fmt", "--check", path)
+    assert result.code == 1
+    number = next(
+        number
+        for number, (had, would) in enumerate(
+            zip(module.split("\n"), printed.split("\n"), strict=False), 1
+        )
+        if had != would
+    )
+    assert result.out.decode().startswith(f"{path}:{number}: would change\n  has    ")

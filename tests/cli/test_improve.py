@@ -8,6 +8,8 @@ import re
 import zlib
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
 from tests.places import ROOT
 
@@ -74,3 +76,27 @@ def test_the_page_draws_both_orders_and_names_the_cause(run: Run, tmp_path: Path
     assert cause["delta"] == saved["after"] - saved["before"]
     assert "in another order: main.18" in cause["text"]
     assert run("improve", TRAIN_STEP, "--html", page).code == 2  # it is there already
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--set", "batch=8"], "`--set` is for a factory"),
+        (["--target", "cpu", "--chip", "v5e"], "`--chip` is for a dump or module"),
+    ],
+)
+def test_options_of_files_and_of_factories_are_told_apart(
+    run: Run, words: list[str], says: str
+) -> None:
+    result = run("improve", TRAIN_STEP, *words)
+    assert result.code == 2
+    assert says in result.err
+
+
+def test_the_program_of_a_factory_is_improved_for_its_target(run: Run) -> None:
+    pytest.importorskip("jaxlib._hlo", reason="jax is not installed")
+    factory = f"{ROOT / 'tests' / 'jax' / 'factories.py'}:step"
+    command = ["improve", factory, "--target", "cpu", "--set", "batch=64", "--json"]
+    content = json.loads(run(*command).out)
+    assert content["kind"] == "improvement"
+    assert 0 < content["bound"] <= content["after"] <= content["before"]

@@ -10,13 +10,10 @@ from hlomem.base.source import Source
 from hlomem.dump.assignment import format as format_assignment
 from hlomem.dump.assignment import parse
 from hlomem.dump.records import (
-    Allocation,
-    AssignedValue,
     Assignment,
-    Parameter,
     UnknownAttribute,
-    Value,
 )
+from tests import plain
 
 from .editing import Path, changed_lines, field_at, fields_in, parse_error, with_field
 
@@ -46,19 +43,19 @@ def one(header: str, *lines: str) -> str:
 def test_every_attribute_becomes_a_field() -> None:
     assert parse_text(SAMPLE) == Assignment(
         allocations=(
-            Allocation(
+            plain.Allocation(
                 index=0,
                 size=64,
                 page=0,
-                parameter=Parameter(number=1, shape="f32[2,8]", index=(1, 0)),
+                parameter=plain.Parameter(number=1, shape="f32[2,8]", index=(1, 0)),
                 maybe_live_out=True,
                 values=(
-                    AssignedValue(
+                    plain.AssignedValue(
                         id=3, name="p.1", index=(1, 0), size=64, offset=0, shape="f32[2,8]{1,0}"
                     ),
                 ),
             ),
-            Allocation(
+            plain.Allocation(
                 index=1,
                 size=256,
                 color=1,
@@ -66,7 +63,7 @@ def test_every_attribute_becomes_a_field() -> None:
                 is_preallocated_temp=True,
                 unknown=(UnknownAttribute(text="future |a, b|", position=2),),
                 values=(
-                    AssignedValue(
+                    plain.AssignedValue(
                         id=7,
                         name="while.5",
                         index=(1,),
@@ -76,17 +73,17 @@ def test_every_attribute_becomes_a_field() -> None:
                         offset=128,
                         shape="f32[32]{0}",
                     ),
-                    AssignedValue(
+                    plain.AssignedValue(
                         id=8, name="copy.1", color=1, size=64, offset=-64, shape="(s32[], f32[2])"
                     ),
                 ),
                 reused_across_colors=(
-                    Value(id=9, name="add.2", color=2),
-                    Value(id=10, name="t", index=(), is_phi=True, color=2),
+                    plain.Value(id=9, name="add.2", color=2),
+                    plain.Value(id=10, name="t", index=(), is_phi=True, color=2),
                 ),
             ),
-            Allocation(index=2, size=4, page=0, is_constant=True),
-            Allocation(
+            plain.Allocation(index=2, size=4, page=0, is_constant=True),
+            plain.Allocation(
                 index=3, size=8, page=0, output_shape="(f32[2], s32[])", is_thread_local=True
             ),
         )
@@ -275,8 +272,9 @@ def test_numbers_up_to_64_bits_are_read(number: str) -> None:
     text = one(
         f"allocation 0: size {number}:", f" value: <1 a @0> (size={number},offset={number}): s8[]"
     )
-    value = parse_text(text).allocations[0].values[0]
-    assert value.size == value.offset == parse_text(text).allocations[0].size == int(number)
+    allocation = parse_text(text).allocations[0]
+    value = allocation.values[0]
+    assert [value.size, value.offset, allocation.size] == [int(number)] * 3
     assert format_assignment(parse_text(text)) == text
 
 

@@ -10,11 +10,11 @@ from hlomem.dump.compare import Difference, find_differences, without_hash_order
 from hlomem.dump.records import (
     AllocationDetail,
     AllocationReport,
-    ReportedAllocation,
     ShapeCount,
     UsageRow,
     UsageTable,
 )
+from tests import plain
 from tests.places import GOLDENS
 
 SEED = GOLDENS / "seeds" / "002_c2e226da3172e77e.txt"
@@ -58,7 +58,7 @@ def test_a_text_that_ends_early_is_different() -> None:
 
 
 def _row(size: str, offset: int, *shapes: ShapeCount) -> UsageRow:
-    return UsageRow(
+    return plain.UsageRow(
         cumulative=f"after {size}",
         percent=1,
         size=size,
@@ -69,7 +69,7 @@ def _row(size: str, offset: int, *shapes: ShapeCount) -> UsageRow:
 
 
 def _report(*rows: UsageRow, rest: int | None = None) -> AllocationReport:
-    allocation = ReportedAllocation(index=0, size="1B")
+    allocation = plain.ReportedAllocation(index=0, size="1B")
     detail = AllocationDetail(allocation=allocation, table=UsageTable(rows=rows, rest=rest))
     return AllocationReport(total_bytes=1, details=(detail,))
 

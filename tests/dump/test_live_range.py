@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from hlomem.base.quantities import Step
 from hlomem.base.source import Source
 from hlomem.dump.live_range import format as format_live_ranges
 from hlomem.dump.live_range import parse
-from hlomem.dump.records import LiveRange, LiveRanges, Peak, PeakBuffer, StackTrace, TraceNode
+from hlomem.dump.records import LiveRanges, PeakBuffer, StackTrace, TraceNode
+from tests import plain
 
 from .editing import (
     Path,
@@ -61,11 +63,11 @@ def test_every_line_becomes_a_field() -> None:
         end=3,
         sequence=("a", "b.1", "while.3"),
         ranges=(
-            LiveRange(instruction="a", index=(), start=0, end=3),
-            LiveRange(instruction="b.1", index=(), start=1, end=2),
-            LiveRange(instruction="while.3", index=(1, 0), start=2, end=3),
+            plain.LiveRange(instruction="a", index=(), start=0, end=3),
+            plain.LiveRange(instruction="b.1", index=(), start=1, end=2),
+            plain.LiveRange(instruction="while.3", index=(1, 0), start=2, end=3),
         ),
-        peak=Peak(
+        peak=plain.Peak(
             moment=2,
             buffers=(
                 PeakBuffer(instruction="while.3", index=(1, 0), size=4096, cumulative=4096),
@@ -101,8 +103,8 @@ def test_the_sample_is_printed_back() -> None:
     ("moment", "is_live"), [(0, False), (1, True), (2, True), (3, True), (4, False)]
 )
 def test_a_live_range_includes_both_its_ends(moment: int, is_live: bool) -> None:
-    alive = LiveRange(instruction="a", index=(), start=1, end=3)
-    assert alive.is_live_at(moment) is is_live
+    alive = plain.LiveRange(instruction="a", index=(), start=1, end=3)
+    assert alive.is_live_at(Step(moment)) is is_live
 
 
 P, T = ("peak",), ("peak", "stack_trace")
@@ -203,7 +205,7 @@ def test_an_empty_schedule_has_an_empty_peak() -> None:
         "HloLiveRange (max 0):\n  InstructionSequence:\n  BufferLiveRange:\n"
         "  Live ranges at 0 (peak):\n  Stack trace breakdown for peak usage: 0 bytes\n"
     )
-    expected = LiveRanges(end=0, peak=Peak(moment=0, stack_trace=StackTrace(total=0)))
+    expected = LiveRanges(end=0, peak=plain.Peak(moment=0, stack_trace=StackTrace(total=0)))
     assert parse_text(text) == expected
     assert format_live_ranges(expected) == text
 
@@ -215,7 +217,9 @@ def test_several_roots_are_joined_by_a_bar() -> None:
         node("t", 0, 50.0, 1, 0, 1),
         node("u", 1, 50.0, 1, 1, 0),
     )
-    live = LiveRanges(end=0, peak=Peak(moment=0, stack_trace=StackTrace(total=2, nodes=nodes)))
+    live = LiveRanges(
+        end=0, peak=plain.Peak(moment=0, stack_trace=StackTrace(total=2, nodes=nodes))
+    )
     text = format_live_ranges(live)
     assert [line.partition(" (")[0] for line in text.split("\n")[5:9]] == [
         "    r",

@@ -12,18 +12,15 @@ from hlomem.dump.records import (
     AllocationDetail,
     AllocationReport,
     AllocationRow,
-    MemorySpace,
-    Parameter,
-    ReportedAllocation,
     ShapeCount,
     SpaceReport,
     UnknownAttribute,
     UsageReport,
-    UsageRow,
     UsageTable,
 )
 from hlomem.dump.usage_report import format as format_report
 from hlomem.dump.usage_report import parse
+from tests import plain
 
 from .editing import (
     Path,
@@ -85,11 +82,11 @@ def parse_text(text: str) -> UsageReport:
 
 
 def test_every_line_by_allocation_becomes_a_field() -> None:
-    temp = ReportedAllocation(index=1, size="2.0KiB", color=1, is_preallocated_temp=True)
-    parameter = ReportedAllocation(
-        index=0, size="256B", page=1, parameter=Parameter(number=0, shape="f32[64]", index=())
+    temp = plain.ReportedAllocation(index=1, size="2.0KiB", color=1, is_preallocated_temp=True)
+    parameter = plain.ReportedAllocation(
+        index=0, size="256B", page=1, parameter=plain.Parameter(number=0, shape="f32[64]", index=())
     )
-    constant = ReportedAllocation(
+    constant = plain.ReportedAllocation(
         index=2,
         size="4B",
         output_shape="s32[]",
@@ -110,7 +107,7 @@ def test_every_line_by_allocation_becomes_a_field() -> None:
                 allocation=temp,
                 table=UsageTable(
                     rows=(
-                        UsageRow(
+                        plain.UsageRow(
                             cumulative="1.0KiB",
                             percent=50,
                             size="1.0KiB",
@@ -121,7 +118,7 @@ def test_every_line_by_allocation_becomes_a_field() -> None:
                                 ShapeCount(shape="(s32[], f32[2]{T(2, 1)})"),
                             ),
                         ),
-                        UsageRow(
+                        plain.UsageRow(
                             cumulative="2.0KiB",
                             percent=100,
                             size="1.0KiB",
@@ -140,7 +137,7 @@ def test_every_line_by_allocation_becomes_a_field() -> None:
 
 
 def test_every_line_by_space_becomes_a_field() -> None:
-    row = UsageRow(
+    row = plain.UsageRow(
         cumulative="1.0KiB",
         percent=100,
         size="1.0KiB",
@@ -148,7 +145,7 @@ def test_every_line_by_space_becomes_a_field() -> None:
         value_count=2,
         shapes=(ShapeCount(shape="f32[256]", count=2),),
     )
-    empty = UsageRow(
+    empty = plain.UsageRow(
         cumulative="0B",
         percent="-nan",
         size="0B",
@@ -158,13 +155,13 @@ def test_every_line_by_space_becomes_a_field() -> None:
     )
     assert parse_text(BY_SPACE) == SpaceReport(
         spaces=(
-            MemorySpace(
+            plain.MemorySpace(
                 name="default",
                 color=0,
                 total_bytes=1024,
                 tables=(UsageTable(rows=(row,)), UsageTable(rows=(empty,), rest=3)),
             ),
-            MemorySpace(name="color_6", color=6, total_bytes=0),
+            plain.MemorySpace(name="color_6", color=6, total_bytes=0),
         )
     )
 

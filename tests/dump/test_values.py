@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from hlomem.base.source import Source
-from hlomem.dump.records import Position, Use, UsedValue, Values
+from hlomem.dump.records import Position, Use, Values
 from hlomem.dump.values import Style, parse
 from hlomem.dump.values import format as format_values
+from tests import plain
 
 from .editing import Path, changed_lines, field_at, fields_in, parse_error, with_field
 
@@ -51,7 +52,7 @@ def test_every_line_becomes_a_field() -> None:
     assert parse_text(SAMPLE) == Values(
         total_bytes=1536,
         values=(
-            UsedValue(
+            plain.UsedValue(
                 id=6,
                 name="while.5",
                 index=(1,),
@@ -67,14 +68,14 @@ def test_every_line_becomes_a_field() -> None:
                 ),
                 instruction="%while.5 = (s32[], f32[2]{0}) while(%t), condition=%c, body=%b",
             ),
-            UsedValue(
+            plain.UsedValue(
                 id=7,
                 name="args_0_.1",
                 positions=(Position(instruction="args_0_.1"),),
                 uses=(),
                 instruction='%args_0_.1 = f32[2]{0} parameter(0), metadata={op_name="<lambda>"}',
             ),
-            UsedValue(
+            plain.UsedValue(
                 id=8,
                 name="t",
                 index=(),

@@ -81,3 +81,19 @@ def test_every_column_has_its_type_and_is_documented(store: Path) -> None:
         found = ask(store, f"DESCRIBE {table.name}").fetchall()
         wanted = [(name, type_) for name, type_, _ in (*PARTITION, *table.stored)]
         assert [row[:2] for row in found] == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("{", "damaged"), ('{"kind": "other", "schema": 1}', "no store of hlomem's")],
+)
+def test_a_marker_that_is_none_is_said(copied: Path, content: str, says: str) -> None:
+    (copied / MARKER).write_text(content)
+    with pytest.raises(InputError, match=says):
+        ask(copied, "FROM modules")
+
+
+def test_a_manifest_that_is_none_is_said(copied: Path) -> None:
+    next(copied.glob("segments/*.json")).write_text("[]")
+    with pytest.raises(InputError, match="no manifest of a store"):
+        ask(copied, "FROM modules")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,11 @@ def dies() -> None:
     """Takes its process with it."""
     sys.stderr.write("about to die\n")
     os._exit(7)
+
+
+def is_killed() -> None:
+    """Ends as when the machine has no memory left."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def hangs(pids: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import hlomem.jax
 from hlomem.base.errors import CommandError
 from hlomem.jax import fitting
+from hlomem.jax.fitting import default_cache, spec_of
 from hlomem.jax.jobs import Facts
 from hlomem.report.page.fit_page import format_fit
 from hlomem.report.screens.fit_text import draw_fit
@@ -138,3 +140,24 @@ def test_a_real_program_fits_where_xla_says_so(tmp_path: Path) -> None:
         function, arguments = factories.step([None], batch=plan.value)
         assert hlomem.jax.memory(function, *arguments).space.size == plan.size
         assert plan.fits == (plan.size <= 400_000)
+
+
+def test_plans_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache() == tmp_path / "hlomem" / "plans"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert default_cache() == Path.home() / ".cache" / "hlomem" / "plans"
+
+
+def test_a_factory_of_a_script_is_named_by_its_file() -> None:
+    script: Any = FunctionType(factories.step.__code__, {"__name__": "__main__"}, "step")
+    script.__module__ = "__main__"
+    assert spec_of(script) == f"{Path(factories.__file__).resolve()}:step"
+
+
+def test_a_factory_of_a_notebook_is_refused() -> None:
+    code = compile("def make(): pass", "<cell>", "exec").co_consts[0]
+    cell: Any = FunctionType(code, {"__name__": "__main__"}, "make")
+    cell.__module__ = "__main__"
+    with pytest.raises(CommandError, match="put it into a file"):
+        spec_of(cell)

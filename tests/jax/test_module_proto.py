@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.jax.module_proto import with_schedule
+from hlomem import hlo
+from hlomem.jax.module_proto import with_edit, with_schedule
+from hlomem.proto.module import read_module
+from hlomem.remat.check import find_edit_problems
+from hlomem.remat.edit import Clone, Edit, apply_edit
 
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 
@@ -63,3 +67,57 @@ def test_unknown_names_are_refused() -> None:
         with_schedule(proto, {"other": ["a", "b", "c"]})
     with pytest.raises(KeyError):
         with_schedule(proto, {"main": ["a", "b", "d"]})
+
+
+EDITED = """\
+HloModule m, is_scheduled=true
+
+%inner (x.1: f32[64]) -> f32[64] {
+  %x.1 = f32[64]{0} parameter(0)
+  ROOT %n.1 = f32[64]{0} negate(f32[64]{0} %x.1)
+}
+
+%body (x: f32[64]) -> f32[64] {
+  %x = f32[64]{0} parameter(0)
+  ROOT %f.1 = f32[64]{0} fusion(f32[64]{0} %x), kind=kLoop, calls=%inner
+}
+
+ENTRY %main (p: f32[64]) -> (f32[64], f32[64]) {
+  %p = f32[64]{0} parameter(0)
+  %a = f32[64]{0} exponential(f32[64]{0} %p)
+  %f = f32[64]{0} fusion(f32[64]{0} %a), kind=kLoop, calls=%body
+  %b = f32[64]{0} multiply(f32[64]{0} %f, f32[64]{0} %p)
+  %d = f32[64]{0} multiply(f32[64]{0} %f, f32[64]{0} %b)
+  ROOT %t = (f32[64]{0}, f32[64]{0}) tuple(f32[64]{0} %b, f32[64]{0} %d)
+}
+"""
+CLONES = (Clone("a.remat", "a", ("p",)), Clone("f.remat", "f", ("a.remat",)))
+ORDER = ("p", "a", "f", "b", "a.remat", "f.remat", "d", "t")
+EDIT = Edit("main", CLONES, {"d": ("f.remat", "b")}, {"main": ORDER})
+
+
+def _made_by_xla() -> bytes:
+    jaxlib_hlo = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
+    return bytes(jaxlib_hlo.hlo_module_from_text(EDITED).as_serialized_hlo_module_proto())
+
+
+def test_values_computed_again_stand_in_the_message_as_in_the_edited_program() -> None:
+    given = _made_by_xla()
+    edited, expected = read_module(with_edit(given, EDIT)), apply_edit(hlo.parse(EDITED), EDIT)
+    assert not find_edit_problems(read_module(given), edited)
+    assert [instruction.name for instruction in edited.entry.instructions] == list(ORDER)
+    assert [
+        (instruction.name, [operand.name for operand in instruction.operands])
+        for instruction in edited.entry.instructions
+    ] == [
+        (instruction.name, [operand.name for operand in instruction.operands])
+        for instruction in expected.entry.instructions
+    ]
+    names = [computation.name for computation in edited.computations]
+    assert len(names) == len(set(names)) == 5  # both bodies were copied, the inner one too
+
+
+def test_a_clone_under_a_name_that_is_taken_is_refused() -> None:
+    taken = Edit("main", (Clone("b", "a", ("p",)),), {}, {"main": ORDER})
+    with pytest.raises(ValueError, match="the name b is taken"):
+        with_edit(_made_by_xla(), taken)

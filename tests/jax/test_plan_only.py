@@ -14,6 +14,7 @@ import pytest
 
 import hlomem
 import hlomem.jax
+from hlomem.base.errors import CommandError
 from hlomem.jax.jobs import Facts, Job
 from hlomem.jax.plan_only import CompileError, PlannedProgram, plan_in_child, plan_unless_known
 from tests.jax import factories
@@ -90,6 +91,16 @@ def test_an_error_of_a_factory_shows_the_users_lines_and_none_of_ours() -> None:
 def test_a_child_that_dies_leaves_its_last_words() -> None:
     with pytest.raises(CompileError, match=r"died \(exit code 7\)\n  about to die$"):
         _plan("dies")
+
+
+def test_a_child_that_is_killed_may_have_had_no_memory() -> None:
+    with pytest.raises(CompileError, match=r"died \(SIGKILL, as when a machine runs out of memory"):
+        _plan("is_killed")
+
+
+def test_a_factory_that_is_not_there_is_a_wrong_command() -> None:
+    with pytest.raises(CommandError, match="nowhere"):
+        _plan("nowhere")
 
 
 def _wait_for(path: Path) -> list[int]:

@@ -9,10 +9,15 @@ import pytest
 
 from hlomem.api import improve as improve_api
 from hlomem.api.improve import Rules
+from hlomem.hlo.text.parser import parse
 from hlomem.jax import log
 from hlomem.jax.registration import compiler_options
 from hlomem.jax.transform import Limits, Transform
+from hlomem.pipeline import start_stages
+from hlomem.proto.module import read_module
 from hlomem.schedule.search import Improvement
+from tests.analysis.programs import DONATE_SWAP
+from tests.remat.test_fit import _chain as chain
 from tests.schedule.programs import CPU
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
@@ -73,3 +78,55 @@ def test_the_same_module_gets_the_same_answer_from_memory() -> None:
     transform, proto = _transform(), _proto()
     assert transform(proto) == transform(proto)
     assert len(set(log.report().outcomes)) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "kind", "reason"),
+    [
+        (Limits(1 << 40, 50_000), TEXT, "skipped", "small"),
+        (Limits(0, 3), TEXT, "skipped", " instructions"),
+        (
+            Limits(0, 50_000, keeps_donations=False),
+            DONATE_SWAP,
+            "kept",
+            "would lose that its arguments are donated",
+        ),
+    ],
+    ids=["small", "large", "donated"],
+)
+def test_a_program_outside_the_limits_is_left_alone(
+    limits: Limits, text: str, kind: str, reason: str
+) -> None:
+    transform = Transform("cpu", compiler_options("cpu"), Rules("low"), limits)
+    assert transform(_proto(text)) is None
+    [outcome] = log.report().outcomes
+    assert outcome.kind == kind
+    assert reason in outcome.reason
+
+
+def _fitted(share: float) -> tuple[bytes | None, log.Outcome]:
+    """What becomes of a chain that is to fit a share of what it needs."""
+    text = chain(12)
+    needs = start_stages(parse(text), compiler_options("cpu")).assignment.total_bytes
+    limits = Limits(0, 50_000, fit=int(share * needs))
+    answer = Transform("cpu", compiler_options("cpu"), Rules("low"), limits)(_proto(text))
+    [outcome] = log.report().outcomes
+    return answer, outcome
+
+
+def test_values_are_computed_again_where_the_program_does_not_fit() -> None:
+    answer, outcome = _fitted(0.6)
+    assert answer is not None
+    assert outcome.kind == "improved"
+    assert outcome.clones
+    assert outcome.limit is not None
+    stages = start_stages(read_module(answer), compiler_options("cpu"))
+    assert outcome.total == stages.assignment.total_bytes <= outcome.limit
+
+
+def test_nothing_is_computed_again_where_it_fits() -> None:
+    answer, outcome = _fitted(2.0)
+    assert answer is None
+    assert outcome.limit is not None
+    assert 0 < outcome.total <= outcome.limit
+    assert not outcome.clones

@@ -18,6 +18,7 @@ import re
 
 from hypothesis import strategies as st
 
+from hlomem.base.quantities import Step
 from hlomem.dump.numbers import human_bytes
 from hlomem.dump.records import (
     Allocation,
@@ -30,7 +31,6 @@ from hlomem.dump.records import (
     LiveRanges,
     MemorySpace,
     Parameter,
-    Peak,
     PeakBuffer,
     Position,
     ReportedAllocation,
@@ -47,6 +47,7 @@ from hlomem.dump.records import (
     Values,
 )
 from hlomem.dump.values import Style
+from tests import plain
 
 BIGGEST = 2**63 - 1
 
@@ -137,12 +138,12 @@ _reused = st.none() | st.lists(st.builds(Value, **_named, color=numbers), max_si
 @st.composite
 def allocations(draw: st.DrawFn, *, pages: bool) -> Allocation:
     """One allocation, with a page where this XLA prints one."""
-    return Allocation(
+    return plain.Allocation(
         index=draw(numbers),
         size=draw(numbers),
         values=tuple(draw(st.lists(_assigned_values, max_size=3))),
         reused_across_colors=draw(_reused),
-        **draw(_attributes(pages=pages)),  # type: ignore[arg-type]
+        **draw(_attributes(pages=pages)),
     )
 
 
@@ -214,7 +215,7 @@ def live_ranges(
     sequence = draw(st.lists(lines, max_size=5))
     peak = None
     if draw(st.integers(0, 5)):
-        moment = draw(numbers)
+        moment = Step(draw(numbers))
         alive = [each.instruction for each in ranges if each.is_live_at(moment)]
         listed = draw(st.permutations(alive) | st.lists(names, min_size=len(alive), max_size=6))
         buffers = tuple(
@@ -227,7 +228,7 @@ def live_ranges(
             for name in listed
         )
         trace = draw(stack_traces()) if stack_trace else None
-        peak = Peak(moment=moment, buffers=buffers, stack_trace=trace)
+        peak = plain.Peak(moment=moment, buffers=buffers, stack_trace=trace)
     return LiveRanges(end=draw(numbers), sequence=tuple(sequence), ranges=tuple(ranges), peak=peak)
 
 

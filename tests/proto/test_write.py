@@ -73,6 +73,20 @@ def test_a_program_from_text_is_written_as_xla_reads_it(sample: Sample) -> None:
     assert ours == theirs
 
 
+def test_a_program_jax_printed_is_written_with_its_plan(tmp_path: Path) -> None:
+    jax = pytest.importorskip("jax")
+    argument = jax.ShapeDtypeStruct((16, 16), "float32")
+    text = jax.jit(lambda x: jax.numpy.sin(x) @ x).lower(argument).compile().as_text()
+    made = hlomem.plan(hlo.parse(text), backend="cpu")
+    (tmp_path / "made.hlo.pb").write_bytes(made.to_proto())
+    read = hlomem.load(tmp_path / "made.hlo.pb")
+    assert read.assignment is not None
+    assert read.assignment == made.dump.assignment
+    written = load_program(tmp_path / "made.hlo.pb")
+    names = [instruction.name for instruction in written.entry.instructions]
+    assert names == [instruction.name for instruction in hlo.parse(text).entry.instructions]
+
+
 def _skip_where_xla_reads_no_compact_text() -> None:
     """The texts of the samples write parts of tuples as `%x#1`, which jaxlib reads since 0.11."""
     jaxlib = pytest.importorskip("jaxlib")

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hlomem.hlo.text.parser import parse
 from hlomem.schedule.check import find_problems
 from hlomem.schedule.flow import Flow
+from tests.assign.programs import module_of
 from tests.schedule.programs import (
     HOMES,
     flows_of,
@@ -99,3 +101,81 @@ def test_every_edge_the_search_keeps_is_one_the_judge_asks_for(home: Path) -> No
             if order is not None:
                 names = [flow.nodes[node].name for node in edge]
                 assert find_problems(module, named(flow, order)), names
+
+
+DUS_BODY = """%body (p: f32[64], u: f32[8], i: s32[]) -> (f32[64], f32[8]) {
+  %p = f32[64]{0} parameter(0)
+  %u = f32[8]{0} parameter(1)
+  %i = s32[] parameter(2)
+  %same = f32[64]{0} bitcast(%p)
+  %dus = f32[64]{0} dynamic-update-slice(%same, %u, %i)
+  ROOT %t = (f32[64]{0}, f32[8]{0}) tuple(%dus, %u)
+}
+
+"""
+WRAPPED = """%wrapped (p: f32[64]) -> f32[64] {
+  %p = f32[64]{0} parameter(0)
+  ROOT %s = f32[64]{0} sine(%p)
+}
+
+"""
+EFFECT = 'custom-call(), custom_call_target="say", custom_call_has_side_effect=true'
+COPY = "%c = f32[64]{0} copy(%a)"
+READER = "%late = f32[64]{0} negate(%c)"
+ASYNC = (
+    "%start = ((f32[64]{0}), f32[64]{0}, s32[]) async-start(%a), calls=%wrapped",
+    "%work = f32[64]{0} negate(%b)",
+    "%update = ((f32[64]{0}), f32[64]{0}, s32[]) async-update(%start)",
+    "%done = f32[64]{0} async-done(%update)",
+    "ROOT %r = (f32[64]{0}, f32[64]{0}) tuple(%done, %work)",
+)
+OVERWRITTEN = "writes over what late needs, which runs later"
+
+
+def _with_writer(writer: str, result: str = "f32[64]{0}", before: str = "") -> tuple[str, str]:
+    """A program that copies, reads the copy, and writes over it; and what goes before it."""
+    lines = ("%i = s32[] constant(0)", "%u = f32[8]{0} slice(%b), slice={[0:8]}", COPY, READER)
+    root = f"ROOT %r = ({result}, f32[64]{{0}}) tuple(%w, %late)"
+    return module_of(*lines, f"%w = {result} {writer}", root, before=before), "late"
+
+
+@pytest.mark.parametrize(
+    ("program", "moved", "problem"),
+    [
+        (_with_writer("dynamic-update-slice(%c, %u, %i)"), "w", OVERWRITTEN),
+        (_with_writer("scatter(%c, %i, %u), to_apply=%wrapped", before=WRAPPED), "w", OVERWRITTEN),
+        (_with_writer("ragged-all-to-all(%b, %c, %i, %i, %i, %i)"), "w", OVERWRITTEN),
+        (
+            _with_writer(
+                'custom-call(%c), custom_call_target="f", output_to_operand_aliasing={{}: (0, {})}'
+            ),
+            "w",
+            OVERWRITTEN,
+        ),
+        (
+            _with_writer(
+                "fusion(%c, %u, %i), kind=kLoop, calls=%body", "(f32[64]{0}, f32[8]{0})", DUS_BODY
+            ),
+            "w",
+            OVERWRITTEN,
+        ),
+        ((module_of(*ASYNC, before=WRAPPED), "start"), "work", "no longer runs between start and"),
+        (
+            (module_of(f"%x = () {EFFECT}", f"%y = () {EFFECT}", "ROOT %r = () tuple()"), "x"),
+            "y",
+            "y happens where others saw x happen",
+        ),
+    ],
+    ids=["update", "scatter", "ragged", "declared", "in a fusion", "overlap", "effects"],
+)
+def test_a_wrong_order_is_told_by_what_goes_wrong(
+    program: tuple[str, str], moved: str, problem: str
+) -> None:
+    text, place = program
+    module = parse(text)
+    order = list(module.entry.instructions)
+    assert not find_problems(module, {module.entry: order})
+    names = [instruction.name for instruction in order]
+    order.insert(names.index(place), order.pop(names.index(moved)))
+    [found] = find_problems(module, {module.entry: order})
+    assert problem in found

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.view.sweep import Residency, iter_sharing
+from tests import plain
 
 SPAN = st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair)))
 BYTES = SPAN.map(lambda pair: (pair[0], pair[1] + 1))
@@ -23,7 +24,7 @@ def test_the_pairs_are_those_of_looking_at_all(
     spans: list[tuple[tuple[int, int], tuple[int, int]]],
 ) -> None:
     stays = [
-        Residency(first, last, number, start, end, number)
+        plain.Residency(first, last, number, start, end, number)
         for number, ((first, last), (start, end)) in enumerate(spans)
     ]
     found = [frozenset((one.who, two.who)) for one, two in iter_sharing(stays)]
@@ -33,5 +34,5 @@ def test_the_pairs_are_those_of_looking_at_all(
 
 
 def test_the_first_to_come_is_first() -> None:
-    early, late = Residency(0, 4, 7, 0, 100, "a"), Residency(2, 7, 1, 50, 60, "b")
+    early, late = plain.Residency(0, 4, 7, 0, 100, "a"), plain.Residency(2, 7, 1, 50, 60, "b")
     assert list(iter_sharing([late, early])) == [(early, late)]

@@ -17,9 +17,10 @@ from hlomem.report.data.uses import iter_uses
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer, MemoryView
 
-    Changes = Mapping[int, Sequence[Buffer]]
+    Changes = Mapping[ValueId, Sequence[Buffer]]
     """By a buffer's id, what stands in its place: nothing, smaller ones, or shorter-lived ones."""
     Extra = tuple[int, int, int]
     """First step, last step and bytes of something new."""

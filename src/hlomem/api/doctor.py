@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CORE = ("click", "msgspec", "protobuf", "rich")
 OPTIONAL = {
-    "jax": "compiles functions, for machines that are not here",
+    "jax": "compiles for machines that are not here",
     "jaxlib": "XLA itself",
     "libtpu": "compiles for TPUs without one",
     "jax-cuda13-plugin": "compiles for GPUs without one",

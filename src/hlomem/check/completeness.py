@@ -17,6 +17,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
+    from hlomem.base.quantities import ValueId
     from hlomem.dump.records import ShapeIndex, UsedValue, Value
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
@@ -45,7 +46,7 @@ def _check_allocation_numbers(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _check_places(joined: JoinedDump) -> Iterator[Finding]:
-    first: dict[int, PlacedValue] = {}
+    first: dict[ValueId, PlacedValue] = {}
     for placed in joined.placed:
         other = first.setdefault(placed.id, placed)
         if other is not placed:

@@ -11,21 +11,28 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
+    AllocationIndex,
+    Offset,
+    Step,
+    ValueId,
+)
+
 Severity: TypeAlias = Literal["error", "warning"]
 
 
 class ValueEvidence(Struct, frozen=True, kw_only=True):
     """A value a finding is about, as the dump shows it."""
 
-    id: int
+    id: ValueId
     name: str
     """As XLA prints it: `while.5{1}`."""
-    allocation: int | None = None
-    start_byte: int | None = None
-    end_byte: int | None = None
+    allocation: AllocationIndex | None = None
+    start_byte: Offset | None = None
+    end_byte: Offset | None = None
     """One past its last byte."""
-    live_from: int | None = None
-    live_to: int | None = None
+    live_from: Step | None = None
+    live_to: Step | None = None
     """The last moment it is alive at."""
     source: str = ""
     """File and line of the program, or the name of the operation, where the dump has one."""
@@ -49,7 +56,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     message: str
     severity: Severity = "error"
     values: tuple[ValueEvidence, ...] = ()
-    allocations: tuple[int, ...] = ()
+    allocations: tuple[AllocationIndex, ...] = ()
     evidence: tuple[str, ...] = ()
     """The facts the message rests on, one a line."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.quantities import NEVER, Step
 from hlomem.check.evidence import as_evidence
 from hlomem.check.findings import Finding
 from hlomem.check.fusions import find_stray_read
@@ -24,6 +25,7 @@ from hlomem.view.sweep import Residency, iter_sharing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.base.quantities import AllocationIndex
     from hlomem.check.program import TracedProgram
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
@@ -52,7 +54,7 @@ class Interference:
 
     def check(self) -> Iterator[Finding]:
         """Every pair of values of one allocation that share bytes while both are alive."""
-        by_allocation: dict[int, list[PlacedValue]] = {}
+        by_allocation: dict[AllocationIndex, list[PlacedValue]] = {}
         for placed in self.joined.placed:
             if placed.value.size > 0:
                 by_allocation.setdefault(placed.allocation.index, []).append(placed)
@@ -93,7 +95,7 @@ class Interference:
             ),
         )
 
-    def _is_over(self, placed: PlacedValue, moment: int) -> bool:
+    def _is_over(self, placed: PlacedValue, moment: Step) -> bool:
         """Whether a value is of another branch than the running one, or is no longer needed in it.
 
         An operand of a conditional counts as alive until the last branch has run; memory-space
@@ -113,20 +115,20 @@ class Interference:
         needed = readers | {position.instruction for position in placed.used.positions}
         return not any(self._may_run(name, moment) for name in needed)
 
-    def _may_run(self, name: str, moment: int) -> bool:
+    def _may_run(self, name: str, moment: Step) -> bool:
         """Whether an instruction may run, still run, or be returned at a moment or after it."""
-        time = self.joined.time_of.get(name, -1)
+        time = self.joined.time_of.get(name, NEVER)
         is_late = max(time, self._returned_at(name), self._done_at(name)) >= moment
         return is_late and not self.structure.are_exclusive(time, moment)
 
-    def _done_at(self, name: str) -> int:
-        """The latest time at which what a start begins is done; -1 for anything else.
+    def _done_at(self, name: str) -> Step:
+        """The latest time at which what a start begins is done; `NEVER` for anything else.
 
         Only the instruction that waits for it, or updates it, reads the tuple that a start returns.
         """
         text = self.joined.printed.get(name)
         if text is None or not text.opcode.endswith("-start"):
-            return -1
+            return NEVER
         printed, time_of = self.joined.printed, self.joined.time_of
         whole = self.joined.values_at.get((name, ()), ())
         readers = [
@@ -135,13 +137,13 @@ class Interference:
         is_updated = any(
             reader in printed and printed[reader].opcode.endswith("-update") for reader in readers
         )
-        never = len(self.joined.sequence)
+        end = self.joined.end
         if not readers or is_updated:
-            return never
-        return max(time_of.get(reader, never) for reader in readers)
+            return end
+        return max(time_of.get(reader, end) for reader in readers)
 
-    def _returned_at(self, name: str) -> int:
-        """The moment at which a loop or conditional returns this root's value; -1 for others.
+    def _returned_at(self, name: str) -> Step:
+        """The moment at which a loop or conditional returns this root's value; `NEVER` for others.
 
         A computation's root need not be the last instruction to run in it.
         """
@@ -151,7 +153,8 @@ class Interference:
             for conditional in self.structure.conditionals
             if name in {branch.root for branch in conditional.branches}
         ]
-        return max((self.joined.time_of[runner] for runner in (*loops, *conditionals)), default=-1)
+        runners = (*loops, *conditionals)
+        return max((self.joined.time_of[runner] for runner in runners), default=NEVER)
 
     def _is_waiting(self, earlier: PlacedValue, later: PlacedValue) -> bool:
         """Whether `later` is the context of an operation that waits for that of `earlier`.

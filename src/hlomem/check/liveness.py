@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.quantities import NEVER, Step
 from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
 from hlomem.check.opcodes import PASSES_OPERANDS_ON
@@ -61,7 +62,7 @@ class Liveness:
     def _check_needs(self, placed: PlacedValue) -> Iterator[Finding]:
         assert placed.life is not None
         covered = self._covered_until(placed)
-        defined = self.joined.time_of.get(placed.value.name, 0)
+        defined = self.joined.time_of.get(placed.value.name, Step(0))
         for moment, what in self.needs.iter_needs(placed):
             if moment > covered:
                 problem = f"is alive until {covered}, but {what} at {moment}"
@@ -78,7 +79,7 @@ class Liveness:
         family = self._members.get(self.families.head(placed), ())
         for use in (placed.used.uses if placed.used else None) or ():
             text = self.joined.printed.get(use.instruction)
-            moment = self.joined.time_of.get(use.instruction, -1)
+            moment = self.joined.time_of.get(use.instruction, NEVER)
             if text is None or moment <= placed.life.end or _runs_others(text.opcode):
                 continue
             for other in family:
@@ -93,7 +94,7 @@ class Liveness:
                     )
                     return
 
-    def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: int) -> bool:
+    def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: Step) -> bool:
         """Whether `other` is written between a value's definition and the moment of a read."""
         assert placed.life is not None
         assert other.life is not None
@@ -106,7 +107,7 @@ class Liveness:
             return False  # declared to be its operand, maybe just handed on
         return not self.structure.are_exclusive(other.life.start, moment)
 
-    def _covered_until(self, placed: PlacedValue) -> int:
+    def _covered_until(self, placed: PlacedValue) -> Step:
         """The last moment of the value, or of those of its family that take over from it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())

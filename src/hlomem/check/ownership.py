@@ -17,6 +17,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.base.quantities import ParameterNumber
     from hlomem.dump.records import Allocation
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -32,7 +33,7 @@ def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
-    holders: dict[tuple[int, tuple[int, ...]], Allocation] = {}
+    holders: dict[tuple[ParameterNumber, tuple[int, ...]], Allocation] = {}
     outputs = [
         allocation for allocation in joined.allocations if allocation.output_shape is not None
     ]

@@ -6,10 +6,11 @@ module spells out, in the terms of `hlomem.view.control_flow`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from hlomem.base.quantities import Step
 from hlomem.check.flow import is_update, trace
 from hlomem.view.control_flow import Branch, Conditional, Loop, Structure
 
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump
 
 
+Span: TypeAlias = tuple[Step, Step]
+"""The first step of a computation, and one past its last."""
+
+
 class TracedProgram(Struct, frozen=True, eq=False):
     """A module's scheduled code: the entry and all that loops, branches and calls run."""
 
     module: HloModule
     flow: Flow
     instruction_by_name: dict[str, HloInstruction]
-    spans: dict[HloComputation, tuple[int, int]]
-    """The first moment of each computation, and one past its last."""
+    spans: dict[HloComputation, Span]
+    """The steps of each computation."""
     structure: Structure
 
     @property
@@ -67,12 +72,12 @@ def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
     is_old = _has_updates_at_start(module, joined)
     flow = trace(module, is_old=is_old, kept=phis.__contains__)
     by_name = {instruction.name: instruction for instruction in flow.parts_of}
-    spans: dict[HloComputation, tuple[int, int]] = {}
+    spans: dict[HloComputation, Span] = {}
     for instruction in flow.parts_of:
         moment = joined.time_of.get(instruction.name)
         if moment is not None:
             first, end = spans.get(instruction.parent, (moment, moment))
-            spans[instruction.parent] = min(first, moment), max(end, moment + 1)
+            spans[instruction.parent] = min(first, moment), max(end, Step(moment + 1))
     return TracedProgram(module, flow, by_name, spans, _structure(by_name, joined, spans))
 
 
@@ -90,7 +95,7 @@ def _has_updates_at_start(module: HloModule, joined: JoinedDump) -> bool:
 def _structure(
     by_name: dict[str, HloInstruction],
     joined: JoinedDump,
-    spans: Mapping[HloComputation, tuple[int, int]],
+    spans: Mapping[HloComputation, Span],
 ) -> Structure:
     loops, conditionals = [], []
     for name in joined.time_of:
@@ -109,7 +114,7 @@ def _structure(
     return Structure(tuple(loops), tuple(conditionals))
 
 
-def _branch(computation: HloComputation, spans: Mapping[HloComputation, tuple[int, int]]) -> Branch:
+def _branch(computation: HloComputation, spans: Mapping[HloComputation, Span]) -> Branch:
     if computation not in spans:
-        return Branch(0, 0, None)
+        return Branch(Step(0), Step(0), None)
     return Branch(*spans[computation], computation.root.name)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from hlomem.base.quantities import NEVER, Step
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 class Needs(Protocol):
     """The moments at which values are needed."""
 
-    def latest_start(self, placed: PlacedValue, moment: int) -> int:
+    def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
         """The last moment at which a value defined at `moment` may begin to live."""
 
-    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[int, str]]:
+    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
         """The moments at which a value must be there, and what for."""
 
 
@@ -34,13 +36,13 @@ class TracedNeeds:
 
     def __init__(self, joined: JoinedDump, program: TracedProgram) -> None:
         self._time_of = joined.time_of
-        self._end = len(joined.sequence)
+        self._end = joined.end
         self._read_only = program.read_only
         self._flow = program.flow
         self._spans = program.spans
         self._by_name = program.instruction_by_name
 
-    def latest_start(self, placed: PlacedValue, moment: int) -> int:
+    def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
         """A parameter is there when its computation starts.
 
         The result of an asynchronous operation may begin at the operation's own moment, as it is a
@@ -54,9 +56,9 @@ class TracedNeeds:
         is_asynchronous = any(
             caller.opcode.startswith("async-") for caller in self._flow.callers_of(instruction)
         )
-        return moment + 1 if is_asynchronous and instruction.is_root else moment
+        return Step(moment + 1) if is_asynchronous and instruction.is_root else moment
 
-    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[int, str]]:
+    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
         """Every position and every use, wherever the module hands the value to."""
         value = placed.value.name, placed.index
         if value in self._read_only:
@@ -70,7 +72,7 @@ class TracedNeeds:
         for user, _, _ in self._flow.iter_uses(value):
             yield from self._read_by(user)
 
-    def _read_by(self, user: HloInstruction) -> Iterator[tuple[int, str]]:
+    def _read_by(self, user: HloInstruction) -> Iterator[tuple[Step, str]]:
         if user.opcode == "call":
             return
         if user.opcode == "while":
@@ -82,14 +84,14 @@ class TracedNeeds:
             for moment, done in self._dones(user):
                 yield moment, f"read by {user.name} until {done}"
 
-    def _until_done(self, instruction: HloInstruction) -> Iterator[tuple[int, str]]:
+    def _until_done(self, instruction: HloInstruction) -> Iterator[tuple[Step, str]]:
         """An asynchronous computation may be busy until its operation is waited for."""
         for caller in self._flow.callers_of(instruction):
             if caller.opcode.startswith("async-"):
                 for moment, done in self._dones(caller):
                     yield moment, f"computed until {done}"
 
-    def _dones(self, start: HloInstruction) -> Iterator[tuple[int, str]]:
+    def _dones(self, start: HloInstruction) -> Iterator[tuple[Step, str]]:
         """The moments and names of the `-done`s of an asynchronous operation, past its updates."""
         pending = [start]
         while pending:
@@ -109,29 +111,30 @@ class ListedNeeds:
         self._returned_at = _moments_of_return(joined, structure)
         self._body_start = {loop.instruction: loop.body_parameter for loop in structure.loops}
 
-    def latest_start(self, placed: PlacedValue, moment: int) -> int:
+    def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
         """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
         if placed.allocation.parameter is not None and self._is_argument(placed):
-            return 0
+            return Step(0)
         following = "".join(self._joined.sequence[moment + 1 : moment + 2])
         text = self._joined.printed.get(following)
         if text is None or not text.opcode.endswith("-start"):
             return moment
         starts = self._joined.values_at.get((following, ()), ())
         dones = {done for start in starts for done in start.users}
-        return moment + any(
+        is_asynchronous = any(
             position.instruction in dones or (position.index and position.instruction == following)
             for position in (placed.used.positions if placed.used else ())
         )
+        return Step(moment + 1) if is_asynchronous else moment
 
-    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[int, str]]:
+    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
         """Every listed position and use."""
         used = placed.used
         if used is None:
             return
         is_donated = placed.allocation.maybe_live_out
         if placed.allocation.parameter is not None and not is_donated and self._is_argument(placed):
-            yield len(self._joined.sequence), "the caller's"
+            yield self._joined.end, "the caller's"
         for position in used.positions:
             key = (position.instruction, position.index or ())
             if key in self._returned_at:
@@ -147,7 +150,7 @@ class ListedNeeds:
         text = self._joined.printed.get(placed.value.name)
         return text is not None and text.opcode == "parameter" and not placed.value.is_phi
 
-    def _moment_of_use(self, placed: PlacedValue, user: str) -> int | None:
+    def _moment_of_use(self, placed: PlacedValue, user: str) -> Step | None:
         """The moment an operand is read; None where another entry of the dump says it better."""
         text = self._joined.printed.get(user)
         if text is None and self._enters_a_call(placed, user):
@@ -165,10 +168,10 @@ class ListedNeeds:
         Such instructions stand before it, and their parameter is a position of the value.
         """
         assert placed.used is not None
-        first = self._time_of.get(placed.value.name, 0)
-        last = self._time_of.get(user, 0)
+        first = self._time_of.get(placed.value.name, Step(0))
+        last = self._time_of.get(user, Step(0))
         return any(
-            first < self._time_of.get(position.instruction, -1) < last
+            first < self._time_of.get(position.instruction, NEVER) < last
             and position.instruction not in self._joined.users
             for position in placed.used.positions
         )
@@ -176,9 +179,9 @@ class ListedNeeds:
 
 def _moments_of_return(
     joined: JoinedDump, structure: Structure
-) -> dict[tuple[str, tuple[int, ...]], int]:
+) -> dict[tuple[str, tuple[int, ...]], Step]:
     """The last moments at which results of bodies, branches and the program are needed."""
-    ends: dict[str, int] = {}
+    ends: dict[str, Step] = {}
     for loop in structure.loops:
         if loop.body_root is not None:
             ends[loop.body_root] = joined.time_of[loop.instruction]
@@ -186,7 +189,7 @@ def _moments_of_return(
         for branch in conditional.branches:
             if branch.root is not None:
                 # The next branch's first parameter may stand behind others of its instructions.
-                ends[branch.root] = joined.time_of[branch.root] + 1
+                ends[branch.root] = Step(joined.time_of[branch.root] + 1)
     returned = {
         (name, index): end
         for name, end in ends.items()
@@ -196,5 +199,5 @@ def _moments_of_return(
     if output is not None:
         name = output.value.name
         parts = joined.indices_at.get(name, ()) if output.value.index == () else [output.index]
-        returned.update({(name, index): len(joined.sequence) for index in parts})
+        returned.update({(name, index): joined.end for index in parts})
     return returned

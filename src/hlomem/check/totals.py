@@ -17,6 +17,7 @@ from hlomem.dump.records import AllocationReport, SpaceReport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.base.quantities import AllocationIndex
     from hlomem.dump.records import UsageTable
     from hlomem.view.joined import JoinedDump
 
@@ -117,7 +118,9 @@ def _bounds(text: str) -> tuple[float, float]:
     return float(match.group(1)) * unit - slack, float(match.group(1)) * unit + slack
 
 
-def wrong_sum(rule: str, said: str, total: int | str, allocation: int | None = None) -> Finding:
+def wrong_sum(
+    rule: str, said: str, total: int | str, allocation: AllocationIndex | None = None
+) -> Finding:
     """A sum that is not what the lines it counts add up to."""
     return Finding(
         rule=rule,

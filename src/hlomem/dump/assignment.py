@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Span
-from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index, unexpected
+from hlomem.dump.grammar import (
+    INDEX,
+    INT64,
+    NAME,
+    Form,
+    format_index,
+    parse_allocation_index,
+    parse_byte_count,
+    parse_color,
+    parse_index,
+    parse_offset,
+    parse_parameter_number,
+    parse_value_id,
+    unexpected,
+)
 from hlomem.dump.records import (
     Allocation,
     AllocationAttributes,
@@ -27,6 +41,7 @@ from hlomem.dump.records import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, ValueId
     from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
@@ -99,8 +114,8 @@ def _parse_allocation(source: Source, start: int, end: int) -> tuple[Allocation,
     index, size, *groups, _ = match.groups()
     reused, place = _parse_reuse(source, match.end(), end)
     return Allocation(
-        index=int(index),
-        size=int(size),
+        index=parse_allocation_index(index),
+        size=parse_byte_count(size),
         values=_parse_values(source, *match.span(match.lastindex or 0)),
         reused_across_colors=reused,
         **_attribute_fields(groups),
@@ -118,17 +133,17 @@ def _parse_unusual_allocation(source: Source, start: int, end: int) -> tuple[All
     reused, place = _parse_reuse(source, lines.end(), end)
     return Allocation(
         index=index,
-        size=int(size[1]),
+        size=parse_byte_count(size[1]),
         values=values,
         reused_across_colors=reused,
         **{name: getattr(attributes, name) for name in attributes.__struct_fields__},
     ), place
 
 
-def parse_number(source: Source, start: int, end: int) -> tuple[int, int]:
+def parse_number(source: Source, start: int, end: int) -> tuple[AllocationIndex, int]:
     """`allocation N: size `: the number, and where the size stands."""
     match = _NUMBER.require(source, start, end)
-    return int(match[1]), match.end()
+    return parse_allocation_index(match[1]), match.end()
 
 
 def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAttributes, int]:
@@ -175,11 +190,13 @@ def _known_at(source: Source, place: int, end: int) -> tuple[str, re.Match[str] 
 def _attribute_fields(groups: list[Any]) -> dict[str, Any]:
     color, page, number, shape, index, output, constant, thread_local, live_out, temp = groups
     return {
-        "color": int(color or 0),
+        "color": parse_color(color or "0"),
         "page": None if page is None else int(page),
         "parameter": None
         if number is None
-        else Parameter(number=int(number), shape=shape, index=parse_index(index) or ()),
+        else Parameter(
+            number=parse_parameter_number(number), shape=shape, index=parse_index(index) or ()
+        ),
         "output_shape": output,
         "is_constant": constant is not None,
         "is_thread_local": thread_local is not None,
@@ -192,13 +209,13 @@ def _parse_values(source: Source, start: int, end: int) -> tuple[AssignedValue, 
     return tuple(
         [
             AssignedValue(
-                id=int(id_),
+                id=parse_value_id(id_),
                 name=name,
                 index=parse_index(index) if index else None,
                 is_phi=phi != "",
-                color=int(color) if color else None,
-                size=int(size),
-                offset=int(offset),
+                color=parse_color(color) if color else None,
+                size=parse_byte_count(size),
+                offset=parse_offset(offset),
                 shape=shape,
             )
             for id_, name, index, phi, color, size, offset, shape in _VALUE.find_lines(
@@ -227,11 +244,11 @@ def value_of(groups: Sequence[Any]) -> Value:
     """The value whose `VALUE_PIECES` matched `groups`."""
     id_, name, index, phi, color = groups
     return Value(
-        id=int(id_),
+        id=parse_value_id(id_),
         name=name,
         index=parse_index(index or ""),
         is_phi=bool(phi),
-        color=int(color) if color else None,
+        color=parse_color(color) if color else None,
     )
 
 
@@ -254,12 +271,12 @@ def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 
     return "".join(parts)
 
 
-def format_header(index: int, size: int | str, attributes: str) -> str:
+def format_header(index: AllocationIndex, size: ByteCount | str, attributes: str) -> str:
     """The line an allocation begins with; its size is text in a usage report."""
     return f"allocation {index}: size {size}{attributes}:\n"
 
 
-def format_assigned_value(name: str, place: tuple[int, int], shape: str) -> str:
+def format_assigned_value(name: str, place: tuple[Offset, ByteCount], shape: str) -> str:
     """The line of a value in an allocation; `place` is its offset and size."""
     offset, size = place
     return f" value: {name} (size={size},offset={offset}): {shape}\n"
@@ -271,11 +288,11 @@ def format_value(value: Value) -> str:
 
 
 def format_name(
-    id_: int,
+    id_: ValueId,
     name: str,
     index: ShapeIndex | None,
     is_phi: bool,
-    color: int | None,
+    color: Color | None,
 ) -> str:
     """`<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
     if index is None and not is_phi and color is not None:  # most often

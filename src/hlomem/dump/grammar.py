@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Span, visible
@@ -19,6 +19,15 @@ from hlomem.dump.numbers import spaced
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.base.quantities import (
+        AllocationIndex,
+        ByteCount,
+        Color,
+        Offset,
+        ParameterNumber,
+        Step,
+        ValueId,
+    )
     from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
@@ -130,6 +139,15 @@ def _fits_64_bits(text: str) -> bool:
     digits = text.replace(" ", "").lstrip("-0")
     return len(digits) < 20 and int(digits or 0) <= _INT64_MAX
 
+
+# The digits of a field as the kind of number they are: while the program runs, each is `int`.
+parse_value_id = cast("Callable[[str], ValueId]", int)
+parse_allocation_index = cast("Callable[[str], AllocationIndex]", int)
+parse_parameter_number = cast("Callable[[str], ParameterNumber]", int)
+parse_color = cast("Callable[[str], Color]", int)
+parse_offset = cast("Callable[[str], Offset]", int)
+parse_byte_count = cast("Callable[[str], ByteCount]", int)
+parse_step = cast("Callable[[str], Step]", int)
 
 _index_by_text: dict[str, ShapeIndex | None] = {"": None, "{}": ()}
 

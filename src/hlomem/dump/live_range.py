@@ -19,6 +19,7 @@ from hlomem.dump.grammar import (
     Form,
     format_index,
     parse_index,
+    parse_step,
     unexpected,
 )
 from hlomem.dump.numbers import spaced
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
+    from hlomem.base.quantities import Step
     from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
@@ -86,7 +88,10 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> LiveRanges:
     ranges = tuple(
         [
             LiveRange(
-                instruction=name, index=parse_index(index) or (), start=int(low), end=int(high)
+                instruction=name,
+                index=parse_index(index) or (),
+                start=parse_step(low),
+                end=parse_step(high),
             )
             for name, index, low, high in _RANGE.find_lines(source, place, block)
         ]
@@ -136,7 +141,7 @@ def _parse_peak(
         ]
     )
     _refuse_mixed_list(source, title.end(), buffers)
-    moment, trace = int(title[1]), None
+    moment, trace = parse_step(title[1]), None
     if stop < end:
         trace, stop = _parse_stack_trace(source, stop, end)
     else:
@@ -238,7 +243,7 @@ def format_sequence(end: int, names: Iterable[str]) -> str:
     return f"{TITLE}{end}):\n  InstructionSequence:\n{steps}  BufferLiveRange:\n"
 
 
-def format_range(name: str, index: ShapeIndex, start: int, end: int) -> str:
+def format_range(name: str, index: ShapeIndex, start: Step, end: Step) -> str:
     """The line of a value's live range."""
     return f"    {name}{format_index(index)}:{start}-{end}\n"
 

@@ -7,7 +7,8 @@ printed, which `hlomem.hlo` parses for whoever asks. Records are immutable; chan
 
 Intervals are as `hlomem.base.quantities` says: a live range includes both its ends; a byte range
 [offset, offset + size) does not include its last. All sizes are bytes unless they are text, which
-is XLA's rounded form ("1.5KiB").
+is XLA's rounded form ("1.5KiB"). Numbers that name a thing or a place are of a kind of their own;
+sums and counts are plain.
 """
 
 from __future__ import annotations
@@ -15,6 +16,17 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from msgspec import Struct
+
+from hlomem.base.quantities import (
+    MAIN_MEMORY,
+    AllocationIndex,
+    ByteCount,
+    Color,
+    Offset,
+    ParameterNumber,
+    Step,
+    ValueId,
+)
 
 ShapeIndex: TypeAlias = tuple[int, ...]
 """The way into a tuple shape: () is the whole, (1, 0) the first part of its second part."""
@@ -27,22 +39,22 @@ class Record(Struct, frozen=True, gc=False):
 class Value(Record, frozen=True, kw_only=True):
     """The name of an HLO value: `<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
 
-    id: int
+    id: ValueId
     name: str
     """The instruction that defines it."""
     index: ShapeIndex | None = None
     """Its index in the instruction's result; None when the result is not a tuple."""
     is_phi: bool = False
     """Made where several values meet: a loop's carry, a conditional's result."""
-    color: int | None = 0
+    color: Color | None = MAIN_MEMORY
     """Its memory space; None when colours were not assigned yet."""
 
 
 class AssignedValue(Value, frozen=True, kw_only=True):
     """A value and its place in an allocation."""
 
-    size: int
-    offset: int
+    size: ByteCount
+    offset: Offset
     shape: str
     """With layout, as XLA prints it."""
 
@@ -50,7 +62,7 @@ class AssignedValue(Value, frozen=True, kw_only=True):
 class Parameter(Record, frozen=True, kw_only=True):
     """The entry parameter an allocation holds."""
 
-    number: int
+    number: ParameterNumber
     shape: str
     """Without layout."""
     index: ShapeIndex
@@ -67,7 +79,7 @@ class UnknownAttribute(Record, frozen=True, kw_only=True):
 class AllocationAttributes(Record, frozen=True, kw_only=True):
     """Everything an allocation's header says beside its number and size."""
 
-    color: int = 0
+    color: Color = MAIN_MEMORY
     page: int | None = None
     parameter: Parameter | None = None
     output_shape: str | None = None
@@ -82,8 +94,8 @@ class AllocationAttributes(Record, frozen=True, kw_only=True):
 class Allocation(AllocationAttributes, frozen=True, kw_only=True):
     """One contiguous piece of memory (XLA: BufferAllocation)."""
 
-    index: int
-    size: int
+    index: AllocationIndex
+    size: ByteCount
     values: tuple[AssignedValue, ...] = ()
     reused_across_colors: tuple[Value, ...] | None = None
     """Values of another colour that were put here; None when the dump has no such list."""
@@ -132,10 +144,10 @@ class LiveRange(Record, frozen=True, kw_only=True):
 
     instruction: str
     index: ShapeIndex
-    start: int
-    end: int
+    start: Step
+    end: Step
 
-    def is_live_at(self, moment: int) -> bool:
+    def is_live_at(self, moment: Step) -> bool:
         """Whether the value is alive at a schedule position."""
         return self.start <= moment <= self.end
 
@@ -171,7 +183,7 @@ class StackTrace(Record, frozen=True, kw_only=True):
 class Peak(Record, frozen=True, kw_only=True):
     """The moment at which most bytes are alive, by XLA's own account."""
 
-    moment: int
+    moment: Step
     buffers: tuple[PeakBuffer, ...] = ()
     stack_trace: StackTrace | None = None
 
@@ -201,7 +213,7 @@ class UsageRow(Record, frozen=True, kw_only=True):
     percent: int | str
     """Of the values listed; "-nan" when they have no bytes."""
     size: str
-    offset: int
+    offset: Offset
     value_count: int
     shapes: tuple[ShapeCount, ...] = ()
 
@@ -218,7 +230,7 @@ class UsageTable(Record, frozen=True, kw_only=True):
 class ReportedAllocation(AllocationAttributes, frozen=True, kw_only=True):
     """An allocation's header in a usage report, its size rounded."""
 
-    index: int
+    index: AllocationIndex
     size: str
 
 
@@ -252,7 +264,7 @@ class MemorySpace(Record, frozen=True, kw_only=True):
     """The allocations of one memory space."""
 
     name: str
-    color: int
+    color: Color
     total_bytes: int
     tables: tuple[UsageTable, ...] = ()
 

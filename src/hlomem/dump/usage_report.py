@@ -19,7 +19,7 @@ from hlomem.dump.assignment import (
     parse_attributes,
     parse_number,
 )
-from hlomem.dump.grammar import INT64, Form, unexpected
+from hlomem.dump.grammar import INT64, Form, parse_color, parse_offset, unexpected
 from hlomem.dump.numbers import human_bytes
 from hlomem.dump.records import (
     AllocationDetail,
@@ -132,7 +132,7 @@ def _parse_by_space(source: Source, start: int, end: int) -> SpaceReport:
         spaces.append(
             MemorySpace(
                 name=match[1],
-                color=int(match[2]),
+                color=parse_color(match[2]),
                 total_bytes=_parse_total(source, match, 3),
                 tables=tuple(tables),
             )
@@ -195,7 +195,7 @@ def _parse_table(source: Source, start: int, end: int, prefix: str) -> tuple[Usa
                 cumulative=cumulative,
                 percent=_percent(percent),
                 size=size,
-                offset=int(offset),
+                offset=parse_offset(offset),
                 value_count=int(count),
                 shapes=_parse_shapes(shapes),
             )

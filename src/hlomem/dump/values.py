@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Span
 from hlomem.dump.assignment import VALUE_PIECES, format_value
-from hlomem.dump.grammar import INDEX, INT64, NAME, Form, format_index, parse_index
+from hlomem.dump.grammar import (
+    INDEX,
+    INT64,
+    NAME,
+    Form,
+    format_index,
+    parse_color,
+    parse_index,
+    parse_value_id,
+)
 from hlomem.dump.numbers import human_bytes
 from hlomem.dump.records import Position, Record, Use, UsedValue, Values
 
@@ -98,11 +107,11 @@ def _parse_value(source: Source, match: re.Match[str], style: Style) -> UsedValu
     # Most values are at one place, the instruction that defines them.
     is_at_home = positions == f"  {name}\n"
     return UsedValue(
-        id=int(id_),
+        id=parse_value_id(id_),
         name=name,
         index=parse_index(index) if index else None,
         is_phi=phi is not None,
-        color=None if color is None else int(color),
+        color=None if color is None else parse_color(color),
         positions=(Position(name),) if is_at_home else _parse_positions(source, match),
         uses=_parse_uses(source, match, uses, style),
         instruction=instruction,

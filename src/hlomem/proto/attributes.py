@@ -24,7 +24,7 @@ Item = tuple[str, str]
 
 
 def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
-    """What any opcode may have, in the order it is printed.
+    """The attributes any opcode may have, in the order they are printed.
 
     `payloads` are the module's, to which instructions with the same configuration refer.
     """
@@ -68,6 +68,6 @@ def _backend_config(proto: Any, payloads: Sequence[bytes]) -> str:
 def frontend_attributes(strings: Any) -> Iterator[Item]:
     """`frontend_attributes={name="value"}`, by name."""
     if strings.map:
-        pairs = sorted((each.key, each.value) for each in strings.map)
+        pairs = sorted((entry.key, entry.value) for entry in strings.map)
         items = [f"{key}={json_or_string(value)}" for key, value in pairs]
         yield "frontend_attributes", f"{{{','.join(items)}}}"

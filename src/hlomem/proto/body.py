@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _TAG_OF = {"output_to_operand_aliasing": b"\xd2\x04"}
-"""What begins the field of an attribute that few instructions have and many are asked for."""
+"""First bytes of the field of an attribute that few instructions have and many are asked for."""
 
 
 class BodyLinks:
@@ -45,7 +45,7 @@ class BodyLinks:
 
     def __init__(self, where: str) -> None:
         self.where = where
-        """What errors call the file."""
+        """The name errors give the file."""
         self.payloads: Sequence[bytes] = ()
         """Configurations of backends, to which instructions refer."""
         self.shapes = _ShapeTable()
@@ -124,7 +124,7 @@ class EncodedAttributes:
 
 
 def instruction_heads(head: Any, sequence: Sequence[int] | None) -> dict[int, tuple[Any, bytes]]:
-    """What links the instructions of a body, and their messages, in the order they run in."""
+    """The heads of a body's instructions and their messages, in the order they run in."""
     parse = parser_of("InstructionHead")
     listed = [(parse(data), data) for data in head.instructions]
     found = {pair[0].id: pair for pair in listed}
@@ -186,7 +186,7 @@ def _linked(
 
 
 def _finish(instruction: HloInstruction, proto: Any, links: BodyLinks) -> None:
-    """What only some instructions have: callees, a number, a literal."""
+    """Set the parts only some instructions have: callees, a number, a literal."""
     opcode = instruction.opcode
     if opcode == "parameter":
         instruction.payload = str(proto.parameter_number)
@@ -213,7 +213,7 @@ def called_ids(proto: Any) -> Sequence[int]:
 
 
 def _check_element(instruction: HloInstruction, number: int) -> None:
-    """What the text of a module is checked for when it is read."""
+    """Refuse an element there is none of, as the reader of text does."""
     if not 0 <= number < len(instruction.operands[0].shape.elements):
         problem = f"`{visible(instruction.name)}` takes element {number}"
         raise InputError(f"{problem}, which its operand has not")

@@ -33,7 +33,7 @@ _MAX_NESTING = 4
 _MAX_GROWTH = 100
 """How much larger than packed an executable may be; they are 2 to 10 times as large."""
 _MIN_LIMIT = 64 << 20
-"""What may be unpacked of any file, however small."""
+"""Bytes that may be unpacked of any file, however small."""
 
 
 class CacheEntry(NamedTuple):
@@ -45,7 +45,7 @@ class CacheEntry(NamedTuple):
 
 
 def decompress(data: bytes, limit: int) -> bytes:
-    """What zlib or zstd compressed; other bytes as they are."""
+    """The content of bytes zlib or zstd compressed; other bytes as they are."""
     limit = min(limit, max(_MIN_LIMIT, _MAX_GROWTH * len(data)))
     if data.startswith(ZSTD_MAGIC):
         return _unpack_zstd(data, limit)
@@ -178,7 +178,7 @@ def _unpack(data: bytes, compression: int, limit: int) -> bytes:
 
 
 def unpack_snappy(data: bytes, limit: int) -> bytes:
-    """What Snappy compressed; Riegeli writes the unpacked size before it a second time."""
+    """The content of a Snappy chunk; Riegeli writes the unpacked size before it a second time."""
     _, start = read_varint(data, 0, len(data))
     size, start = read_varint(data, start, len(data))
     if size > limit:

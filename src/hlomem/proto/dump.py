@@ -51,7 +51,7 @@ _NOTES = (
 
 
 def make_dump(module: HloModule, assignment: Any) -> Dump:
-    """What XLA would have written about a plan beside its proto."""
+    """The dump XLA would have written of a plan beside its proto."""
     schedule = schedule_of(module)
     if schedule is None:
         raise InputError(f"`{visible(module.name)}` has a plan but no schedule, so no live ranges")
@@ -84,7 +84,7 @@ def _rounded(contents: Contents) -> Contents:
     if live is None or live.peak is None or live.peak.stack_trace is None:
         return contents
     trace = live.peak.stack_trace
-    nodes = tuple([replace(each, percent=round(each.percent, 1)) for each in trace.nodes])
+    nodes = tuple([replace(node, percent=round(node.percent, 1)) for node in trace.nodes])
     peak = replace(live.peak, stack_trace=replace(trace, nodes=nodes))
     return contents._replace(live_ranges=replace(live, peak=peak))
 
@@ -99,7 +99,7 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     def _value_by_id(self) -> dict[int, HloValue]:
         """The values the plan places, which get its ids."""
         finder = _Finder(self.module)
-        value_at = {(each.instruction, each.index): each for each in self.dataflow.values}
+        value_at = {(value.instruction, value.index): value for value in self.dataflow.values}
         found: dict[int, HloValue] = {}
         for buffer in self.given.logical_buffers:
             place = finder.position(buffer.defined_at)
@@ -120,8 +120,8 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
 
     @cached_property
     def assignment(self) -> BufferAssignment:
-        """Where everything lies, by the plan."""
-        made = [self._allocation(each) for each in self.given.buffer_allocations]
+        """The place of everything, by the plan."""
+        made = [self._allocation(allocation) for allocation in self.given.buffer_allocations]
         return BufferAssignment(sorted(made, key=lambda allocation: allocation.index))
 
     def _allocation(self, proto: Any) -> BufferAllocation:

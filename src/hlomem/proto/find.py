@@ -46,7 +46,7 @@ class FoundProgram(NamedTuple):
     """A program, and its plan where there is one."""
 
     name: str
-    """What its module is called."""
+    """The name of its module."""
     module: bytes
     """The HloModuleProto."""
     assignment: Any
@@ -119,7 +119,7 @@ def _walk(data: bytes, starts: list[Span], lead: int) -> tuple[list[Span], list[
 
 
 def _spans_of_profile(data: bytes) -> list[Span]:
-    """Where the programs of a profile are (XSpace): beside its events, of which there are many."""
+    """The places of a profile's programs (XSpace): beside its events, of which there are many."""
     spans = []
     for plane in _messages(data, Span(0, len(data)), 1):
         names = [data[name.start : name.end] for name in _messages(data, plane, 2)]
@@ -132,9 +132,9 @@ def _messages(data: bytes, span: Span, number: int) -> list[Span]:
     """The fields of a number that may be messages; none where the range of bytes is none."""
     fields = _fields_of(data, span) or ()
     return [
-        Span(each.value, each.end)
-        for each in fields
-        if each.kind == BYTES and each.number == number
+        Span(field.value, field.end)
+        for field in fields
+        if field.kind == BYTES and field.number == number
     ]
 
 
@@ -179,15 +179,15 @@ def _is_computation(data: bytes, field: Field) -> bool:
     fields = _fields_of(data, Span(field.value, field.end))
     if not fields or not _is_text(data, fields[0]):
         return False
-    kinds = {(each.number, each.kind) for each in fields}
-    instructions = (each for each in fields if each.number == 2 and each.kind == BYTES)
+    kinds = {(part.number, part.kind) for part in fields}
+    instructions = (part for part in fields if part.number == 2 and part.kind == BYTES)
     return (2, BYTES) in kinds and _is_instruction(data, next(instructions))
 
 
 def _is_instruction(data: bytes, field: Field) -> bool:
     """A name, an opcode, a shape."""
     fields = _fields_of(data, Span(field.value, field.end))
-    texts = {each.number: each for each in fields or () if each.kind == BYTES}
+    texts = {part.number: part for part in fields or () if part.kind == BYTES}
     return {1, 2, 3} <= texts.keys() and all(_is_text(data, texts[number]) for number in (1, 2))
 
 
@@ -206,8 +206,8 @@ def is_assignment(data: bytes, fields: list[Field]) -> bool:
         return False
     allocations = [field for field in fields if field.number == 3]
     buffers = [field for field in fields if field.number == 1]
-    return all(_is_allocation(data, each) for each in allocations[:3]) and all(
-        _defined_at(data, each) is not None for each in buffers[:3]
+    return all(_is_allocation(data, allocation) for allocation in allocations[:3]) and all(
+        _defined_at(data, buffer) is not None for buffer in buffers[:3]
     )
 
 
@@ -223,9 +223,9 @@ _KIND_IN_ALLOCATION = {9: BYTES, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 11, 12, 1
 
 
 def _defined_at(data: bytes, field: Field) -> Span | None:
-    """Where a logical buffer is defined, in a message of its own; None where it is no buffer."""
+    """The message that says where a logical buffer is defined; None where it is no buffer."""
     fields = _fields_of(data, Span(field.value, field.end))
-    for each in fields or ():
-        if each.number == 3 and each.kind == BYTES:
-            return Span(each.value, each.end)
+    for part in fields or ():
+        if part.number == 3 and part.kind == BYTES:
+            return Span(part.value, part.end)
     return None

@@ -24,21 +24,21 @@ def make_tables(proto: Any) -> StackFrameTables:
         [escape(name) for name in proto.function_names],
         [
             {
-                "file_name_id": each.file_name_id,
-                "function_name_id": each.function_name_id,
-                "line": each.line,
-                "end_line": each.end_line,
-                "column": each.column,
-                "end_column": each.end_column,
+                "file_name_id": location.file_name_id,
+                "function_name_id": location.function_name_id,
+                "line": location.line,
+                "end_line": location.end_line,
+                "column": location.column,
+                "end_column": location.end_column,
             }
-            for each in proto.file_locations
+            for location in proto.file_locations
         ],
         [
             {
-                "file_location_id": each.file_location_id,
-                "parent_frame_id": each.parent_frame_id + 1,
+                "file_location_id": frame.file_location_id,
+                "parent_frame_id": frame.parent_frame_id + 1,
             }
-            for each in proto.stack_frames
+            for frame in proto.stack_frames
         ],
     )
     return StackFrameTables.of_rows(

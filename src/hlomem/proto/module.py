@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hlomem.proto.print_order import Calls
 
 _MAY_CALL = (b"\xb2\x02", b"\xb0\x02")
-"""What begins `called_computation_ids`, packed or not; other fields may hold it, too."""
+"""First bytes of `called_computation_ids`, packed or not; other fields may hold them, too."""
 
 
 def read_module(data: bytes, name: str = "<proto>") -> HloModule:
@@ -117,7 +117,7 @@ class ModuleReader:
 
     @property
     def source(self) -> Source:
-        """What would be printed of the module."""
+        """The text that would be printed of the module."""
         return self._module.source
 
     def locate(self, computation: HloComputation, name: str) -> Span:
@@ -163,7 +163,7 @@ class ModuleReader:
             self._module.computations.append(computation)
 
     def _calls_of(self, computation: HloComputation) -> list[tuple[HloComputation, ...]]:
-        """What the instructions of a body call that call anything, by their ids."""
+        """The callees of every instruction of a body that has some, by the ids of the callers."""
         calling = [found for found in computation.instructions if found.called_computations]
         calling.sort(key=self._number_of.__getitem__)
         return [instruction.called_computations for instruction in calling]
@@ -195,7 +195,7 @@ class ModuleReader:
         raise InputError(f"no computation is the entry: none is called `{visible(name)}`")
 
     def _in_order(self, computation: HloComputation) -> Iterable[tuple[Any, bytes]]:
-        """What links the instructions of a body, and their messages."""
+        """The heads of a body's instructions, and their messages."""
         head = _head_of(computation)
         sequence = self._sequence_of.get(head.id)
         if sequence is not None:
@@ -234,18 +234,18 @@ def _header(proto: Any, shapes: Mapping[bytes, Shape]) -> Iterator[tuple[str, st
     """The attributes of the module, in the order they are printed."""
     aliases = [
         InputOutputAlias(
-            ShapeIndex(each.output_shape_index),
-            each.parameter_number,
-            ShapeIndex(each.parameter_shape_index),
-            each.kind == MUST_ALIAS,
+            ShapeIndex(alias.output_shape_index),
+            alias.parameter_number,
+            ShapeIndex(alias.parameter_shape_index),
+            alias.kind == MUST_ALIAS,
         )
-        for each in proto.input_output_alias.entries
+        for alias in proto.input_output_alias.entries
     ]
     if aliases:
         yield "input_output_alias", format_input_output_alias(aliases)
     donors = [
-        BufferDonor(each.parameter_number, ShapeIndex(each.parameter_shape_index))
-        for each in proto.buffer_donor.entries
+        BufferDonor(donor.parameter_number, ShapeIndex(donor.parameter_shape_index))
+        for donor in proto.buffer_donor.entries
     ]
     if donors:
         yield "buffer_donor", format_buffer_donor(donors)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def own_attributes(proto: Any, operands: tuple[HloInstruction, ...]) -> Iterator[Item]:
-    """What only its opcode has, in the order it is printed."""
+    """The attributes only its opcode has, in the order they are printed."""
     for make in _BY_OPCODE.get(proto.opcode, ()):
         yield from make(proto)
     if proto.opcode == "compare":
@@ -78,7 +78,7 @@ def _list(name: str, field: str = "") -> Callable[[Any], Iterator[Item]]:
 
 
 def _flag(name: str) -> Callable[[Any], Iterator[Item]]:
-    """What is printed where it is true."""
+    """A flag that is printed where it is true."""
 
     def make(proto: Any) -> Iterator[Item]:
         if getattr(proto, name):
@@ -88,7 +88,7 @@ def _flag(name: str) -> Callable[[Any], Iterator[Item]]:
 
 
 def _truth(name: str) -> Callable[[Any], Iterator[Item]]:
-    """What is printed whether it is true or not."""
+    """A flag that is printed in any case."""
 
     def make(proto: Any) -> Iterator[Item]:
         yield name, "true" if getattr(proto, name) else "false"
@@ -97,7 +97,7 @@ def _truth(name: str) -> Callable[[Any], Iterator[Item]]:
 
 
 def _count(name: str) -> Callable[[Any], Iterator[Item]]:
-    """What is printed unless it is 1; 0 was never set."""
+    """A number that is printed unless it is 1; 0 was never set."""
 
     def make(proto: Any) -> Iterator[Item]:
         if getattr(proto, name) > 1:
@@ -120,9 +120,9 @@ def _name(name: str, field: str, names: dict[int, str]) -> Callable[[Any], Itera
 def _aliasing(proto: Any) -> Iterator[Item]:
     if proto.output_operand_aliasing:
         items = [
-            f"{_integers(each.output_shape_index)}: "
-            f"({each.operand_index}, {_integers(each.operand_shape_index)})"
-            for each in proto.output_operand_aliasing
+            f"{_integers(alias.output_shape_index)}: "
+            f"({alias.operand_index}, {_integers(alias.operand_shape_index)})"
+            for alias in proto.output_operand_aliasing
         ]
         yield "output_to_operand_aliasing", f"{{{', '.join(items)}}}"
 
@@ -137,7 +137,7 @@ def _custom_call_target(proto: Any) -> Iterator[Item]:
 
 def _layout_constraints(proto: Any) -> Iterator[Item]:
     if proto.constrain_layout:
-        shapes = [make_shape(each).text for each in proto.operand_shapes_with_layout]
+        shapes = [make_shape(shape).text for shape in proto.operand_shapes_with_layout]
         yield "operand_layout_constraints", f"{{{', '.join(shapes)}}}"
 
 
@@ -167,7 +167,7 @@ def _replica_groups(proto: Any) -> Iterator[Item]:
     elif proto.HasField("collective_device_list"):
         yield "replica_groups", format_device_list(proto.collective_device_list)
     else:
-        groups = [_integers(each.replica_ids) for each in proto.replica_groups]
+        groups = [_integers(group.replica_ids) for group in proto.replica_groups]
         yield "replica_groups", f"{{{','.join(groups)}}}"
 
 
@@ -177,7 +177,7 @@ def _split_dimension(proto: Any) -> Iterator[Item]:
 
 
 def _pairs(proto: Any) -> Iterator[Item]:
-    pairs = [f"{{{each.source},{each.target}}}" for each in proto.source_target_pairs]
+    pairs = [f"{{{pair.source},{pair.target}}}" for pair in proto.source_target_pairs]
     yield "source_target_pairs", f"{{{','.join(pairs)}}}"
 
 
@@ -191,21 +191,21 @@ def _iota_dimension(proto: Any) -> Iterator[Item]:
 
 
 def _slice(proto: Any) -> Iterator[Item]:
-    has_stride = any(each.stride != 1 for each in proto.slice_dimensions)
+    has_stride = any(dimension.stride != 1 for dimension in proto.slice_dimensions)
     ranges = [
-        f"[{each.start}:{each.limit}{f':{each.stride}' if has_stride else ''}]"
-        for each in proto.slice_dimensions
+        f"[{dimension.start}:{dimension.limit}{f':{dimension.stride}' if has_stride else ''}]"
+        for dimension in proto.slice_dimensions
     ]
     yield "slice", f"{{{', '.join(ranges)}}}"
 
 
 def _padding(proto: Any) -> Iterator[Item]:
     sizes = proto.padding_config.dimensions
-    has_interior = any(each.interior_padding for each in sizes)
+    has_interior = any(dimension.interior_padding for dimension in sizes)
     texts = [
-        f"{each.edge_padding_low}_{each.edge_padding_high}"
-        f"{f'_{each.interior_padding}' if has_interior else ''}"
-        for each in sizes
+        f"{dimension.edge_padding_low}_{dimension.edge_padding_high}"
+        f"{f'_{dimension.interior_padding}' if has_interior else ''}"
+        for dimension in sizes
     ]
     if texts:
         yield "padding", "x".join(texts)
@@ -217,27 +217,31 @@ def _window(proto: Any) -> Iterator[Item]:
     if not sizes:
         return
     columns: list[tuple[str, list[str], bool]] = [
-        ("size", [str(each.size) for each in sizes], True),
-        ("stride", [str(each.stride) for each in sizes], any(each.stride != 1 for each in sizes)),
+        ("size", [str(dimension.size) for dimension in sizes], True),
+        (
+            "stride",
+            [str(dimension.stride) for dimension in sizes],
+            any(dimension.stride != 1 for dimension in sizes),
+        ),
         (
             "pad",
-            [f"{each.padding_low}_{each.padding_high}" for each in sizes],
-            any(each.padding_low or each.padding_high for each in sizes),
+            [f"{dimension.padding_low}_{dimension.padding_high}" for dimension in sizes],
+            any(dimension.padding_low or dimension.padding_high for dimension in sizes),
         ),
         (
             "lhs_dilate",
-            [str(each.base_dilation) for each in sizes],
-            any(each.base_dilation != 1 for each in sizes),
+            [str(dimension.base_dilation) for dimension in sizes],
+            any(dimension.base_dilation != 1 for dimension in sizes),
         ),
         (
             "rhs_dilate",
-            [str(each.window_dilation) for each in sizes],
-            any(each.window_dilation != 1 for each in sizes),
+            [str(dimension.window_dilation) for dimension in sizes],
+            any(dimension.window_dilation != 1 for dimension in sizes),
         ),
         (
             "rhs_reversal",
-            [str(int(each.window_reversal)) for each in sizes],
-            any(each.window_reversal for each in sizes),
+            [str(int(dimension.window_reversal)) for dimension in sizes],
+            any(dimension.window_reversal for dimension in sizes),
         ),
     ]
     shown = [f"{name}={'x'.join(texts)}" for name, texts, is_shown in columns if is_shown]
@@ -288,7 +292,7 @@ def _dot(proto: Any) -> Iterator[Item]:
 def _precision(proto: Any) -> Iterator[Item]:
     config = proto.precision_config
     if any(config.operand_precision):
-        names = [name_of(PRECISIONS, each) for each in config.operand_precision]
+        names = [name_of(PRECISIONS, precision) for precision in config.operand_precision]
         yield "operand_precision", f"{{{','.join(names)}}}"
     if config.algorithm:
         yield "algorithm", name_of(ALGORITHMS, config.algorithm)

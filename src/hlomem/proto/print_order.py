@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 Calls = dict["HloComputation", list[tuple["HloComputation", ...]]]
-"""What the instructions of each computation call, in the order of its list."""
+"""The callees of the instructions of each computation, in the order of its list."""
 
 
 def printed_order(calls: Calls) -> list[HloComputation]:
@@ -31,7 +31,7 @@ def printed_order(calls: Calls) -> list[HloComputation]:
 
 
 def _embedded(computation: HloComputation, calls: Calls) -> list[HloComputation]:
-    """What a computation calls, directly or not, in post order."""
+    """The callees of a computation, direct or not, in post order."""
     seen: set[HloComputation] = set()
     order: list[HloComputation] = []
     stack: list[tuple[HloComputation, Iterator[tuple[HloComputation, ...]]]] = []

@@ -195,7 +195,7 @@ def message_types() -> Mapping[str, Any]:
 
 @cache
 def parser_of(name: str) -> Callable[[bytes], Any]:
-    """What makes a message of that name of bytes; `InputError` where they are none."""
+    """A function from bytes to a message of that name; `InputError` where they are none."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
     decode = message_types()[name].FromString

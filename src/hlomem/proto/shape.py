@@ -31,7 +31,7 @@ def make_shape(proto: Any) -> Shape:
     """The shape of a message."""
     element_type = element_type_of(proto.element_type)
     if element_type in (ElementType.TUPLE, ElementType.BUFFER):
-        elements = tuple([make_shape(each) for each in proto.tuple_shapes])
+        elements = tuple([make_shape(element) for element in proto.tuple_shapes])
         if element_type is ElementType.BUFFER and len(elements) != 1:
             raise InputError(f"a buffer is of {len(elements)} arrays, not of one")
         return Shape(element_type, elements=elements)
@@ -51,7 +51,7 @@ def _dimension(size: int) -> int:
 
 
 def _dynamic(proto: Any, dimensions: Sequence[int]) -> tuple[bool, ...]:
-    """Which dimensions are dynamic; empty when none is."""
+    """A flag for each dimension, true for a dynamic one; empty where none is."""
     if UNBOUNDED not in dimensions and not any(proto.is_dynamic_dimension):
         return ()
     given = [*proto.is_dynamic_dimension, *([False] * len(dimensions))]
@@ -71,7 +71,10 @@ def _make_layout(proto: Any, rank: int) -> Layout:
         element_size_in_bits=proto.element_size_in_bits,
         memory_space=proto.memory_space,
         split_configs=tuple(
-            [SplitConfig(each.dimension, tuple(each.split_indices)) for each in proto.split_configs]
+            [
+                SplitConfig(split.dimension, tuple(split.split_indices))
+                for split in proto.split_configs
+            ]
         ),
         physical_shape=make_shape(proto.physical_shape)
         if proto.HasField("physical_shape")

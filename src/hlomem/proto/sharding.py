@@ -45,7 +45,7 @@ def _format_one(proto: Any) -> str:
 
 
 def _format_origin(proto: Any) -> str:
-    """Where a sharding was asked for."""
+    """The origin of a sharding in the program."""
     texts = [format_metadata(origin) or "{}" for origin in proto.metadata]
     several = f"{{{', '.join(texts)}}}"
     return f" metadata={texts[0] if len(texts) == 1 else several}" if texts else ""
@@ -60,7 +60,7 @@ def _format_tiles(proto: Any) -> str:
     if proto.replicate_on_last_tile_dim:
         text += " last_tile_dim_replicate"
     if proto.last_tile_dims:
-        words = [_WORDS.get(each, f"unknown_{each}") for each in proto.last_tile_dims]
+        words = [_WORDS.get(kind, f"unknown_{kind}") for kind in proto.last_tile_dims]
         text += f" last_tile_dims={{{', '.join(words)}}}"
     return text
 
@@ -75,7 +75,7 @@ def format_device_list(proto: Any) -> str:
     """`{{0,1},{2,3}}`, or the short form until 2025."""
     if proto.HasField("iota_replica_group_list"):
         return format_iota(proto.iota_replica_group_list)
-    groups = [f"{{{_joined(each.replica_ids)}}}" for each in proto.replica_groups]
+    groups = [f"{{{_joined(group.replica_ids)}}}" for group in proto.replica_groups]
     return f"{{{','.join(groups)}}}"
 
 

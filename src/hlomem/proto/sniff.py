@@ -1,4 +1,4 @@
-"""Whether a file is text, told by its first bytes; all a text needs of `hlomem.proto`."""
+"""Text told from other files by the first bytes; all a text needs of `hlomem.proto`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def quote(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """What stands between the quotes."""
+    """The characters between the quotes."""
     return "".join(map(_escape_byte, text.encode("utf-8", "surrogateescape")))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
 Ids = Mapping["HloInstruction", int]
-"""What a proto calls instructions."""
+"""The ids of instructions in a proto."""
 _INSTEAD = "plan the .hlo.pb of the same compile"
 _PROGRAM, _PLAN = 1, 3
 """The fields of an HloProto."""
@@ -68,7 +68,7 @@ def _program_of(module: HloModule) -> tuple[bytes, Ids]:
 
 
 def _encode_text(module: HloModule) -> bytes:
-    """What XLA makes of a program's text: a text does not say all that a proto says."""
+    """The proto XLA makes of a program's text: a text does not say all that a proto says."""
     where = visible(module.source_name)
     try:
         from jaxlib import _hlo  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.base.quantities import Step
 from hlomem.view.computations import find_computations
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class Loop(Struct, frozen=True):
 class Branch(Struct, frozen=True):
     """One branch of a conditional: the moments it takes, and what it returns."""
 
-    start: int
-    end: int
+    start: Step
+    end: Step
     """One past its last moment."""
     root: str | None
 
@@ -49,7 +50,7 @@ class Conditional(Struct, frozen=True):
     instruction: str
     branches: tuple[Branch, ...]
 
-    def branch_at(self, moment: int) -> int | None:
+    def branch_at(self, moment: Step) -> int | None:
         """The number of the branch that runs at a moment."""
         for number, branch in enumerate(self.branches):
             if branch.start <= moment < branch.end:
@@ -65,7 +66,7 @@ class Structure(Struct, frozen=True):
     unknown: tuple[str, ...] = ()
     """Loops and conditionals whose parts were not found."""
 
-    def are_exclusive(self, one: int, two: int) -> bool:
+    def are_exclusive(self, one: Step, two: Step) -> bool:
         """Whether two moments lie in different branches of one conditional."""
         for conditional in self.conditionals:
             branches = {conditional.branch_at(one), conditional.branch_at(two)}
@@ -117,7 +118,7 @@ def _loop(joined: JoinedDump, nest: CallNest, callees: list[Computation]) -> Loo
 
 def _branch(joined: JoinedDump, computation: Computation) -> Branch:
     moments = [joined.time_of[name] for name in computation.instructions]
-    return Branch(min(moments), max(moments) + 1, _root(joined, computation))
+    return Branch(min(moments), Step(max(moments) + 1), _root(joined, computation))
 
 
 def _root(joined: JoinedDump, computation: Computation) -> str | None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from hlomem.base.quantities import Offset, Step, steps
 from hlomem.view.instruction_line import PrintedInstruction, parse_instruction_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hlomem.base.quantities import AllocationIndex, ByteCount, ValueId
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import (
         Allocation,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
         Value,
     )
 
-Parts = dict["ShapeIndex", list[int]]
+Parts = dict["ShapeIndex", list["ValueId"]]
 """The parts of a result and the ids of the values in each."""
 
 
@@ -49,19 +51,19 @@ class PlacedValue(Struct, eq=False, gc=False):
     used: UsedValue | None
 
     @property
-    def id(self) -> int:
+    def id(self) -> ValueId:
         """The number XLA gave the value."""
         return self.value.id
 
     @property
-    def start(self) -> int:
+    def start(self) -> Offset:
         """Its first byte in the allocation."""
         return self.value.offset
 
     @property
-    def end(self) -> int:
+    def end(self) -> Offset:
         """One past its last byte."""
-        return self.value.offset + self.value.size
+        return Offset(self.value.offset + self.value.size)
 
     @property
     def index(self) -> ShapeIndex:
@@ -69,7 +71,7 @@ class PlacedValue(Struct, eq=False, gc=False):
         return self.value.index or ()
 
     @property
-    def slice(self) -> tuple[int, int, int]:
+    def slice(self) -> tuple[AllocationIndex, Offset, ByteCount]:
         """Allocation, offset and size: the exact place."""
         return (self.allocation.index, self.value.offset, self.value.size)
 
@@ -124,14 +126,19 @@ class JoinedDump(Struct, eq=False, dict=True):
         return self.dump.live_ranges.sequence if self.dump.live_ranges else ()
 
     @property
+    def end(self) -> Step:
+        """One past the last step."""
+        return Step(len(self.sequence))
+
+    @property
     def peak(self) -> Peak | None:
         """The moment with most bytes alive, by XLA's account."""
         return self.dump.live_ranges.peak if self.dump.live_ranges else None
 
     @cached_property
-    def time_of(self) -> dict[str, int]:
+    def time_of(self) -> dict[str, Step]:
         """The position of each instruction in the sequence."""
-        return {name: moment for moment, name in enumerate(self.sequence)}
+        return dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
 
     def find_life(self, name: str, index: ShapeIndex | None) -> LiveRange | None:
         """The live range of the value defined by a part of an instruction's result."""
@@ -141,12 +148,12 @@ class JoinedDump(Struct, eq=False, dict=True):
     # By value.
 
     @cached_property
-    def used_by_id(self) -> dict[int, UsedValue]:
+    def used_by_id(self) -> dict[ValueId, UsedValue]:
         """Positions and uses of values, by XLA's id."""
         return {value.id: value for value in self.used}
 
     @cached_property
-    def placed_by_id(self) -> dict[int, PlacedValue]:
+    def placed_by_id(self) -> dict[ValueId, PlacedValue]:
         """The values with a place, by XLA's number."""
         return {placed.id: placed for placed in self.placed}
 
@@ -201,12 +208,12 @@ class JoinedDump(Struct, eq=False, dict=True):
         return found
 
     @cached_property
-    def own_id(self) -> dict[str, int]:
+    def own_id(self) -> dict[str, ValueId]:
         """The first id an instruction gave to a value of its own.
 
         Those of one computation are in one stretch.
         """
-        found: dict[str, int] = {}
+        found: dict[str, ValueId] = {}
         for value in self.used:
             if not value.is_phi:
                 found.setdefault(value.name, value.id)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.quantities import NEVER
+
 if TYPE_CHECKING:
     from hlomem.base.disjoint_sets import DisjointSets
+    from hlomem.base.quantities import Step
     from hlomem.view.joined import JoinedDump, Read
 
 
@@ -46,8 +49,8 @@ class _Finder:
         self._returned: list[str] = []  # results of calls that are over
         self._bitcasts: set[str] = set()
 
-    def time(self, name: str) -> int:
-        return self._joined.time_of.get(name, -1)
+    def time(self, name: str) -> Step:
+        return self._joined.time_of.get(name, NEVER)
 
     def find(self, name: str) -> list[str]:
         by_number: dict[int, list[Read]] = {}

@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hlomem.base.quantities import Offset, Step
+
 T = TypeVar("T")
 
 
 class Residency(NamedTuple, Generic[T]):
     """A stay in bytes [start, end) of an allocation, from one moment to another, inclusive."""
 
-    first: int
-    last: int
+    first: Step
+    last: Step
     number: int
     """Decides which comes first where all else is equal."""
-    start: int
-    end: int
+    start: Offset
+    end: Offset
     who: T
 
 
@@ -37,8 +39,8 @@ class _Present(Generic[T]):
     """The stays at a moment, by size and first byte; the counts make entries unique."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, list[tuple[int, int, Residency[T]]]] = {}
-        self._ends: list[tuple[int, int, int, int]] = []
+        self._groups: dict[int, list[tuple[Offset, int, Residency[T]]]] = {}
+        self._ends: list[tuple[Step, int, Offset, int]] = []
         self._count = 0
 
     def add(self, stay: Residency[T]) -> None:
@@ -48,7 +50,7 @@ class _Present(Generic[T]):
         insort(self._groups.setdefault(group, []), (stay.start, self._count, stay))
         heappush(self._ends, (stay.last, group, stay.start, self._count))
 
-    def forget_before(self, moment: int) -> None:
+    def forget_before(self, moment: Step) -> None:
         """Drop the stays that are over at a moment."""
         while self._ends and self._ends[0][0] < moment:
             _, group, start, count = heappop(self._ends)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue, UseFinder
     from hlomem.assign.allocation import BufferAllocation, BufferAssignment
     from hlomem.assign.colors import ColorOf
+    from hlomem.base.quantities import Color
     from hlomem.dump.eras import Features
     from hlomem.dump.records import UsageReport
     from hlomem.hlo.ir import HloInstruction, HloModule
@@ -184,7 +185,7 @@ def placed_values(assignment: BufferAssignment) -> list[HloValue]:
 
 
 def _build_value(
-    value: HloValue, color: int, texts: InstructionTexts, finder: UseFinder
+    value: HloValue, color: Color, texts: InstructionTexts, finder: UseFinder
 ) -> UsedValue:
     positions: list[Position] = []
     uses: list[Use] = []
@@ -290,7 +291,7 @@ def build_report(stages: Stages, features: Features) -> UsageReport | None:
 
 
 def _build_report_by_space(allocations: list[BufferAllocation]) -> SpaceReport:
-    by_color: dict[int, list[BufferAllocation]] = {}
+    by_color: dict[Color, list[BufferAllocation]] = {}
     for allocation in allocations_by_size(allocations):
         by_color.setdefault(allocation.color, []).append(allocation)
     spaces = []

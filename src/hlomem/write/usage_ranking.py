@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
+    from hlomem.base.quantities import ByteCount, Offset
 
 _SHOWN_AT_LEAST = 50  # `more_than_k`
 _NEGLIGIBLE = 0.05000000074505806  # `percentile`: 0.05 as a 32-bit float
@@ -27,16 +28,16 @@ _by_id = attrgetter("id")
 class Place(NamedTuple):
     """An offset of an allocation and the values that begin there."""
 
-    offset: int
-    size: int
+    offset: Offset
+    size: ByteCount
     """Bytes of the largest of them."""
     values: list[HloValue]
 
 
 def places_by_size(allocation: BufferAllocation) -> list[Place]:
     """The places of an allocation, the largest first, of equal ones by their last value's id."""
-    values_at: dict[int, list[HloValue]] = {}
-    size_at: dict[int, int] = {}
+    values_at: dict[Offset, list[HloValue]] = {}
+    size_at: dict[Offset, ByteCount] = {}
     slices = allocation.slices
     for value in sorted(slices, key=_by_id):
         offset, size = slices[value]

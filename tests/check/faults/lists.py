@@ -8,13 +8,13 @@ from collections.abc import Callable
 from msgspec.structs import replace as changed
 
 from hlomem.dump.records import (
-    Allocation,
     AllocationReport,
     AssignedValue,
     SpaceReport,
     UsageTable,
     Use,
 )
+from tests import plain
 from tests.check.faults.injector import Fault, Injector, Maker, on_value, rebuilt
 from tests.check.faults.places import HUGE
 
@@ -147,7 +147,7 @@ def _drop_allocation(injector: Injector) -> Fault | None:
 
 
 def _empty_allocation(injector: Injector) -> Fault | None:
-    new = Allocation(index=len(injector.allocations), size=0)
+    new = plain.Allocation(index=len(injector.allocations), size=0)
     return Fault("", injector.with_allocations([*injector.allocations, new]), certain=False)
 
 

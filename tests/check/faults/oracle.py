@@ -53,7 +53,7 @@ def meetings(dump: Dump) -> dict[frozenset[int], Meeting]:
     assert dump.values is not None
     lives = {(each.instruction, each.index): each for each in dump.live_ranges.ranges}
     users = {v.id: {u.instruction for u in v.uses or ()} for v in dump.values.values}
-    found = {}
+    found: dict[frozenset[int], Meeting] = {}
     for allocation in dump.assignment.allocations:
         # A token has a place, but no bytes to share.
         for one, two in combinations([each for each in allocation.values if each.size], 2):
@@ -138,7 +138,7 @@ def is_update(instruction: HloInstruction) -> bool:
 def updated_pairs(dump: Dump, module: HloModule) -> dict[frozenset[int], bool]:
     """The values that are an update and its operand; whether only the module shows it."""
     assert dump.values is not None
-    found = {}
+    found: dict[frozenset[int], bool] = {}
     for result in dump.values.values:
         number = updates(module).get((result.name, result.index or ()))
         for value in dump.values.values if number is not None else ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace as changed
 
 from hlomem.dump.records import Allocation, AssignedValue
+from tests import plain
 from tests.check.faults.injector import Fault, Injector, Maker, on_value, rebuilt
 
 HUGE = 2**63 - 1
@@ -97,7 +98,7 @@ def _tear(injector: Injector) -> Fault | None:
 
 def _to_own_allocation(injector: Injector, source: Allocation, value: AssignedValue) -> Fault:
     rest = tuple(each for each in source.values if each is not value)
-    own = Allocation(
+    own = plain.Allocation(
         index=len(injector.allocations),
         size=value.size,
         color=source.color,

@@ -56,7 +56,7 @@ def _bytes_in_use(memory: MemoryView, color: int, step: int) -> int:
     """The bytes themselves, as ranges between all boundaries: slow and obvious."""
     allocations = [each for each in memory.joined.allocations if each.color == color]
     held = {each.index: each.size for each in allocations if kind_of(each) in HELD_WHOLE}
-    total = sum(held.values())
+    total: int = sum(held.values())
     alive = [
         each
         for each in memory.buffers

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from hlomem.report.data import places, roles
 from hlomem.report.data.buffers import Buffer
 from hlomem.report.data.occupancy import alignment_gaps, ownership_key, share_out
+from tests import plain
 
 PLACES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 12)), max_size=8)
 ROLES = (roles.STACKED, roles.COPIES, roles.TEMPORARIES)
 
 
 def _buffer(number: int, offset: int, size: int, role: str = roles.TEMPORARIES) -> Buffer:
-    return Buffer(
+    return plain.Buffer(
         id=number,
         name=f"b{number}",
         size=size,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import hlomem
-from hlomem.dump.records import Allocation, Parameter
 from hlomem.report.data.overview import build_overview
 from hlomem.report.data.places import kind_of
 from hlomem.report.screens.overview_text import draw_overview
+from tests import plain
 from tests.places import GOLDENS
 
 DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]
@@ -49,15 +49,15 @@ def test_the_peak_lists_the_largest_first_with_shape_op_and_line() -> None:
 
 
 def test_every_allocation_has_one_kind() -> None:
-    parameter = Parameter(number=0, shape="f32[]", index=())
-    assert kind_of(Allocation(index=0, size=4, parameter=parameter)) == "arguments"
-    donated = Allocation(index=0, size=4, parameter=parameter, maybe_live_out=True)
+    parameter = plain.Parameter(number=0, shape="f32[]", index=())
+    assert kind_of(plain.Allocation(index=0, size=4, parameter=parameter)) == "arguments"
+    donated = plain.Allocation(index=0, size=4, parameter=parameter, maybe_live_out=True)
     assert kind_of(donated) == "donated arguments"
-    assert kind_of(Allocation(index=0, size=4, maybe_live_out=True)) == "results"
-    assert kind_of(Allocation(index=0, size=4, is_constant=True)) == "constants"
-    assert kind_of(Allocation(index=0, size=4, is_thread_local=True)) == "thread-local"
-    assert kind_of(Allocation(index=0, size=4, is_preallocated_temp=True)) == "temporaries"
-    assert kind_of(Allocation(index=0, size=4)) == "other"
+    assert kind_of(plain.Allocation(index=0, size=4, maybe_live_out=True)) == "results"
+    assert kind_of(plain.Allocation(index=0, size=4, is_constant=True)) == "constants"
+    assert kind_of(plain.Allocation(index=0, size=4, is_thread_local=True)) == "thread-local"
+    assert kind_of(plain.Allocation(index=0, size=4, is_preallocated_temp=True)) == "temporaries"
+    assert kind_of(plain.Allocation(index=0, size=4)) == "other"
 
 
 def test_a_part_alone_shows_what_it_has() -> None:

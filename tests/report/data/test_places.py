@@ -8,6 +8,6 @@ from tests.trials import trial
 
 def test_every_buffer_has_the_place_of_its_allocation() -> None:
     memory = trial("tpu/gpt_donate")
-    kinds = {each.index: places.kind_of(each) for each in memory.joined.allocations}
+    kinds: dict[int, str] = {each.index: places.kind_of(each) for each in memory.joined.allocations}
     assert all(buffer.place == kinds[buffer.allocation] for buffer in memory.buffers)
     assert places.DONATED in kinds.values()

@@ -9,6 +9,7 @@ from hlomem.report.data import places, roles
 from hlomem.report.data.buffers import Buffer
 from hlomem.report.data.timeline import bytes_over_time
 from hlomem.report.data.uses import iter_uses
+from tests import plain
 
 STEPS = 12
 ROLES = (roles.CARRIED, roles.GRADIENTS, roles.TEMPORARIES)
@@ -18,7 +19,7 @@ ROLES = (roles.CARRIED, roles.GRADIENTS, roles.TEMPORARIES)
 def _buffer(
     number: int, offset: int, size: int, start: int | None, end: int | None, role: str = ROLES[0]
 ) -> Buffer:
-    return Buffer(
+    return plain.Buffer(
         id=number,
         name=f"v{number}",
         size=size,

@@ -9,7 +9,8 @@ import pytest
 import hlomem
 from hlomem.api.failure import describe_failure, describe_unknown, find_failure
 from hlomem.report.oom.note import Remark, draw_note
-from tests.places import ROOT
+from tests.check.faults import rebuilt
+from tests.places import GOLDENS, ROOT
 
 ERROR = (ROOT / "examples" / "oom" / "error.txt").read_text()
 PLACE = (
@@ -69,3 +70,31 @@ def test_a_compile_nobody_saw_says_how_to_see_it() -> None:
     first, second = describe_unknown(failure, 3).splitlines()
     assert first.startswith("hlomem: train_step needs 23.90 GiB, 15.75 GiB there; its plan cannot")
     assert second == "  `hlomem run -- COMMAND` reads the dump XLA writes before it gives up"
+
+
+RUNNING = "RESOURCE_EXHAUSTED: Out of memory allocating 1099511627776 bytes."
+
+
+def _note(explained: hlomem.MemoryExplanation) -> list[str]:
+    """The note of a failure while running."""
+    failure = find_failure(RUNNING)
+    assert failure is not None
+    return draw_note(explained.memory, explained.space, failure, Remark())
+
+
+def test_an_allocation_that_failed_is_said_with_the_devices_of_the_program() -> None:
+    [first, *_] = _note(hlomem.explain(GOLDENS / "trials" / "tpu" / "fsdp", module="train_step"))
+    assert first.endswith(" of HBM on each of 4 devices, 1.00 TiB at once could not be had")
+
+
+def test_without_live_ranges_there_is_no_line_to_look_at() -> None:
+    dump = hlomem.load(GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "nested_while")
+    *_, last = _note(hlomem.explain(rebuilt(dump, live_ranges=None)))
+    assert last.startswith("  look at `hlomem show`: the dump of ")
+
+
+def test_without_lines_the_largest_buffer_is_named() -> None:
+    *_, last = _note(hlomem.explain(GOLDENS / "xla" / "libtpu-0.0.51" / "tpu-v5e" / "const_only"))
+    assert last == (
+        "  look at constant.2: 32.0 KiB, 48.9% of the peak, first constant.2 f32[64,64] (constants)"
+    )

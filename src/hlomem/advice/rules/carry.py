@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.subject import Subject
+    from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html"
@@ -41,7 +42,7 @@ def advise_carry(subject: Subject) -> Iterator[Advice]:
     if not stacked:
         return
     memory = subject.memory
-    gone: dict[int, tuple[Buffer, ...]] = {}
+    gone: dict[ValueId, tuple[Buffer, ...]] = {}
     for buffer, _ in stacked:
         family = memory.family(memory.joined.placed_by_id[buffer.id])
         gone |= dict.fromkeys([placed.id for placed in family], ())

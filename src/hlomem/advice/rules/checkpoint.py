@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hlomem.advice.layers import Layers
     from hlomem.advice.subject import Subject
+    from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/gradient-checkpointing.html"
@@ -37,7 +38,7 @@ def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
         return
     replay = subject.replay
     ids = _ids(subject, layers.kept)
-    gone: dict[int, tuple[Buffer, ...]] = dict.fromkeys(ids, ())
+    gone: dict[ValueId, tuple[Buffer, ...]] = dict.fromkeys(ids, ())
     saved = replay.saved(gone)
     least = saved - layers.boundary - layers.size // layers.number
     most = max(saved, replay.saved(gone | _repeated(subject))) + replay.holes
@@ -49,7 +50,7 @@ def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
         yield _advice(layers, least - kept, min(most, saved) - kept // 2, DOTS)
 
 
-def _ids(subject: Subject, buffers: Iterable[Buffer]) -> Iterator[int]:
+def _ids(subject: Subject, buffers: Iterable[Buffer]) -> Iterator[ValueId]:
     """All values in the storages of some."""
     memory = subject.memory
     for buffer in buffers:
@@ -57,7 +58,7 @@ def _ids(subject: Subject, buffers: Iterable[Buffer]) -> Iterator[int]:
         yield from (member.id for member in memory.family(placed))
 
 
-def _repeated(subject: Subject) -> dict[int, tuple[Buffer, ...]]:
+def _repeated(subject: Subject) -> dict[ValueId, tuple[Buffer, ...]]:
     """Values both passes compute several times, as they do for layers."""
     made = Counter(map(_likeness, subject.replay.buffers))
     return {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.subject import Subject
+    from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/notebooks/host-offloading.html"
@@ -39,7 +40,7 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
         or not _is_checkpointed(subject)
     ):
         return
-    gone: dict[int, tuple[Buffer, ...]] = {}
+    gone: dict[ValueId, tuple[Buffer, ...]] = {}
     for buffer in layers.kept:
         family = memory.family(memory.joined.placed_by_id[buffer.id])
         gone |= dict.fromkeys([placed.id for placed in family], ())

@@ -10,6 +10,14 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
+    AllocationIndex,
+    ByteCount,
+    Color,
+    Offset,
+    Step,
+    ValueId,
+)
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data.lines import Lines
@@ -37,20 +45,20 @@ if TYPE_CHECKING:
 class Buffer(Record, frozen=True, kw_only=True):
     """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
 
-    id: int
+    id: ValueId
     """XLA's number of the value."""
     name: str
     """As XLA prints it: `while.5{1}`."""
-    size: int
+    size: ByteCount
     padding: int
     """Bytes of it that hold no element."""
     shape: str
-    allocation: int
-    offset: int
-    color: int
+    allocation: AllocationIndex
+    offset: Offset
+    color: Color
     """The memory space it lies in."""
-    start: int | None
-    end: int | None
+    start: Step | None
+    end: Step | None
     """The last step it is alive at; None, as `start`, where the dump does not say."""
     role: str
     """The buffer's own role, wherever it lies."""
@@ -159,7 +167,7 @@ class BufferBuilder:
     @cached_property
     def parameter_names(self) -> dict[int, str]:
         """The argument each parameter's allocation holds."""
-        names = {
+        names: dict[int, str] = {
             allocation.index: _parameter_number(allocation.parameter)
             for allocation in self._joined.allocations
             if allocation.parameter is not None

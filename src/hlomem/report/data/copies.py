@@ -21,6 +21,7 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 Cause: TypeAlias = Literal["layout", "memory space", "kept value", "unknown"]
@@ -111,7 +112,7 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
     )
 
 
-def _size_at_peak(memory: MemoryView, copy: Buffer, size_by_id: dict[int, int]) -> int:
+def _size_at_peak(memory: MemoryView, copy: Buffer, size_by_id: dict[ValueId, int]) -> int:
     """The bytes of a copy at the peak, or of what a loop has made of it there."""
     if copy.id in size_by_id or not memory.is_carried(copy):
         return size_by_id.get(copy.id, 0)

@@ -79,7 +79,7 @@ class _Matcher:
 
     def __init__(self, memory: MemoryView, arguments: Sequence[tuple[Allocation, Buffer]]) -> None:
         self._memory = memory
-        self._live_out = {
+        self._live_out: dict[int, Allocation] = {
             allocation.index: allocation
             for allocation in memory.joined.allocations
             if allocation.maybe_live_out

@@ -105,7 +105,8 @@ def _allocation(memory: MemoryView, allocation: Allocation, step: int) -> HoledA
 
 
 def _holes(values: list[Buffer], step: int, gaps: list[tuple[int, int]]) -> Iterator[Hole]:
-    above = {value.offset: value for value in values if value.is_live_at(step) and value.size}
+    alive = [value for value in values if value.is_live_at(step) and value.size]
+    above: dict[int, Buffer] = {value.offset: value for value in alive}
     places = {(value.offset, value.size) for value in values}
     beside = {place for place in places if _touched(gaps, *place)}
     around = [value for value in values if (value.offset, value.size) in beside]

@@ -16,6 +16,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 
@@ -120,7 +121,7 @@ def growths(shape_text: str, size: int) -> tuple[Growth, ...]:
     )
 
 
-def _row(members: list[Buffer], at_peak: set[int]) -> PaddedShape:
+def _row(members: list[Buffer], at_peak: set[ValueId]) -> PaddedShape:
     alive = [buffer for buffer in members if buffer.id in at_peak]
     example = (alive or members)[0]
     return PaddedShape(

@@ -17,12 +17,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.base.disjoint_sets import DisjointSets
+from hlomem.base.quantities import Offset
 from hlomem.report.data import roles
 from hlomem.view.sweep import Residency, iter_sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hlomem.base.quantities import Step
     from hlomem.report.data.buffers import Buffer
 
 
@@ -36,9 +38,9 @@ class Usage(NamedTuple):
     size: int
 
 
-_Place: TypeAlias = tuple[int, int, str]
+_Place: TypeAlias = tuple[Offset, Offset, str]
 """First byte, one past the last, and the role."""
-_Life: TypeAlias = tuple[int, int]
+_Life: TypeAlias = tuple["Step", "Step"]
 """First and last step."""
 
 
@@ -47,7 +49,7 @@ def iter_uses(buffers: Iterable[Buffer]) -> Iterator[Usage]:
     lives_at: dict[_Place, list[_Life]] = defaultdict(list)
     for buffer in buffers:
         if buffer.start is not None and buffer.end is not None:
-            place = (buffer.offset, buffer.offset + buffer.size, buffer.role)
+            place = (buffer.offset, Offset(buffer.offset + buffer.size), buffer.role)
             lives_at[place].append((buffer.start, buffer.end))
     for island in _islands(sorted(lives_at)):
         runs = [(place, run) for place in island for run in _merged(lives_at[place])]

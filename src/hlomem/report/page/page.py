@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from hlomem.base.quantities import NEVER
 from hlomem.check.verify import verify_joined
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
@@ -307,7 +308,7 @@ def _ranks(buffers: Sequence[Buffer]) -> list[int]:
 
 def _last_uses(memory: MemoryView) -> list[str | None]:
     """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
-    time_of = defaultdict(lambda: -1, memory.joined.time_of).__getitem__
+    time_of = defaultdict(lambda: NEVER, memory.joined.time_of).__getitem__
     return [
         max([use.instruction for use in used.uses], key=time_of)
         if (used := placed.used) and used.uses

@@ -76,6 +76,12 @@ CHANGES = (
         "the same program, compiled by another version of XLA: jaxlib 0.10.2 to 0.11.0 became",
     ),
     Change(
+        "xla/libtpu-0.0.34/tpu-v5e/nested_while",
+        "xla/libtpu-0.0.51/tpu-v5e/nested_while",
+        "version",
+        "another version of XLA: libtpu 0.0.24 or 0.0.34 became libtpu 0.0.51",
+    ),
+    Change(
         "xla/jaxlib-0.11.2/cpu/nested_while",
         "xla/jaxlib-0.11.2/gpu-h200/nested_while",
         "backend",
@@ -172,3 +178,8 @@ def test_two_changes_are_two_causes() -> None:
 def test_a_program_does_not_differ_from_itself() -> None:
     memory = _open("trials/tpu/gpt", "train_step")
     assert build_diff(memory, memory).causes == ()
+
+
+def test_a_program_beside_itself_has_no_cause_on_the_host_either() -> None:
+    offloading = _open("trials/tpu/fsdp_offload", None)
+    assert build_diff(offloading, offloading).causes == ()
