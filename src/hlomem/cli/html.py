@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.advice.advising import advise_on
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
@@ -16,14 +15,13 @@ from hlomem.cli.process import keep, say, say_new_folder
 from hlomem.cli.subject import SUBJECT, open_memory, with_options
 from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
-from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.page.html import format_page
 from hlomem.report.page.page import build_page, is_quick
-from hlomem.report.page.waterfall import build_waterfall
 
 if TYPE_CHECKING:
     from hlomem.report.data.advice import AdviceReport
     from hlomem.report.data.memory import MemoryView
+    from hlomem.report.page.waterfall import Waterfall
 
 _NAME = Path("report.html")
 _PAGES = 10
@@ -75,9 +73,7 @@ def command(
     with collector_off():
         memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
         reports = [build_page(memory, given, _advised(memory)) for memory in memories]
-        difference = None
-        if other is not None:
-            difference = build_waterfall(name_sides(build_diff(*memories), path, other))
+        difference = None if other is None else _compared(memories[0], memories[1], path, other)
         text = format_page(reports, difference)
     keep((memories, reports))
     say_new_folder(output.parent)
@@ -94,7 +90,19 @@ def _finish(output: Path, *, opens: bool) -> int:
 
 def _advised(memory: MemoryView) -> AdviceReport | None:
     """Advice for the page; none where the program is too large to try changes in passing."""
-    return advise_on(memory) if is_quick(memory) else None
+    if not is_quick(memory):
+        return None
+    from hlomem.advice.advising import advise_on  # noqa: PLC0415 - a third of all imports
+
+    return advise_on(memory)
+
+
+def _compared(before: MemoryView, after: MemoryView, path: str, other: str) -> Waterfall:
+    """The way from one program to the other."""
+    from hlomem.report.data.diff import build_diff, name_sides  # noqa: PLC0415 - for two
+    from hlomem.report.page.waterfall import build_waterfall  # noqa: PLC0415 - as above
+
+    return build_waterfall(name_sides(build_diff(before, after), path, other))
 
 
 def _is_store(path: str) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from hlomem.base.errors import ParseError
 from hlomem.base.patterns import lazy_pattern
@@ -291,8 +291,11 @@ def _read_plain(text: str, start: int) -> tuple[Metadata, int] | None:
     op_type, op_name, file, numbers = match.groups("")
     if not numbers:
         return Metadata(op_name, op_type, file), match.end()
-    pairs = [item.split("=") for item in numbers.split()]
-    return Metadata(op_name, op_type, file, **{k: int(n) for k, n in pairs}), match.end()
+    fields: dict[str, Any] = {}
+    for item in numbers.split():
+        name, _, number = item.partition("=")
+        fields[name] = int(number)
+    return Metadata(op_name, op_type, file, **fields), match.end()
 
 
 def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
@@ -329,10 +332,10 @@ def read_metadata(line: str) -> Metadata:
     return Metadata(**fields)  # type: ignore[arg-type]  # checked field by field
 
 
-def read_op_name(text: str) -> str:
-    """The operation's name in a text that begins with metadata; empty where it has none."""
-    match = _PLAIN_NAME.match(text)
-    return read_metadata(text).op_name if match is None else match[1]
+def read_op_name(text: str, start: int = 0) -> str:
+    """The operation's name in the metadata that begins at `start`; empty where it has none."""
+    match = _PLAIN_NAME.match(text, start)
+    return read_metadata(text[start:]).op_name if match is None else match[1]
 
 
 def parse_backend_config(text: str) -> Json:

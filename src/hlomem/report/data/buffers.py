@@ -13,7 +13,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data.lines import Lines
-from hlomem.report.data.movement import Movements
+from hlomem.report.data.movement import MAY_REPEAT, Movements
 from hlomem.report.data.origins import Origins
 from hlomem.report.data.places import kind_of
 from hlomem.report.data.results import name_results
@@ -103,9 +103,10 @@ class BufferBuilder:
     def build(self, placed: PlacedValue) -> Buffer:
         """A value in its place."""
         value, allocation, life = placed.value, placed.allocation, placed.life
-        origin, moved = self._origins.find(placed), self._movements.find(placed)
         text = self._joined.printed.get(value.name)
         opcode = text.opcode if text else None
+        origin = self._origins.find(placed)
+        moved = self._movements.find(placed) if opcode in MAY_REPEAT else None
         if life is not None and not 0 <= life.start <= life.end <= self._steps:
             life = None  # the schedule does not say when that is
         return Buffer(
@@ -119,7 +120,7 @@ class BufferBuilder:
             color=allocation.color,
             start=life.start if life else None,
             end=life.end if life else None,
-            role=self._roles.find(placed, origin.op_name),
+            role=self._roles.find(placed, moved, origin.op_name),
             place=kind_of(allocation),
             moved=moved.how if moved and moved.keeps_role else None,
             opcode=opcode,
@@ -168,7 +169,7 @@ class BufferBuilder:
             if placed.allocation.parameter is None or placed.value.is_phi:
                 continue
             text = self._joined.printed.get(placed.value.name)
-            if text is not None and text.opcode == "parameter" and (name := text.metadata.op_name):
+            if text is not None and text.opcode == "parameter" and (name := text.op_name):
                 names[placed.allocation.index] = name
         return names
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _COMPRESSED = lazy_pattern(r"\.remat_(un)?compressed(?:\.\d+)?$")
 """`HloRematerialization` names its copies to and from a denser layout so."""
+MAY_REPEAT = (SAME_DATA - {"copy-done"}) | {"slice", "dynamic-slice", "copy-start", "fusion"}
+"""The opcodes of instructions whose result may be their operand again."""
 
 
 class Movement(NamedTuple):
@@ -42,8 +44,11 @@ class Movements:
 
     def find(self, placed: PlacedValue) -> Movement | None:
         """The value that a value repeats; None where it is computed."""
-        text = self._joined.printed.get(placed.value.name)
-        if text is None or placed.value.is_phi or placed.value.shape.startswith("("):
+        value = placed.value
+        text = self._joined.printed.get(value.name)
+        if text is None or text.opcode not in MAY_REPEAT:
+            return None
+        if value.is_phi or value.shape.startswith("("):
             return None
         source = self._source(placed, text)
         if source is None:
@@ -57,7 +62,7 @@ class Movements:
             return Movement(source, f"{how} by XLA's rematerialization", keeps_role=True)
         if text.opcode == "convert":
             is_argument = source.allocation.parameter is not None
-            is_xlas = not text.metadata.op_name
+            is_xlas = not text.op_name
             return Movement(source, "converted", keeps_role=is_xlas and not is_argument)
         return Movement(source, "copied", keeps_role=False)
 
@@ -71,7 +76,7 @@ class Movements:
         elif opcode == "fusion":
             is_data = roles.is_copy(placed.value.name, opcode)
         else:
-            is_data = is_part or (opcode in SAME_DATA and opcode != "copy-done")
+            is_data = True
         read = self._joined.read_by.get((placed.value.name, 0), ()) if is_data else ()
         arrays = [operand for index, operand in read if not index and operand is not placed]
         if len(arrays) != 1:

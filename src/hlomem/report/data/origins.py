@@ -59,9 +59,10 @@ class Origins:
 
     def find(self, placed: PlacedValue) -> Origin:
         """The origin of a value; nothing where neither it nor its neighbours say."""
-        if placed not in self._found:
-            self._found[placed] = self._find(placed)
-        return self._found[placed]
+        found = self._found.get(placed)
+        if found is None:
+            found = self._found[placed] = self._find(placed)
+        return found
 
     def _find(self, placed: PlacedValue) -> Origin:
         found = self._named(placed)
@@ -83,7 +84,8 @@ class Origins:
 
     def _named(self, placed: PlacedValue) -> Origin:
         """The words of the instruction that computes a value."""
-        if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
+        stacked = self._loop_roles and self._loop_roles.get(placed) == roles.STACKED
+        if stacked and (found := self._written(placed)):
             return found
         return self._computed(placed)
 
@@ -96,9 +98,11 @@ class Origins:
 
     def _computed(self, placed: PlacedValue, hops: int = _MAX_HOPS) -> Origin:
         """The instruction that computes a value, beyond loops and copies that hand it on."""
-        if not placed.value.is_phi and (found := self._said(placed)).op_name:
+        makers = [placed]
+        if placed.value.is_phi:
+            makers = self._makers(placed)
+        elif (found := self._said(placed)).op_name:  # most often
             return found
-        makers = self._makers(placed) if placed.value.is_phi else [placed]
         said = [self._said(maker) for maker in makers]
         if hops and not any(origin.op_name for origin in said):
             for source in self._handed_on(makers):
@@ -129,7 +133,7 @@ class Origins:
         family = self._families.get(placed, (placed,))
         for writer in family:
             text = self._joined.printed.get(writer.value.name)
-            if text is None or not text.metadata.op_name.endswith(_UPDATE):
+            if text is None or not text.op_name.endswith(_UPDATE):
                 continue
             read = [
                 value
@@ -149,9 +153,11 @@ class Origins:
         """Whether any instruction of the program may have a line, so that looking is worth it."""
         texts: Iterable[str] = self._joined.text_of.values()
         if self._module is not None:
-            if self._module.creation is not None:  # made of a proto, which has no text
+            creation = self._module.creation
+            if creation is None:
+                texts = chain((self._module.source.text,), texts)
+            elif creation.tells_lines():  # made of a proto, which has no text
                 return True
-            texts = chain((self._module.source.text,), texts)
         return any(mark in text for text in texts for mark in _LINE_MARKS)
 
     @property

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
 from hlomem.report.data.causes.ledger import AFTER, BEFORE
-from hlomem.report.data.matching import operation_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -170,7 +169,7 @@ class Comparison:
         """Whether the other program has the operation, too; True of what has no name."""
         other = self.programs[BEFORE if entry.side == AFTER else AFTER]
         name = entry.buffer.op_name
-        return not name or name in other.arguments or operation_key(name) in other.operation_names
+        return not name or name in other.arguments or other.has_operation(name)
 
 
 def is_model(argument: Argument) -> bool:

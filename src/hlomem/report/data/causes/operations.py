@@ -124,7 +124,7 @@ class OperationReader:
 
 def _linked_rows(computation: HloComputation) -> NamedRows:
     """The same of a body that has to be read, or was made without a text."""
-    rows = [
+    rows: list[NamedRow] = [
         (
             instruction.shape.text,
             instruction.opcode,

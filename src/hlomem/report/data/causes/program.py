@@ -102,6 +102,20 @@ class Program:
         """The names of all operations."""
         return frozenset(operation.name for operation in self.operations)
 
+    def has_operation(self, op_name: str) -> bool:
+        """Whether an operation of that name, as JAX gave it, is among all."""
+        # Most are outside of fusions: these are known without looking at the others.
+        name = operation_key(op_name)
+        return name in self._outer_names or name in self.operation_names
+
+    @cached_property
+    def _outer_names(self) -> frozenset[str]:
+        return frozenset(
+            operation_key(text.op_name)
+            for text in self.memory.joined.printed.values()
+            if text.opcode != "parameter"
+        ) - {""}
+
     @cached_property
     def float_arrays(self) -> frozenset[tuple[str, Array]]:
         """The names of all operations that compute floats, with what they compute."""
