@@ -65,6 +65,10 @@ class Origins:
         return found
 
     def _find(self, placed: PlacedValue) -> Origin:
+        if not placed.value.is_phi and placed not in self._loop_roles:  # most often
+            said = self._said(placed)
+            if said.op_name and (said.line or not self._tells_lines):
+                return said
         found = self._named(placed)
         if found.line or not self._tells_lines or self._is_argument(placed):
             return found
@@ -84,8 +88,7 @@ class Origins:
 
     def _named(self, placed: PlacedValue) -> Origin:
         """The words of the instruction that computes a value."""
-        stacked = self._loop_roles and self._loop_roles.get(placed) == roles.STACKED
-        if stacked and (found := self._written(placed)):
+        if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
             return found
         return self._computed(placed)
 
@@ -98,11 +101,7 @@ class Origins:
 
     def _computed(self, placed: PlacedValue, hops: int = _MAX_HOPS) -> Origin:
         """The instruction that computes a value, beyond loops and copies that hand it on."""
-        makers = [placed]
-        if placed.value.is_phi:
-            makers = self._makers(placed)
-        elif (found := self._said(placed)).op_name:  # most often
-            return found
+        makers = self._makers(placed) if placed.value.is_phi else [placed]
         said = [self._said(maker) for maker in makers]
         if hops and not any(origin.op_name for origin in said):
             for source in self._handed_on(makers):
