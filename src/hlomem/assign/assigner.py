@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
+from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, whole
 from hlomem.assign.contexts import Contexts
 from hlomem.assign.given import assign_preset_buffers, assign_private_stacks
 from hlomem.assign.heaps import assign_heaps
@@ -28,7 +28,6 @@ from hlomem.assign.problem import with_order
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.temporaries import combine_temporaries, renumbered
 from hlomem.base.quantities import (
-    BEGINNING,
     MAIN_MEMORY,
     AllocationIndex,
     ByteCount,
@@ -196,7 +195,7 @@ class _GlobalAssigner:
 def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAllocation:
     """An allocation with one buffer in it."""
     size, color = problem.size_of[buffer], problem.color_of[buffer.values[0]]
-    slices = dict.fromkeys(buffer.values, OffsetSize(BEGINNING, size))
+    slices = dict.fromkeys(buffer.values, whole(size))
     allocation = BufferAllocation(AllocationIndex(index), size, color, slices)
     allocation.maybe_live_out = buffer in problem.aliasing.live_out
     return allocation
@@ -224,11 +223,4 @@ def _thread_local_buffers(problem: Problem, placed: set[HloBuffer]) -> list[HloB
     """The buffers of computations inside one operation, in XLA's order."""
     if problem.options.sorts_thread_local_buffers:
         return problem.in_order(problem.timeless.thread_local, placed)
-    is_thread_local = problem.dataflow.call_graph.is_thread_local
-    wanted = {
-        computation
-        for computation in problem.dataflow.module.computations
-        if is_thread_local(computation)
-    }
-    buffers = problem.aliasing.buffers  # by id
-    return [buffer for buffer in buffers if buffer.values[0].instruction.parent in wanted]
+    return problem.timeless.thread_local_by_id

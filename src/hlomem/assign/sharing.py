@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
     from hlomem.machines.alias import AliasRules
@@ -59,3 +61,35 @@ class Sharing:
             answer = can_share_operand_buffer(self._dataflow, *question, self._rules)
             self._answers[question] = answer
         return answer
+
+
+class PlaceGivers(dict["HloValue", "tuple[HloValue, ...]"]):
+    """The values in whose place another may come if they die then; found when it is looked up.
+
+    Operands that are alone in their buffers, in order; what is `allowed` is not asked yet.
+    """
+
+    def __init__(
+        self, dataflow: Dataflow, buffer_of: Mapping[HloValue, HloBuffer], sharing: Sharing
+    ) -> None:
+        super().__init__()
+        self._sets = dataflow.value_sets
+        self._buffer_of = buffer_of
+        self._sharing = sharing
+
+    def __missing__(self, value: HloValue) -> tuple[HloValue, ...]:
+        instruction = value.instruction
+        found: tuple[HloValue, ...] = ()
+        if instruction.opcode != "copy" and self._sharing.is_possible(instruction):
+            operands = instruction.operands
+            found = tuple(
+                [
+                    read
+                    for operand in operands
+                    for read in self._sets[operand][0]
+                    if len(self._buffer_of[read].values) == 1
+                    and (read.instruction is operand or read.instruction in operands)
+                ]
+            )
+        self[value] = found
+        return found
