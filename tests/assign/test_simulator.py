@@ -26,7 +26,7 @@ def _run(*lines: str, names: str) -> tuple[dict[str, BufferInterval], Heap]:
         problem.live_ranges.range_of,
         problem.size_of.__getitem__,
         problem.timeless.sharing,
-        problem.timeless.place_givers,
+        problem.timeless.operand_values,
     )
     heap = simulator.run(values, 16, pack)
     by_id: dict[int, str] = {value.id: value.instruction.name for value in values}

@@ -35,7 +35,7 @@ def assign_heaps(
             problem.live_ranges.range_of,
             problem.size_of.__getitem__,
             problem.timeless.sharing,
-            problem.timeless.place_givers,
+            problem.timeless.operand_values,
         )
         algorithm = pack or _own_pack(problem, color)
         heap = simulator.run(by_color[color], problem.alignment(color), algorithm)

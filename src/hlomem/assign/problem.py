@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlomem.assign.sharing import PlaceGivers, Sharing
+from hlomem.assign.sharing import OperandValues, Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
 if TYPE_CHECKING:
@@ -30,28 +30,6 @@ if TYPE_CHECKING:
     Ranked = tuple[int, bool, int, int, HloBuffer]
 
 
-class OperandValues(dict["HloBuffer", "tuple[HloValue, ...] | None"]):
-    """The one value each operand of a buffer's whole results holds; found when it is looked up.
-
-    None where an operand may hold several.
-    """
-
-    def __init__(self, dataflow: Dataflow) -> None:
-        super().__init__()
-        self._sets = dataflow.value_sets
-
-    def __missing__(self, buffer: HloBuffer) -> tuple[HloValue, ...] | None:
-        reads = [
-            self._sets[operand][0]
-            for value in buffer.values
-            if not value.index and not value.instruction.shape.is_tuple
-            for operand in value.instruction.operands
-        ]
-        is_plain = all(len(values) == 1 for values in reads)
-        found = self[buffer] = tuple([values[0] for values in reads]) if is_plain else None
-        return found
-
-
 class Timeless(Struct, frozen=True, eq=False, dict=True):
     """The part of the input that no order of instructions changes."""
 
@@ -67,13 +45,8 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         return Sharing(self.dataflow, self.options.machine.alias_rules(self.options))
 
     @cached_property
-    def place_givers(self) -> PlaceGivers:
-        """The operands whose place a value may take."""
-        return PlaceGivers(self.dataflow, self.aliasing.buffer_of, self.sharing)
-
-    @cached_property
     def operand_values(self) -> OperandValues:
-        """The values that the operands of a buffer's instructions hold."""
+        """The values that the operands of instructions are."""
         return OperandValues(self.dataflow)
 
     @cached_property

@@ -13,10 +13,13 @@ from hlomem.assign.allocation import whole
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
+    from hlomem.hlo.ir import HloInstruction
 
 
 class SharedAllocations:
@@ -72,23 +75,27 @@ class SharedAllocations:
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
         allocation_of = self._allocation_of
-        operands = self._operand_values[buffer]
-        if operands is None:
-            return self._of_many_operands(buffer)
-        return [allocation_of[operand] for operand in operands if operand in allocation_of]
-
-    def _of_many_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The same where an operand may hold several values."""
-        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
         found: list[BufferAllocation] = []
         for value in buffer.values:
-            if value.index or value.instruction.shape.is_tuple:
+            instruction = value.instruction
+            if value.index or instruction.shape.is_tuple:
                 continue
-            for operand in value.instruction.operands:
-                reads = sets[operand][0]
-                several = {allocation_of[read] for read in reads if read in allocation_of}
-                found += sorted(several, key=lambda allocation: allocation.index)
+            operands = self._operand_values[instruction]
+            if operands is None:
+                found += self._of_many(instruction)
+                continue
+            for operand in operands:
+                if operand in allocation_of:
+                    found.append(allocation_of[operand])
         return found
+
+    def _of_many(self, user: HloInstruction) -> Iterator[BufferAllocation]:
+        """The same where an operand may be one of several values."""
+        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
+        for operand in user.operands:
+            reads = sets[operand][0]
+            several = {allocation_of[read] for read in reads if read in allocation_of}
+            yield from sorted(several, key=lambda allocation: allocation.index)
 
     def idle(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """Reusable allocations that nothing needs while a buffer lives, the newest first."""

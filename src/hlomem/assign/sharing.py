@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
@@ -63,33 +62,28 @@ class Sharing:
         return answer
 
 
-class PlaceGivers(dict["HloValue", "tuple[HloValue, ...]"]):
-    """The values in whose place another may come if they die then; found when it is looked up.
+class OperandValues(dict["HloInstruction", "tuple[HloValue, ...] | None"]):
+    """The value that each operand of an instruction is; found when it is looked up.
 
-    Operands that are alone in their buffers, in order; what is `allowed` is not asked yet.
+    None where an operand may be one of several.
     """
 
-    def __init__(
-        self, dataflow: Dataflow, buffer_of: Mapping[HloValue, HloBuffer], sharing: Sharing
-    ) -> None:
+    def __init__(self, dataflow: Dataflow) -> None:
         super().__init__()
         self._sets = dataflow.value_sets
-        self._buffer_of = buffer_of
-        self._sharing = sharing
 
-    def __missing__(self, value: HloValue) -> tuple[HloValue, ...]:
-        instruction = value.instruction
-        found: tuple[HloValue, ...] = ()
-        if instruction.opcode != "copy" and self._sharing.is_possible(instruction):
-            operands = instruction.operands
-            found = tuple(
-                [
-                    read
-                    for operand in operands
-                    for read in self._sets[operand][0]
-                    if len(self._buffer_of[read].values) == 1
-                    and (read.instruction is operand or read.instruction in operands)
-                ]
-            )
-        self[value] = found
+    def __missing__(self, user: HloInstruction) -> tuple[HloValue, ...] | None:
+        sets = self._sets
+        reads = [sets[operand][0] for operand in user.operands]
+        found: tuple[HloValue, ...] | None = tuple([values[0] for values in reads if values])
+        if sum(map(len, reads)) != len(reads):
+            found = None
+        self[user] = found
         return found
+
+    def all_of(self, user: HloInstruction) -> tuple[HloValue, ...]:
+        """Every value an operand may be, operand by operand."""
+        known = self[user]
+        if known is not None:
+            return known
+        return tuple([value for operand in user.operands for value in self._sets[operand][0]])

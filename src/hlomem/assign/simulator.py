@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import Packing
-    from hlomem.assign.sharing import PlaceGivers, Sharing
+    from hlomem.assign.sharing import OperandValues, Sharing
     from hlomem.base.quantities import Offset, Step
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
@@ -45,13 +45,13 @@ class HeapSimulator:
         range_of: Mapping[HloValue, LiveRange],
         size_of: Callable[[HloBuffer], ByteCount],
         sharing: Sharing,
-        place_givers: PlaceGivers,
+        operand_values: OperandValues,
     ) -> None:
         self._buffer_of = aliasing.buffer_of
         self._range_of = range_of
         self._size_of = size_of
         self._sharing = sharing
-        self._place_givers = place_givers
+        self._operand_values = operand_values
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
         self._owner: dict[HloValue, HloValue] = {}  # whose place a value has; its own, if none
@@ -129,9 +129,17 @@ class HeapSimulator:
 
     def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, None]) -> HloValue | None:
         """An operand that is read for the last time here and whose place the value may have."""
-        for candidate in self._place_givers[value]:
-            if candidate in dying and self._sharing.is_allowed(
-                candidate.instruction, candidate.index, value.instruction, value.index
+        instruction, sharing = value.instruction, self._sharing
+        if not dying or instruction.opcode == "copy" or not sharing.is_possible(instruction):
+            return None
+        for candidate in self._operand_values.all_of(instruction):
+            if (
+                candidate in dying
+                and len(self._buffer_of[candidate].values) == 1
+                and candidate.instruction in instruction.operands
+                and sharing.is_allowed(
+                    candidate.instruction, candidate.index, instruction, value.index
+                )
             ):
                 return candidate
         return None
