@@ -36,7 +36,7 @@ from hlomem.base.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
@@ -167,7 +167,7 @@ class _GlobalAssigner:
                     return True
         return False
 
-    def _idle(self, buffer: HloBuffer) -> Sequence[BufferAllocation]:
+    def _idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
         """Every reusable allocation that is idle while a buffer lives, the newest first."""
         if not self._problem.options.fast_merge:
             return self._shared.idle(buffer)

@@ -13,7 +13,7 @@ from hlomem.assign.allocation import whole
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
@@ -97,10 +97,10 @@ class SharedAllocations:
             several = {allocation_of[read] for read in reads if read in allocation_of}
             yield from sorted(several, key=lambda allocation: allocation.index)
 
-    def idle(self, buffer: HloBuffer) -> list[BufferAllocation]:
+    def idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
         """Reusable allocations that nothing needs while a buffer lives, the newest first."""
         numbers = self._idle.idle(map(self._exclusive_half_steps, buffer.values))
-        return [self._reusable[number] for number in numbers] if numbers else []
+        return map(self._reusable.__getitem__, numbers)
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
         """The half steps during which nothing else may be alive in the same place.
