@@ -50,7 +50,7 @@ class Form(NamedTuple):
     text: str
     """Every name is `%`."""
     names: tuple[int, ...]
-    """Which name stands where: the number of the one that came first."""
+    """The number of the name at each place, in the order in which names come first."""
 
 
 SAME = Window(())

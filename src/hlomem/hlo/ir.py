@@ -420,7 +420,7 @@ class Creation(NamedTuple):
     encoded: bytes
     """The message it was read from."""
     tells_lines: Callable[[], bool]
-    """Whether any instruction names the line it comes from."""
+    """True if any instruction names the line it comes from."""
 
 
 class HloModule:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hlomem.view.control_flow import Loop, Structure
-    from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 UPDATES = frozenset[Opcode]({"dynamic-update-slice", "scatter"})
@@ -65,8 +64,8 @@ def find_alias_classes(joined: JoinedDump, structure: Structure) -> AliasClasses
             found = [joined.values_at.get((root, index), ()) for root in (name, *roots)]
             values = [placed for values in found for placed in values]
             families.join(values, f"result of the branches of {name}")
-    for name, printed in joined.printed.items():
-        _join_in_place(joined, name, printed, families)
+    for name in joined.printed:
+        _join_in_place(joined, name, families)
     return families
 
 
@@ -83,10 +82,9 @@ def _join_loop(joined: JoinedDump, loop: Loop, families: AliasClasses) -> None:
         families.join(values, f"carried by {name}")
 
 
-def _join_in_place(
-    joined: JoinedDump, name: str, printed: PrintedInstruction, families: AliasClasses
-) -> None:
+def _join_in_place(joined: JoinedDump, name: str, families: AliasClasses) -> None:
     """Join a result with the operand it always overwrites: one it declares, or updates."""
+    printed = joined.printed[name]
     for output, operand, inside in printed.operand_pairs:
         read = joined.read_by.get((name, operand), ())
         values = [placed for index, placed in read if index == inside]

@@ -13,7 +13,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data.lines import Lines
-from hlomem.report.data.movement import MAY_REPEAT, Movements
+from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
 from hlomem.report.data.places import kind_of
 from hlomem.report.data.results import name_results
@@ -106,7 +106,7 @@ class BufferBuilder:
         text = self._joined.printed.get(value.name)
         opcode = text.opcode if text else None
         origin = self._origins.find(placed)
-        moved = self._movements.find(placed) if opcode in MAY_REPEAT else None
+        moved = self._movements.find(placed)
         if life is not None and not 0 <= life.start <= life.end <= self._steps:
             life = None  # the schedule does not say when that is
         return Buffer(

@@ -16,13 +16,12 @@ from hlomem.report.data import roles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 _COMPRESSED = lazy_pattern(r"\.remat_(un)?compressed(?:\.\d+)?$")
 """`HloRematerialization` names its copies to and from a denser layout so."""
-MAY_REPEAT = (SAME_DATA - {"copy-done"}) | {"slice", "dynamic-slice", "copy-start", "fusion"}
-"""The opcodes of instructions whose result may be their operand again."""
 
 
 class Movement(NamedTuple):
@@ -46,7 +45,7 @@ class Movements:
         """The value that a value repeats; None where it is computed."""
         value = placed.value
         text = self._joined.printed.get(value.name)
-        if text is None or text.opcode not in MAY_REPEAT:
+        if text is None or not _may_repeat(text.opcode):
             return None
         if value.is_phi or value.shape.startswith("("):
             return None
@@ -76,10 +75,17 @@ class Movements:
         elif opcode == "fusion":
             is_data = roles.is_copy(placed.value.name, opcode)
         else:
-            is_data = True
+            is_data = opcode != "copy-done"
         read = self._joined.read_by.get((placed.value.name, 0), ()) if is_data else ()
         arrays = [operand for index, operand in read if not index and operand is not placed]
         if len(arrays) != 1:
             return None
         stays = placed.allocation.color == arrays[0].allocation.color
         return None if is_part and stays else arrays[0]
+
+
+def _may_repeat(opcode: Opcode) -> bool:
+    """Whether the result of an instruction may be its operand again."""
+    if opcode == "fusion" or opcode == "copy-start":
+        return True
+    return opcode in SAME_DATA or opcode == "slice" or opcode == "dynamic-slice"
