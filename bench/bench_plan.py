@@ -342,8 +342,9 @@ _DESCRIBE = """
 import importlib.util, sys, sysconfig
 flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
 profiled = "with" if "--enable-optimizations" in flags else "without"
+built = "the distribution's" if sys.base_prefix == "/usr" else f"built {profiled} profiles"
 heap = "native" if importlib.util.find_spec("hlomem.assign._heap") else "lists"
-print(f"Python {sys.version.split()[0]}, built {profiled} profiles, its heap {heap}")
+print(f"Python {sys.version.split()[0]}, {built}; its heap: {heap}")
 """
 
 

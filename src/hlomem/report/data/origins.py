@@ -11,7 +11,6 @@ this order, and the origin says which.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import SAME_DATA
@@ -150,14 +149,14 @@ class Origins:
     @cached_property
     def _tells_lines(self) -> bool:
         """Whether any instruction of the program may have a line, so that looking is worth it."""
-        texts: Iterable[str] = self._joined.text_of.values()
         if self._module is not None:
             creation = self._module.creation
-            if creation is None:
-                texts = chain((self._module.source.text,), texts)
-            elif creation.tells_lines():  # made of a proto, which has no text
+            if creation is not None:  # made of a proto, which has no text
+                if creation.tells_lines():
+                    return True
+            elif _has_line(self._module.source.text):
                 return True
-        return any(mark in text for text in texts for mark in _LINE_MARKS)
+        return _has_line("\n".join(self._joined.text_of.values()))
 
     @property
     def _instructions(self) -> dict[str, HloInstruction]:
@@ -234,6 +233,11 @@ class Origins:
             for _, read in self._joined.read_by.get((placed.value.name, number), ()):
                 if not self._is_argument(read):
                     yield read.value.name, [read]
+
+
+def _has_line(text: str) -> bool:
+    """Whether a text of instructions may tell a line."""
+    return any(map(text.__contains__, _LINE_MARKS))
 
 
 def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
