@@ -24,7 +24,7 @@ def _run(*lines: str, names: str) -> tuple[dict[str, BufferInterval], Heap]:
     simulator = HeapSimulator(
         problem.aliasing,
         problem.live_ranges.range_of,
-        problem.size_of.__getitem__,
+        problem.timeless.size_of_value,
         problem.timeless.sharing,
         problem.timeless.operand_values,
     )

@@ -116,7 +116,7 @@ class _GlobalAssigner:
         problem = self._problem
         contexts, special = self._contexts.buffers, problem.timeless.special
         waiting: list[HloValue] = []
-        for buffer in problem.in_order(problem.timeless.in_flow, placed):
+        for buffer in self._in_order(placed):
             if buffer in contexts:
                 self._assign_contexts()
             elif buffer in special:
@@ -127,6 +127,12 @@ class _GlobalAssigner:
                 else:
                     waiting += buffer.values
         return waiting
+
+    def _in_order(self, placed: set[HloBuffer]) -> list[HloBuffer]:
+        timeless = self._problem.timeless
+        if placed or timeless.options.fast_merge:
+            return self._problem.in_order(timeless.in_flow, placed)
+        return timeless.flow_in_order
 
     def _assign_contexts(self) -> None:
         """Put all contexts into one place, as the first of them turns up."""
@@ -197,7 +203,8 @@ def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAl
     size, color = problem.size_of[buffer], problem.color_of[buffer.values[0]]
     slices = dict.fromkeys(buffer.values, whole(size))
     allocation = BufferAllocation(AllocationIndex(index), size, color, slices)
-    allocation.maybe_live_out = buffer in problem.aliasing.live_out
+    if buffer in problem.aliasing.live_out:
+        allocation.maybe_live_out = True
     return allocation
 
 
@@ -214,8 +221,10 @@ def _assign_thread_local_buffers(
         if is_constant and not problem.options.allocate_constants:
             continue
         allocation = _allocation_for(problem, buffer, len(allocations))
-        allocation.is_constant = is_constant
-        allocation.is_thread_local = not is_constant
+        if is_constant:
+            allocation.is_constant = True
+        else:
+            allocation.is_thread_local = True
         allocations.append(allocation)
 
 

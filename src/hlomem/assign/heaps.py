@@ -27,13 +27,16 @@ def assign_heaps(
 ) -> None:
     """Pack temporaries; without `pack`, as XLA does."""
     by_color: dict[Color, list[HloValue]] = {}
-    for value in waiting:
-        by_color.setdefault(problem.color_of[value], []).append(value)
+    if waiting and (only := problem.timeless.only_color) is not None:
+        by_color[only] = waiting
+    else:
+        for value in waiting:
+            by_color.setdefault(problem.color_of[value], []).append(value)
     for color in sorted(by_color):
         simulator = HeapSimulator(
             problem.aliasing,
             problem.live_ranges.range_of,
-            problem.size_of.__getitem__,
+            problem.timeless.size_of_value,
             problem.timeless.sharing,
             problem.timeless.operand_values,
         )

@@ -45,6 +45,17 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         return Sharing(self.dataflow, self.options.machine.alias_rules(self.options))
 
     @cached_property
+    def size_of_value(self) -> dict[HloValue, ByteCount]:
+        """The bytes of the buffer of each value."""
+        return {value: size for buffer, size in self.size_of.items() for value in buffer.values}
+
+    @cached_property
+    def only_color(self) -> Color | None:
+        """The memory space of all values; None where there are several."""
+        colors = set(self.color_of.values())
+        return colors.pop() if len(colors) == 1 else None
+
+    @cached_property
     def operand_values(self) -> OperandValues:
         """The values that the operands of instructions are."""
         return OperandValues(self.dataflow)
@@ -73,6 +84,11 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     def in_flow(self) -> list[Ranked]:
         """The buffers of the program's own flow, in order."""
         return self._ranked(self.dataflow.call_graph.is_in_flow)
+
+    @cached_property
+    def flow_in_order(self) -> list[HloBuffer]:
+        """The same, without what they are ordered by."""
+        return [ranked[-1] for ranked in self.in_flow]
 
     @cached_property
     def thread_local(self) -> list[Ranked]:

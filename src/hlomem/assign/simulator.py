@@ -43,24 +43,21 @@ class HeapSimulator:
         self,
         aliasing: Aliasing,
         range_of: Mapping[HloValue, LiveRange],
-        size_of: Callable[[HloBuffer], ByteCount],
+        size_of: Mapping[HloValue, ByteCount],
         sharing: Sharing,
         operand_values: OperandValues,
     ) -> None:
         self._buffer_of = aliasing.buffer_of
         self._range_of = range_of
-        self._size_of = size_of
+        self._size = size_of
         self._sharing = sharing
         self._operand_values = operand_values
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
         self._owner: dict[HloValue, HloValue] = {}  # whose place a value has; its own, if none
-        self._size: dict[HloValue, ByteCount] = {}
 
     def run(self, values: Collection[HloValue], alignment: int, pack: Pack) -> Heap:
         """Place the values."""
-        size_of, buffer_of = self._size_of, self._buffer_of
-        self._size = {value: size_of(buffer_of[value]) for value in values}
         self._replay(values)
         members: dict[HloValue, list[HloValue]] = {}
         for value, owner in self._owner.items():
