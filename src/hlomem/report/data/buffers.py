@@ -121,7 +121,7 @@ class BufferBuilder:
             start=life.start if life else None,
             end=life.end if life else None,
             role=self._roles.find(placed, moved, origin.op_name),
-            place=self._place_of[allocation.index],
+            place=kind_of(allocation),
             moved=moved.how if moved and moved.keeps_role else None,
             opcode=opcode,
             op_name=origin.op_name,
@@ -156,10 +156,6 @@ class BufferBuilder:
             allocation.index: self._roles.role_of_allocation(allocation)
             for allocation in self._joined.allocations
         }
-
-    @cached_property
-    def _place_of(self) -> dict[int, str]:
-        return {allocation.index: kind_of(allocation) for allocation in self._joined.allocations}
 
     @cached_property
     def parameter_names(self) -> dict[int, str]:

@@ -238,9 +238,10 @@ class MemoryView:
     def _uses_in(self, allocation: Allocation) -> list[Usage]:
         if allocation.is_thread_local or self.dump.live_ranges is None:
             return []
-        if allocation.index not in self._uses:
-            self._uses[allocation.index] = self._find_uses(allocation)
-        return self._uses[allocation.index]
+        key = id(allocation)  # a damaged dump may number two alike
+        if key not in self._uses:
+            self._uses[key] = self._find_uses(allocation)
+        return self._uses[key]
 
     def _find_uses(self, allocation: Allocation) -> list[Usage]:
         uses = list(iter_uses(self.buffers_in(allocation.index)))
