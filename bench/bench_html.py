@@ -77,7 +77,8 @@ def print_row(name: str, module: Path, dump: Path, repeat: int, browser: Browser
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.html")
         html = min(cpu_seconds("html", dump, "-o", report, "--force") for _ in range(repeat))
-        plan = min(cpu_seconds("plan", module, "-o", folder, "--force") for _ in range(repeat))
+        command = ("plan", module, "-o", folder, "--force", "--backend", "cpu")
+        plan = min(cpu_seconds(*command) for _ in range(repeat))
         row = f"{name:28} {html:7.2f} {plan:7.2f} {report.stat().st_size / 1e6:7.2f}"
         print(row + (_in_browser(browser, report) if browser else ""), flush=True)
 
@@ -102,7 +103,7 @@ def print_table(corpus: Path, repeat: int, browser: Browser | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         module, dump = Path(folder, "many.hlo"), Path(folder, "dump")
         module.write_text(many_buffers(BUFFERS), encoding="utf-8")
-        cpu_seconds("plan", module, "-o", dump)
+        cpu_seconds("plan", module, "-o", dump, "--backend", "cpu")
         print_row(f"{BUFFERS} buffers", module, dump, repeat, browser)
 
 

@@ -1,6 +1,6 @@
 """Planning against XLA's C++: CPU time of cold processes, per stage, growth and peak memory.
 
-    python bench/bench_plan.py [--corpus ../shared] [--repeat 3]
+    python bench/bench_plan.py [--corpus ../shared] [--repeat 3] [--python PATH] [--write FILE]
 
 One row per module of real/ of at least 100 kB. "hlomem" is everything `hlomem plan` does to
 write the dumps of a module, from the start of the process to its end. "XLA" is the import of its
@@ -12,9 +12,11 @@ smaller). Needs jax beside hlomem for that; without it only
 hlomem's figures are printed.
 
 Processes of the two take turns, so that a noisy machine hits both, and the best of several counts;
-"spread" is how much longer the median of ours took, in percent. Both run on the same Python, which
-the first line names: a distribution's build runs hlomem up to a fifth faster than one built without
-profiles. Where valgrind is at hand, the last table counts instructions, which no load changes.
+"spread" is how much longer the median of ours took, in percent; a row whose spread is above
+`STEADY` is measured further, up to `MAX_ROUNDS` times as often. Both run on the same Python, unless
+`--python` names another for hlomem; the first line says which: a distribution's build runs hlomem
+up to a fifth faster than one built without profiles. Where valgrind is at hand, the last table
+counts instructions, which no load changes. `--write` puts the table between a document's marks.
 """
 
 from __future__ import annotations
@@ -28,16 +30,19 @@ import shutil
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 SMALLEST = 100_000
 REFERENCE = "hlo_llama31_8b_bf16_1x8"
-GROWING = "resnet50_keras_jax_f32"
+GROWING = ("resnet50_keras_jax_f32", REFERENCE)
 COPIES = 10
+STEADY = 0.05
+"""The spread up to which a row is taken as it is."""
+MAX_ROUNDS = 3
 
 REST_PER_PARSE = {"hlo_llama31_8b_bf16_1x8": 1.72}
 """Buffer assignment and dump of XLA, in parts of its parsing time (jaxlib 0.12.0.1), where they
@@ -83,6 +88,7 @@ _COMPILE_FLAGS = "--xla_dump_to={} --xla_dump_hlo_as_text --xla_disable_all_hlo_
 _COMPILE_LOG = "buffer_assignment=1,dump=1,hlo_pass_pipeline=1"
 _MARKS = ("HLO passes after scheduling", "Buffer assignment done", ".debug_options to ")
 """What the log of a compilation says before the analyses, after the assignment, after the dumps."""
+_BEGIN, _END = "<!-- plan: begin -->", "<!-- plan: end -->"
 _FIGURE = re.compile(r"^(\w+) +([0-9.]+)", re.MULTILINE)
 
 
@@ -118,9 +124,9 @@ class Peer(NamedTuple):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def run(script: str, *arguments: str | Path) -> Run:
+def run(python: str, script: str, *arguments: str | Path) -> Run:
     """Run a script in a fresh process; its CPU time is that of user and system."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
+    command = [python, "-c", script, *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as output:
         child = subprocess.Popen(command, stdout=output, stderr=output)
         _, status, usage = os.wait4(child.pid, 0)
@@ -187,43 +193,50 @@ def plan_flags(module: Path) -> list[str]:
     return ["--backend", meta["backend"], "--chip", meta["chip"], "--era", era]
 
 
-def measure(module: Path, repeat: int) -> Run:
-    """The best run of hlomem."""
+def measure(ours: str, module: Path, repeat: int) -> Run:
+    """The best run of hlomem on a Python."""
     with tempfile.TemporaryDirectory() as folder:
         flags = plan_flags(module)
-        runs = [run(_PLAN, module, "-o", folder, *flags) for _ in range(repeat)]
+        runs = [run(ours, _PLAN, module, "-o", folder, *flags) for _ in range(repeat)]
     return min(runs, key=lambda each: each.total)
 
 
-def compare(module: Path, repeat: int) -> tuple[Run, float, Peer | None]:
+def compare(python: str, module: Path, repeat: int) -> tuple[Run, float, Peer | None]:
     """The best run of hlomem, the spread of all, and the best of each step of XLA."""
-    ours, parses = [], []
+    ours: list[Run] = []
+    parses: list[Run] = []
     rests: list[float | None] = []
-    for _ in range(repeat):
-        ours.append(measure(module, 1))
+    while len(ours) < repeat or (_spread(ours) > STEADY and len(ours) < MAX_ROUNDS * repeat):
+        ours.append(measure(python, module, 1))
         if HAS_XLA:
-            parses.append(run(_PARSE, module))
+            parses.append(run(sys.executable, _PARSE, module))
             is_known = is_of_cpu(module) and None not in rests
             rests.append(compile_once(module) if is_known else None)
-    best = min(ours, key=lambda each: each.total)
-    spread = statistics.median(run.total for run in ours) / best.total - 1
+    best = min(ours, key=lambda run: run.total)
+    spread = _spread(ours)
     if not parses:
         return best, spread, None
     start = min(each.figures["import"] for each in parses)
     parse = min(each.figures["parse"] for each in parses)
     measured = [rest for rest in rests if rest is not None]
     rest = parse * REST_PER_PARSE.get(module.parent.name, REST_AT_LEAST)
-    if len(measured) == repeat:
+    if len(measured) == len(rests):
         rest = min(measured)
     peak = min(each.peak for each in parses)
-    return best, spread, Peer(start, parse, rest, len(measured) == repeat, peak)
+    return best, spread, Peer(start, parse, rest, len(measured) == len(rests), peak)
 
 
-def print_row(module: Path, repeat: int) -> None:
-    """Time and memory of one module."""
+def _spread(runs: list[Run]) -> float:
+    """How much longer the median took than the best."""
+    totals = [run.total for run in runs]
+    return statistics.median(totals) / min(totals) - 1
+
+
+def print_row(python: str, module: Path, repeat: int) -> str:
+    """Time and memory of one module; returns the row of the document."""
     name = module.parent.name
     title = f"{module.parent.parent.name}/{name}"
-    ours, spread, xla = compare(module, repeat)
+    ours, spread, xla = compare(python, module, repeat)
     with module.open("rb") as text:  # line by line, to stay smaller than what is measured
         count = sum(b" = " in line for line in text)
     bytes_each = ours.peak * 2**20 / count
@@ -238,22 +251,45 @@ def print_row(module: Path, repeat: int) -> None:
     print(row, flush=True)
     if name == REFERENCE:
         print("  " + ", ".join(f"{stage} {spent:.0f}" for stage, spent in ours.figures.items()))
+    size = module.stat().st_size / 1e6
+    cells = [title.replace("/", ", "), f"{size:.1f}", f"{ours.total:.0f}", f"{100 * spread:.0f} %"]
+    if xla is not None:
+        mark = "" if xla.is_measured else "*"
+        cells += [
+            f"{xla.start:.0f} + {xla.parse:.0f} + {xla.rest:.0f}{mark}",
+            f"{xla.total / ours.total:.1f}",
+            f"{xla.peak / ours.peak:.1f}",
+        ]
+    return f"| {' | '.join(cells)} |"
 
 
-def print_table(modules: list[Path], repeat: int) -> None:
-    """One row per module."""
+def print_table(python: str, modules: list[Path], repeat: int) -> list[str]:
+    """One row per module; returns the table of the document."""
     head = f"{'module':32} {'instr.':>7} {'hlomem':>7} {'spread':>6} {'MB':>5} {'B each':>6}"
     if HAS_XLA:
         head += f" {'import':>7} {'parse':>6} {'rest':>6} {'XLA':>6} {'MB':>5} {'x time':>6}"
         head += f" {'x mem':>6}"
     print(head)
-    for module in modules:
-        print_row(module, repeat)
+    columns = ["module", "MB", "hlomem, ms", "spread"]
+    columns += ["XLA: import + parse + rest", "times as fast", "its memory, times ours"] * HAS_XLA
+    table = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    table += [print_row(python, module, repeat) for module in modules]
     if HAS_XLA:
         print("times in CPU ms; MB: most memory held, XLA's while parsing alone; rest: analyses,")
         print("assignment and dumps (* not measured but scaled from the time of parsing)")
     else:
         print("times in CPU ms; jaxlib is not installed, so there is nothing to compare with")
+    return table
+
+
+def write_table(path: Path, told: str, table: list[str]) -> None:
+    """Put the table between the marks of a document."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise SystemExit(f"{path}: no marks {_BEGIN} and {_END}")
+    lines = "\n".join([told, "", *table])
+    path.write_text(f"{before}{begin}\n{lines}\n{end}{after}", encoding="utf-8")
 
 
 def multiplied(text: str, copies: int) -> str:
@@ -286,15 +322,15 @@ def _renamed(text: str, copy: int) -> str:
     return text.replace("%", f"%copy{copy}.")
 
 
-def print_growth(module: Path, repeat: int) -> None:
+def print_growth(python: str, module: Path, repeat: int) -> None:
     """What ten times the instructions cost, start of the process and imports left out."""
     text = module.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         one, ten = Path(folder, "one.hlo"), Path(folder, "ten.hlo")
         one.write_text(multiplied(text, 1), encoding="utf-8")
         ten.write_text(multiplied(text, COPIES), encoding="utf-8")
-        small = measure(one, repeat)
-        large = measure(ten, repeat)
+        small = measure(python, one, repeat)
+        large = measure(python, ten, repeat)
     print(
         f"{COPIES} times the instructions of {module.parent.name}: "
         f"{large.planning / small.planning:.1f} times the time "
@@ -302,16 +338,26 @@ def print_growth(module: Path, repeat: int) -> None:
     )
 
 
-def describe_python() -> str:
-    """The interpreter both sides run on, and how it was built."""
-    flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    profiled = "with" if "--enable-optimizations" in flags else "without"
-    heap = "native" if importlib.util.find_spec("hlomem.assign._heap") else "lists"
-    version = sys.version.split()[0]
-    return f"Python {version} ({sys.executable}), built {profiled} profiles; heap: {heap}"
+_DESCRIBE = """
+import importlib.util, sys, sysconfig
+flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
+profiled = "with" if "--enable-optimizations" in flags else "without"
+built = "the distribution's" if sys.base_prefix == "/usr" else f"built {profiled} profiles"
+heap = "native" if importlib.util.find_spec("hlomem.assign._heap") else "lists"
+print(f"Python {sys.version.split()[0]}, {built}; its heap: {heap}")
+"""
 
 
-def print_instructions(modules: list[Path]) -> None:
+def describe(python: str) -> str:
+    """The interpreters, how ours was built, and the release of XLA's bindings."""
+    told = subprocess.run([python, "-c", _DESCRIBE], capture_output=True, text=True, check=True)
+    ours = f"hlomem on {told.stdout.strip()}"
+    if not HAS_XLA:
+        return ours
+    return f"{ours}; XLA of jaxlib {version('jaxlib')} on Python {sys.version.split()[0]}."
+
+
+def print_instructions(python: str, modules: list[Path]) -> None:
     """Instructions of whole plans in millions, where valgrind can count them."""
     if shutil.which("valgrind") is None:
         print("no valgrind: instructions were not counted")
@@ -320,7 +366,7 @@ def print_instructions(modules: list[Path]) -> None:
     for module in modules:
         with tempfile.TemporaryDirectory() as folder:
             count = ["valgrind", "--tool=cachegrind", "--cache-sim=no"]
-            plan = [sys.executable, "-c", _PLAN, str(module), "-o", folder, *plan_flags(module)]
+            plan = [python, "-c", _PLAN, str(module), "-o", folder, *plan_flags(module)]
             command = [*count, "--cachegrind-out-file=/dev/null", *plan]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
@@ -334,19 +380,24 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--corpus", type=Path, default=Path("../shared"))
     arguments.add_argument("--repeat", type=int, default=3)
+    arguments.add_argument("--python", default=sys.executable, help="the one hlomem runs on")
+    arguments.add_argument("--write", type=Path, help="a document with marks for the table")
     options = arguments.parse_args()
     modules = sorted(options.corpus.glob("real/*/*/module.hlo"))
     modules = [each for each in modules if each.stat().st_size >= SMALLEST]
     if not modules:
         print("no modules in the corpus: planning was not measured")
         return
-    print(describe_python())
-    measure(modules[0], 1)  # makes the bytecode
-    print_table(modules, options.repeat)
+    told = describe(options.python)
+    print(told)
+    measure(options.python, modules[0], 1)  # makes the bytecode
+    table = print_table(options.python, modules, options.repeat)
+    if options.write is not None:
+        write_table(options.write, told, table)
     for module in modules:
-        if module.parent.name == GROWING and is_of_cpu(module):
-            print_growth(module, options.repeat)
-    print_instructions(modules)
+        if module.parent.name in GROWING and is_of_cpu(module):
+            print_growth(options.python, module, options.repeat)
+    print_instructions(options.python, modules)
 
 
 if __name__ == "__main__":

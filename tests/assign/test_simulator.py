@@ -22,11 +22,11 @@ def _run(*lines: str, names: str) -> tuple[dict[str, BufferInterval], Heap]:
         return pack_best(buffers, alignment)
 
     simulator = HeapSimulator(
-        problem.dataflow,
         problem.aliasing,
         problem.live_ranges.range_of,
-        problem.size_of.__getitem__,
+        problem.timeless.size_of_value,
         problem.timeless.sharing,
+        problem.timeless.operand_values,
     )
     heap = simulator.run(values, 16, pack)
     by_id: dict[int, str] = {value.id: value.instruction.name for value in values}
@@ -54,7 +54,7 @@ def test_a_result_that_may_takes_the_place_of_its_dying_operand() -> None:
     )
     assert set(intervals) == {"n"}
     assert list(intervals["n"].colocations) == [(2, 3)]
-    assert set(heap.offset_of.values()) == {0}
+    assert {offset for offset, _ in heap.slices.values()} == {0}
     assert heap.heap_size == 256
 
 
@@ -78,7 +78,7 @@ def test_values_of_one_buffer_are_placed_together() -> None:
         names="n",
     )
     assert set(intervals) == {"n"}
-    assert len(heap.offset_of) == 2
+    assert len(heap.slices) == 2
     assert heap.heap_size == 256
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
-from hlomem.check.fusions import find_stray_read, updated_operands
+from hlomem.check.fusions import Form, find_stray_read, form_of, updated_operands
 
 MODULE = """HloModule m, is_scheduled=true
 
@@ -193,3 +193,25 @@ def test_a_window_at_places_in_one_array_is_equal_to_no_other() -> None:
         w = f32[2,1]{1,0} dynamic-slice(p, v), dynamic_slice_sizes={2,1}
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, v)"""
     assert find_stray_read(fusion_of(body), 0, ()) is not None
+
+
+def _form_of(body: str) -> Form | None:
+    return form_of(fusion_of(body))
+
+
+def test_bodies_of_one_form_differ_in_names_and_origins_only() -> None:
+    one = """%n = f32[8,1]{1,0} negate(p), metadata={op_name="a"}
+        ROOT %r = f32[8,1]{1,0} add(%n, q)"""
+    other = """%m.7 = f32[8,1]{1,0} negate(p), metadata={op_name="b" source_line=3}
+        ROOT %s.9 = f32[8,1]{1,0} add(%m.7, q)"""
+    assert _form_of(one) == _form_of(other)
+
+
+def test_bodies_wired_otherwise_are_of_other_forms() -> None:
+    lines = "%n = f32[8,1]{1,0} negate(p)\n%m = f32[8,1]{1,0} negate(q)\nROOT %r = "
+    add = "f32[8,1]{1,0} subtract("
+    assert _form_of(f"{lines}{add}%n, %m)") != _form_of(f"{lines}{add}%m, %n)")
+
+
+def test_a_body_that_calls_a_fusion_has_no_form() -> None:
+    assert _form_of("ROOT %r = f32[8,1]{1,0} fusion(p), kind=kLoop, calls=sum") is None

@@ -73,3 +73,26 @@ def test_where_there_is_no_terminal_nothing_is_written(
     with working("planning"):
         time.sleep(0.01)
     assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_the_line_is_drawn_now_and_then_and_gone_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter([0.0, 0.01, 10.0])
+    monkeypatch.setattr("hlomem.cli.progress.time.monotonic", lambda: next(times))
+    terminal = _Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress.progress() as draw:
+        draw("too soon")
+        draw("compiling \x1b x.py:step")
+    drawn = terminal.getvalue()
+    assert "too soon" not in drawn
+    assert "\rcompiling \\x1b x.py:step, 10 s" in drawn
+    assert drawn.endswith("\r")
+    assert drawn.rpartition("\r")[0].rpartition("\r")[2].strip() == ""
+
+
+def test_elsewhere_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.progress() as draw:
+        draw("compiling")
+    assert capsys.readouterr().err == ""

@@ -279,3 +279,21 @@ def test_an_edited_copy_reads_bodies_and_attributes_of_its_own() -> None:
     assert body.root.metadata.op_name == "n"
     assert copy.entry.root.called_computations == (body,)
     assert copy.entry.root.attributes == module.entry.root.attributes
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tells"),
+    [
+        ({}, False),
+        ({"op_name": "a\x12\x02:\x00"}, False),
+        ({"source_file": "train.py", "source_line": 3}, True),
+        ({"stack_frame_id": 1}, True),
+    ],
+)
+def test_a_line_inside_of_a_fusion_is_known_before_it_is_linked(
+    metadata: dict[str, object], tells: bool
+) -> None:
+    module = read_module(_fused({"metadata": metadata}))
+    assert module.creation is not None
+    assert module.creation.tells_lines() == tells
+    assert not module.computation_by_name["body"].is_open

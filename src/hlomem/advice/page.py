@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.advice.advising import advise_on
 from hlomem.report.page.page import build_page, is_quick
 
 if TYPE_CHECKING:
@@ -19,4 +18,8 @@ if TYPE_CHECKING:
 
 def build_advised_page(memory: MemoryView, capacity: Capacity | None = None) -> Page:
     """The data of a report and what `hlomem advise` says of the program."""
-    return build_page(memory, capacity, advise_on(memory) if is_quick(memory) else None)
+    if not is_quick(memory):
+        return build_page(memory, capacity)
+    from hlomem.advice.advising import advise_on  # noqa: PLC0415 - a third of all imports
+
+    return build_page(memory, capacity, advise_on(memory))

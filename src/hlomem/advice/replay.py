@@ -63,9 +63,11 @@ class Replay:
             usage
             for index in self._allocations
             for usage in iter_uses(
-                changed
-                for buffer in self._memory.buffers_in(index)
-                for changed in changes.get(buffer.id, (buffer,))
+                [
+                    changed
+                    for buffer in self._memory.buffers_in(index)
+                    for changed in changes.get(buffer.id, (buffer,))
+                ]
             )
         ]
         return bytes_over_time(uses, self._memory.steps + 1)

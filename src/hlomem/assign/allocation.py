@@ -5,11 +5,19 @@ Mirrors `BufferAllocation` and `BufferAssignment` of `service/buffer_assignment.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
-from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, ParameterNumber
+from hlomem.base.quantities import (
+    BEGINNING,
+    AllocationIndex,
+    ByteCount,
+    Color,
+    Offset,
+    ParameterNumber,
+)
 
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
@@ -21,6 +29,12 @@ class OffsetSize(NamedTuple):
 
     offset: Offset
     size: ByteCount
+
+
+@lru_cache(maxsize=4096)
+def whole(size: ByteCount) -> OffsetSize:
+    """All of an allocation of that size; most share few sizes."""
+    return OffsetSize(BEGINNING, size)
 
 
 class EntryParameter(NamedTuple):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
+from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, whole
 from hlomem.assign.contexts import Contexts
 from hlomem.assign.given import assign_preset_buffers, assign_private_stacks
 from hlomem.assign.heaps import assign_heaps
@@ -28,7 +28,6 @@ from hlomem.assign.problem import with_order
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.temporaries import combine_temporaries, renumbered
 from hlomem.base.quantities import (
-    BEGINNING,
     MAIN_MEMORY,
     AllocationIndex,
     ByteCount,
@@ -37,7 +36,7 @@ from hlomem.base.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
@@ -117,7 +116,7 @@ class _GlobalAssigner:
         problem = self._problem
         contexts, special = self._contexts.buffers, problem.timeless.special
         waiting: list[HloValue] = []
-        for buffer in problem.in_order(problem.timeless.in_flow, placed):
+        for buffer in self._in_order(placed):
             if buffer in contexts:
                 self._assign_contexts()
             elif buffer in special:
@@ -128,6 +127,12 @@ class _GlobalAssigner:
                 else:
                     waiting += buffer.values
         return waiting
+
+    def _in_order(self, placed: set[HloBuffer]) -> list[HloBuffer]:
+        timeless = self._problem.timeless
+        if placed or timeless.options.fast_merge:
+            return self._problem.in_order(timeless.in_flow, placed)
+        return timeless.flow_in_order
 
     def _assign_contexts(self) -> None:
         """Put all contexts into one place, as the first of them turns up."""
@@ -168,7 +173,7 @@ class _GlobalAssigner:
                     return True
         return False
 
-    def _idle(self, buffer: HloBuffer) -> Sequence[BufferAllocation]:
+    def _idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
         """Every reusable allocation that is idle while a buffer lives, the newest first."""
         if not self._problem.options.fast_merge:
             return self._shared.idle(buffer)
@@ -196,9 +201,10 @@ class _GlobalAssigner:
 def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAllocation:
     """An allocation with one buffer in it."""
     size, color = problem.size_of[buffer], problem.color_of[buffer.values[0]]
-    slices = dict.fromkeys(buffer.values, OffsetSize(BEGINNING, size))
+    slices = dict.fromkeys(buffer.values, whole(size))
     allocation = BufferAllocation(AllocationIndex(index), size, color, slices)
-    allocation.maybe_live_out = buffer in problem.aliasing.live_out
+    if buffer in problem.aliasing.live_out:
+        allocation.maybe_live_out = True
     return allocation
 
 
@@ -215,8 +221,10 @@ def _assign_thread_local_buffers(
         if is_constant and not problem.options.allocate_constants:
             continue
         allocation = _allocation_for(problem, buffer, len(allocations))
-        allocation.is_constant = is_constant
-        allocation.is_thread_local = not is_constant
+        if is_constant:
+            allocation.is_constant = True
+        else:
+            allocation.is_thread_local = True
         allocations.append(allocation)
 
 
@@ -224,11 +232,4 @@ def _thread_local_buffers(problem: Problem, placed: set[HloBuffer]) -> list[HloB
     """The buffers of computations inside one operation, in XLA's order."""
     if problem.options.sorts_thread_local_buffers:
         return problem.in_order(problem.timeless.thread_local, placed)
-    is_thread_local = problem.dataflow.call_graph.is_thread_local
-    wanted = {
-        computation
-        for computation in problem.dataflow.module.computations
-        if is_thread_local(computation)
-    }
-    buffers = problem.aliasing.buffers  # by id
-    return [buffer for buffer in buffers if buffer.values[0].instruction.parent in wanted]
+    return problem.timeless.thread_local_by_id

@@ -8,6 +8,7 @@ Python; `_heap.c`, where it was built, is several times as fast and gives the sa
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlomem.assign.interval_tree import IntervalTree
@@ -53,8 +54,8 @@ def place_natively(
     """The same, by `_heap.c`, for heaps below 2 ** 53 bytes."""
     if below is not None and below <= 0:
         return None if sizes else []
-    firsts = [first for times in lives for first, _ in times]
-    lasts = [last for times in lives for _, last in times]
+    flat = list(chain.from_iterable(lives))
+    firsts, lasts = map(list, zip(*flat, strict=True)) if flat else ([], [])
     counts = list(map(len, lives))
     bound = 0 if below is None else min(below, _EXACT)
     return _place(list(sizes), counts, firsts, lasts, slot_count, alignment, bound)

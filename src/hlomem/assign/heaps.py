@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.assign.allocation import BufferAllocation, OffsetSize
+from hlomem.assign.allocation import BufferAllocation
 from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.simulator import HeapSimulator
 from hlomem.base.quantities import AllocationIndex, Color
@@ -27,22 +27,23 @@ def assign_heaps(
 ) -> None:
     """Pack temporaries; without `pack`, as XLA does."""
     by_color: dict[Color, list[HloValue]] = {}
-    for value in waiting:
-        by_color.setdefault(problem.color_of[value], []).append(value)
+    if waiting and (only := problem.timeless.only_color) is not None:
+        by_color[only] = waiting
+    else:
+        for value in waiting:
+            by_color.setdefault(problem.color_of[value], []).append(value)
     for color in sorted(by_color):
         simulator = HeapSimulator(
-            problem.dataflow,
             problem.aliasing,
             problem.live_ranges.range_of,
-            problem.size_of.__getitem__,
+            problem.timeless.size_of_value,
             problem.timeless.sharing,
+            problem.timeless.operand_values,
         )
         algorithm = pack or _own_pack(problem, color)
         heap = simulator.run(by_color[color], problem.alignment(color), algorithm)
-        places = zip(heap.offset_of.values(), heap.size_of.values(), strict=True)
-        slices = dict(zip(heap.offset_of, map(OffsetSize._make, places), strict=True))
         index = AllocationIndex(len(allocations))
-        allocations.append(BufferAllocation(index, heap.heap_size, color, slices))
+        allocations.append(BufferAllocation(index, heap.heap_size, color, heap.slices))
 
 
 def _own_pack(problem: Problem, color: Color) -> Pack:

@@ -143,6 +143,8 @@ def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
 
 
 _ENDLESS = 1 << 62
+_DENSE = 8
+"""Times are looked up in a table if they are no more than this many times the beginnings."""
 
 
 def _align(offset: int, alignment: int) -> int:
@@ -177,10 +179,11 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
     change_at: defaultdict[int, int] = defaultdict(int)  # bytes that begin or end at a time
     largest_padding = 0
     for buffer in buffers:
-        padding = -buffer.size % alignment
+        size = buffer.size
+        padding = -size % alignment
         if padding > largest_padding:
             largest_padding = padding
-        padded = buffer.size + padding
+        padded = size + padding
         times = _disjoint(buffer) if buffer.colocations else ((buffer.start, buffer.end),)
         for start, end in times:
             change_at[start] += padded
@@ -205,10 +208,26 @@ def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[i
 
     Two lives meet exactly if one begins during the other.
     """
-    times_of = {buffer.id: ((buffer.start, buffer.end), *buffer.colocations) for buffer in buffers}
-    starts = sorted({start for times in times_of.values() for start, _ in times})
-    slot_of = {start: slot for slot, start in enumerate(starts)}
+    times_of = {
+        buffer.id: ((buffer.start, buffer.end), *buffer.colocations)
+        if buffer.colocations
+        else ((buffer.start, buffer.end),)
+        for buffer in buffers
+    }
+    starts = {start for times in times_of.values() for start, _ in times}
+    slot_at = _slots(starts, max((e for times in times_of.values() for _, e in times), default=0))
     return {
-        buffer_id: [(slot_of[start], bisect_right(starts, end) - 1) for start, end in times]
+        buffer_id: [(slot_at(start), slot_at(end)) for start, end in times]
         for buffer_id, times in times_of.items()
     }
+
+
+def _slots(starts: set[int], end: int) -> Callable[[int], int]:
+    """The slot of a time: how many beginnings there are until then, less one."""
+    if min(starts, default=0) >= 0 and end <= _DENSE * len(starts):  # as the simulator counts
+        begins = bytearray(end + 1)
+        for start in starts:
+            begins[start] = 1
+        return list(accumulate(begins, initial=-1))[1:].__getitem__
+    in_order = sorted(starts)
+    return lambda time: bisect_right(in_order, time) - 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlomem.assign.sharing import Sharing
+from hlomem.assign.sharing import OperandValues, Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
 if TYPE_CHECKING:
@@ -45,6 +45,22 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         return Sharing(self.dataflow, self.options.machine.alias_rules(self.options))
 
     @cached_property
+    def size_of_value(self) -> dict[HloValue, ByteCount]:
+        """The bytes of the buffer of each value."""
+        return {value: size for buffer, size in self.size_of.items() for value in buffer.values}
+
+    @cached_property
+    def only_color(self) -> Color | None:
+        """The memory space of all values; None where there are several."""
+        colors = set(self.color_of.values())
+        return colors.pop() if len(colors) == 1 else None
+
+    @cached_property
+    def operand_values(self) -> OperandValues:
+        """The values that the operands of instructions are."""
+        return OperandValues(self.dataflow)
+
+    @cached_property
     def special(self) -> dict[HloBuffer, HloValue]:
         """The buffers that get an allocation of their own, with the value that makes them."""
         entry = self.dataflow.module.entry
@@ -70,9 +86,23 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         return self._ranked(self.dataflow.call_graph.is_in_flow)
 
     @cached_property
+    def flow_in_order(self) -> list[HloBuffer]:
+        """The same, without what they are ordered by."""
+        return [ranked[-1] for ranked in self.in_flow]
+
+    @cached_property
     def thread_local(self) -> list[Ranked]:
         """The buffers of computations inside one operation, in order."""
         return self._ranked(self.dataflow.call_graph.is_thread_local)
+
+    @cached_property
+    def thread_local_by_id(self) -> list[HloBuffer]:
+        """The same, by id."""
+        is_thread_local = self.dataflow.call_graph.is_thread_local
+        computations = self.dataflow.module.computations
+        wanted = {computation for computation in computations if is_thread_local(computation)}
+        buffers = self.aliasing.buffers
+        return [buffer for buffer in buffers if buffer.values[0].instruction.parent in wanted]
 
     def _ranked(self, is_wanted: Callable[[HloComputation], bool]) -> list[Ranked]:
         """Buffers of some computations: large, then live-out, then early ones first."""

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
@@ -81,21 +81,18 @@ class IdleAllocations:
             within[node] |= bit
             node >>= 1
 
-    def idle(self, half_steps: Iterable[tuple[int, int]]) -> Sequence[int]:
-        """Allocations that are not in use from one half step to another, the newest first."""
+    def idle(self, half_steps: Iterable[tuple[int, int]]) -> Iterable[int]:
+        """Allocations that are not in use from one half step to another, the newest first.
+
+        They are listed one by one: most often the first will do.
+        """
         busy, everything = 0, self._all
         for first, last in half_steps if everything else ():
             if first <= last:
                 busy |= self._busy(first, last)
                 if busy == everything:  # as most often
                     return ()
-        idle = everything & ~busy
-        numbers = []
-        while idle:
-            number = idle.bit_length() - 1
-            numbers.append(number)
-            idle ^= 1 << number
-        return numbers
+        return _bits(everything & ~busy)
 
     def _busy(self, first: int, last: int) -> int:
         """The allocations busy at some half step; all of them, as soon as that is clear."""
@@ -119,3 +116,11 @@ class IdleAllocations:
             low >>= 1
             high >>= 1
         return busy
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The positions of the bits of a number, the highest first."""
+    while number:
+        position = number.bit_length() - 1
+        yield position
+        number ^= 1 << position

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.assign.allocation import OffsetSize
+from hlomem.assign.allocation import whole
 from hlomem.assign.reuse import IdleAllocations, Occupancy
-from hlomem.base.quantities import BEGINNING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
+    from hlomem.hlo.ir import HloInstruction
 
 
 class SharedAllocations:
@@ -31,6 +33,7 @@ class SharedAllocations:
         self._live_out = problem.aliasing.live_out
         self._sequence = problem.live_ranges.sequence
         self._sharing = problem.timeless.sharing
+        self._operand_values = problem.timeless.operand_values
         self._allocation_of: dict[HloValue, BufferAllocation] = {}
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
         self._idle = IdleAllocations(problem.live_ranges.end)
@@ -53,7 +56,7 @@ class SharedAllocations:
     def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
         """Put another buffer into an allocation."""
         size = self._size_of[buffer]
-        allocation.slices.update(dict.fromkeys(buffer.values, OffsetSize(BEGINNING, size)))
+        allocation.slices.update(dict.fromkeys(buffer.values, whole(size)))
         if buffer in self._live_out:
             allocation.maybe_live_out = True
         self._occupy(allocation, buffer)
@@ -71,25 +74,33 @@ class SharedAllocations:
 
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
-        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
+        allocation_of = self._allocation_of
         found: list[BufferAllocation] = []
         for value in buffer.values:
-            if value.index or value.instruction.shape.is_tuple:
+            instruction = value.instruction
+            if value.index or instruction.shape.is_tuple:
                 continue
-            for operand in value.instruction.operands:
-                reads = sets[operand][0]
-                if len(reads) == 1:
-                    if reads[0] in allocation_of:
-                        found.append(allocation_of[reads[0]])
-                else:
-                    several = {allocation_of[read] for read in reads if read in allocation_of}
-                    found += sorted(several, key=lambda allocation: allocation.index)
+            operands = self._operand_values[instruction]
+            if operands is None:
+                found += self._of_many(instruction)
+                continue
+            for operand in operands:
+                if operand in allocation_of:
+                    found.append(allocation_of[operand])
         return found
 
-    def idle(self, buffer: HloBuffer) -> list[BufferAllocation]:
+    def _of_many(self, user: HloInstruction) -> Iterator[BufferAllocation]:
+        """The same where an operand may be one of several values."""
+        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
+        for operand in user.operands:
+            reads = sets[operand][0]
+            several = {allocation_of[read] for read in reads if read in allocation_of}
+            yield from sorted(several, key=lambda allocation: allocation.index)
+
+    def idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
         """Reusable allocations that nothing needs while a buffer lives, the newest first."""
-        half_steps = map(self._exclusive_half_steps, buffer.values)
-        return [self._reusable[number] for number in self._idle.idle(half_steps)]
+        numbers = self._idle.idle(map(self._exclusive_half_steps, buffer.values))
+        return map(self._reusable.__getitem__, numbers)
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
         """The half steps during which nothing else may be alive in the same place.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
     from hlomem.machines.alias import AliasRules
@@ -59,3 +60,30 @@ class Sharing:
             answer = can_share_operand_buffer(self._dataflow, *question, self._rules)
             self._answers[question] = answer
         return answer
+
+
+class OperandValues(dict["HloInstruction", "tuple[HloValue, ...] | None"]):
+    """The value that each operand of an instruction is; found when it is looked up.
+
+    None where an operand may be one of several.
+    """
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        super().__init__()
+        self._sets = dataflow.value_sets
+
+    def __missing__(self, user: HloInstruction) -> tuple[HloValue, ...] | None:
+        sets = self._sets
+        reads = [sets[operand][0] for operand in user.operands]
+        found: tuple[HloValue, ...] | None = tuple([values[0] for values in reads if values])
+        if sum(map(len, reads)) != len(reads):
+            found = None
+        self[user] = found
+        return found
+
+    def all_of(self, user: HloInstruction) -> tuple[HloValue, ...]:
+        """Every value an operand may be, operand by operand."""
+        known = self[user]
+        if known is not None:
+            return known
+        return tuple([value for operand in user.operands for value in self._sets[operand][0]])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.packing import BufferInterval
 from hlomem.base.quantities import ByteCount
 
@@ -18,22 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
-    from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import Packing
-    from hlomem.assign.sharing import Sharing
+    from hlomem.assign.sharing import OperandValues, Sharing
     from hlomem.base.quantities import Offset, Step
 
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
 
 
 class Heap(NamedTuple):
-    """The offsets of the values in a heap, and its size."""
+    """The places of the values in a heap, and its size."""
 
-    offset_of: dict[HloValue, Offset]
-    size_of: dict[HloValue, ByteCount]
-    """Bytes each value was given: those of the largest it shares its place with."""
+    slices: dict[HloValue, OffsetSize]
+    """A value has as many bytes as the largest it shares its place with."""
     heap_size: ByteCount
 
 
@@ -42,28 +41,23 @@ class HeapSimulator:
 
     def __init__(
         self,
-        dataflow: Dataflow,
         aliasing: Aliasing,
         range_of: Mapping[HloValue, LiveRange],
-        size_of: Callable[[HloBuffer], ByteCount],
+        size_of: Mapping[HloValue, ByteCount],
         sharing: Sharing,
+        operand_values: OperandValues,
     ) -> None:
-        self._dataflow = dataflow
         self._buffer_of = aliasing.buffer_of
         self._range_of = range_of
-        self._size_of = size_of
+        self._size = size_of
         self._sharing = sharing
-        self._clock = 0
+        self._operand_values = operand_values
         self._start: dict[HloValue, int] = {}
         self._end: dict[HloValue, int] = {}
         self._owner: dict[HloValue, HloValue] = {}  # whose place a value has; its own, if none
-        self._size: dict[HloValue, ByteCount] = {}
-        self._is_extended: set[HloValue] = set()  # operands whose place went to a user
 
     def run(self, values: Collection[HloValue], alignment: int, pack: Pack) -> Heap:
         """Place the values."""
-        size_of, buffer_of = self._size_of, self._buffer_of
-        self._size = {value: size_of(buffer_of[value]) for value in values}
         self._replay(values)
         members: dict[HloValue, list[HloValue]] = {}
         for value, owner in self._owner.items():
@@ -84,14 +78,13 @@ class HeapSimulator:
         ]
         packing = pack(intervals, alignment)
         offset_by_id = cast("dict[int, Offset]", packing.offset_by_id)
-        return Heap(
-            {value: offset_by_id[owner.id] for value, owner in self._owner.items()},
-            {value: size[owner] for value, owner in self._owner.items()},
-            ByteCount(packing.heap_size),
-        )
+        place_of = {owner: OffsetSize(offset_by_id[owner.id], size[owner]) for owner in members}
+        slices = {value: place_of[owner] for value, owner in self._owner.items()}
+        return Heap(slices, ByteCount(packing.heap_size))
 
     def _replay(self, values: Collection[HloValue]) -> None:
         range_of, buffer_of, owner_of = self._range_of, self._buffer_of, self._owner
+        start_of, size_of, clock = self._start, self._size, 0
         in_order = sorted([(*range_of[value], value.id, value) for value in values])
         freed: dict[Step, dict[HloValue, None]] = {}
         for _, end, _, value in in_order:
@@ -103,7 +96,7 @@ class HeapSimulator:
         ends = sorted(freed, reverse=True)
         for start, _, _, value in in_order:
             while ends and ends[-1] < start:
-                self._free_all(freed[ends.pop()])
+                clock = self._free_all(freed[ends.pop()], clock)
             buffer = buffer_of[value]
             owner = value
             if len(buffer.values) > 1:
@@ -112,43 +105,38 @@ class HeapSimulator:
             elif start in freed:
                 operand = self._dying_operand(value, freed[start])
                 if operand is not None:
-                    self._free_all((operand,))
+                    clock = self._free_all((operand,), clock)
                     del freed[start][operand]
-                    self._is_extended.add(operand)
                     owner = owner_of[operand]
             owner_of[value] = owner
-            self._start[value] = self._clock
-            if self._size[value]:  # a buffer of no bytes takes no time, either
-                self._clock += 1
+            start_of[value] = clock
+            if size_of[value]:  # a buffer of no bytes takes no time, either
+                clock += 1
         while ends:
-            self._free_all(freed[ends.pop()])
+            clock = self._free_all(freed[ends.pop()], clock)
 
-    def _free_all(self, values: Iterable[HloValue]) -> None:
+    def _free_all(self, values: Iterable[HloValue], clock: int) -> int:
+        """Note when values end, one after the other; returns the time after that."""
+        end_of, size_of = self._end, self._size
         for value in values:
-            self._end[value] = self._clock
-            if self._size[value]:
-                self._clock += 1
+            end_of[value] = clock
+            if size_of[value]:
+                clock += 1
+        return clock
 
     def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, None]) -> HloValue | None:
         """An operand that is read for the last time here and whose place the value may have."""
-        instruction = value.instruction
-        if not dying or instruction.opcode == "copy":
+        instruction, sharing = value.instruction, self._sharing
+        if not dying or instruction.opcode == "copy" or not sharing.is_possible(instruction):
             return None
-        sharing = self._sharing
-        if not sharing.is_possible(instruction):
-            return None
-        now = self._range_of[value].start
-        for operand in instruction.operands:
-            for candidate in self._dataflow.value_sets[operand][0]:
-                if (
-                    candidate in dying
-                    and candidate not in self._is_extended
-                    and len(self._buffer_of[candidate].values) == 1
-                    and self._range_of[candidate].end == now
-                    and candidate.instruction in instruction.operands
-                    and sharing.is_allowed(
-                        candidate.instruction, candidate.index, instruction, value.index
-                    )
-                ):
-                    return candidate
+        for candidate in self._operand_values.all_of(instruction):
+            if (
+                candidate in dying
+                and len(self._buffer_of[candidate].values) == 1
+                and candidate.instruction in instruction.operands
+                and sharing.is_allowed(
+                    candidate.instruction, candidate.index, instruction, value.index
+                )
+            ):
+                return candidate
         return None

@@ -91,9 +91,19 @@ def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
             yield value_finding(
                 placed, "completeness/unknown-value", "is not among the used values"
             )
-        elif _heading(placed.used) != _heading(placed.value):
+        elif not _is_same(placed.used, placed.value):
             problem = f"is {_heading(placed.used)} among the used values"
             yield value_finding(placed, "completeness/value-differs", problem)
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    """Whether both lists print one heading."""
+    return (
+        one.name == other.name
+        and one.index == other.index
+        and one.is_phi == other.is_phi
+        and one.color == other.color
+    )
 
 
 def _heading(value: Value) -> str:
@@ -145,7 +155,7 @@ def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
     An operand lists the instruction as a use, that of a tuple as a position. Those whose names are
     `known` are looked up in the module instead.
     """
-    listed = {placed.id: _listed(placed.used) for placed in joined.placed if placed.used}
+    listed: dict[int, set[tuple[str, int | None, ShapeIndex]]] = {}
     texts = {name: text for name, text in joined.printed.items() if name not in known}
     for placed in joined.placed:
         if placed.value.name in texts:
@@ -159,6 +169,8 @@ def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
             for index in joined.indices_at.get(operand, ()):
                 wanted = (name, None, (number, *index)) if is_tuple else (name, number, index)
                 for placed in joined.values_at[operand, index]:
+                    if placed.id not in listed and placed.used:
+                        listed[placed.id] = _listed(placed.used)
                     if wanted not in listed[placed.id] and not (index and text.opcode == "copy"):
                         rule = "flow/position-missing" if is_tuple else "flow/use-missing"
                         yield value_finding(placed, rule, f"is operand {number} of {name}")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.check.opcodes import KEEPS_NUMBER, SAME_BYTES, SAME_PLACE, SLICES
 from hlomem.view.families import UPDATES
 
@@ -43,7 +44,18 @@ class StrayRead(NamedTuple):
     detail: str = ""
 
 
+class Form(NamedTuple):
+    """A body whose instructions are known by number: what it does, whatever they are called."""
+
+    text: str
+    """Every name is `%`."""
+    names: tuple[int, ...]
+    """The number of the name at each place, in the order in which names come first."""
+
+
 SAME = Window(())
+_NAME = lazy_pattern(r"%[\w.\-]++")
+_ORIGIN = lazy_pattern(r", metadata=\{[^{}\n]*+\}")
 Read: TypeAlias = "Window | StrayRead"
 """How a result depends on the shared operand."""
 
@@ -75,6 +87,20 @@ def find_stray_read(
     return None
 
 
+def form_of(fusion: HloInstruction) -> Form | None:
+    """The text of a fusion's body without names and origins: bodies of one form read alike.
+
+    None of one that has no text, or calls other fusions, whose forms it does not show.
+    """
+    text = fusion.called_computations[0].body_text
+    if text is None or " fusion(" in text:
+        return None
+    text = _ORIGIN.sub("", text)
+    names = _NAME.findall(text)
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return Form(_NAME.sub("%", text), tuple([number_of[name] for name in names]))
+
+
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
     """Whether only one element of the shared operand is written.
 
@@ -89,7 +115,7 @@ def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
 def _may_update(body: HloComputation) -> bool:
     """Whether the text of a body names an update, so that it must be read to know."""
     text = body.body_text
-    return text is None or any(word in text for word in UPDATES)
+    return text is None or any(map(text.__contains__, UPDATES))
 
 
 def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:

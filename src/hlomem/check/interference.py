@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.quantities import NEVER, Step
 from hlomem.check.evidence import as_evidence
 from hlomem.check.findings import Finding
-from hlomem.check.fusions import find_stray_read
+from hlomem.check.fusions import find_stray_read, form_of
 from hlomem.check.in_place import why_not_in_place
 from hlomem.view.sweep import Residency, iter_sharing
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.base.quantities import AllocationIndex
+    from hlomem.check.fusions import Form, StrayRead
     from hlomem.check.program import TracedProgram
+    from hlomem.dump.records import ShapeIndex
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
     from hlomem.view.joined import JoinedDump, PlacedValue
@@ -51,6 +54,8 @@ class Interference:
         self.families = families
         self.structure = structure
         self.pair_count = 0
+        self._sound: set[tuple[Form | None, int, ShapeIndex]] = set()
+        """Forms of fusions, with the operand and output that may share one place."""
 
     def check(self) -> Iterator[Finding]:
         """Every pair of values of one allocation that share bytes while both are alive."""
@@ -217,7 +222,7 @@ class Interference:
         for number in numbers:
             if (number, later.index) in declared:
                 continue
-            stray = find_stray_read(fusion, number, later.index)
+            stray = self._find_stray_read(fusion, number, later.index)
             if stray is not None:
                 return (
                     f"inside the fusion, {stray.instruction} ({stray.opcode}) reads operand "
@@ -225,6 +230,18 @@ class Interference:
                     "they may be overwritten before they are read"
                 )
         return ""
+
+    def _find_stray_read(
+        self, fusion: HloInstruction, operand: int, output: ShapeIndex
+    ) -> StrayRead | None:
+        """`find_stray_read`, asked once for fusions that are alike but for their names."""
+        key = (form_of(fusion), operand, output)
+        if key in self._sound:
+            return None
+        stray = find_stray_read(fusion, operand, output)
+        if stray is None and key[0] is not None:
+            self._sound.add(key)
+        return stray
 
     def _is_piece(self, piece: PlacedValue, whole: PlacedValue) -> bool:
         """Whether an operand of a concat lies where its part of the result does.

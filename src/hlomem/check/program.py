@@ -58,11 +58,11 @@ class TracedProgram(Struct, frozen=True, eq=False):
         entry = self.module.entry
         seen, pending = {entry}, [entry]
         while pending:
-            for instruction in pending.pop().instructions:
-                new = [callee for callee in instruction.called_computations if callee not in seen]
+            for call in pending.pop().calls():
+                new = [callee for callee in call.called_computations if callee not in seen]
                 seen.update(new)
-                pending += (callee for callee in new if callee.calls())
-                if instruction.opcode != "fusion":
+                pending += new
+                if call.opcode != "fusion":
                     yield from (callee for callee in new if callee not in self.flow.callers)
 
 

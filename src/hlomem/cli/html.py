@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +17,11 @@ from hlomem.cli.progress import working
 from hlomem.cli.subject import SUBJECT, open_memory, with_options
 from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
-from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.page.html import format_page
-from hlomem.report.page.waterfall import build_waterfall
+
+if TYPE_CHECKING:
+    from hlomem.report.data.memory import MemoryView
+    from hlomem.report.page.waterfall import Waterfall
 
 _NAME = Path("report.html")
 _PAGES = 10
@@ -70,9 +73,7 @@ def command(
     with collector_off(), working(f"making the page of {path}"):
         memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
         reports = [build_advised_page(memory, given) for memory in memories]
-        difference = None
-        if other is not None:
-            difference = build_waterfall(name_sides(build_diff(*memories), path, other))
+        difference = None if other is None else _compared(memories[0], memories[1], path, other)
         text = format_page(reports, difference)
     keep((memories, reports))
     say_new_folder(output.parent)
@@ -85,6 +86,14 @@ def _finish(output: Path, *, opens: bool) -> int:
     if opens and click.launch(str(output.resolve())) != 0:
         raise CommandError(f"no browser to open {output} with")
     return EXIT_OK
+
+
+def _compared(before: MemoryView, after: MemoryView, path: str, other: str) -> Waterfall:
+    """The way from one program to the other."""
+    from hlomem.report.data.diff import build_diff, name_sides  # noqa: PLC0415 - for two
+    from hlomem.report.page.waterfall import build_waterfall  # noqa: PLC0415 - as above
+
+    return build_waterfall(name_sides(build_diff(before, after), path, other))
 
 
 def _is_store(path: str) -> bool:

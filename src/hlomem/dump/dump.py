@@ -85,17 +85,17 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
         """The newest version of the format its text can be of."""
         return self.eras[-1]
 
-    @property
+    @cached_property
     def assignment(self) -> Assignment | None:
         """Allocations, with the values in them."""
         return _first(part.contents.assignment for part in self.parts)
 
-    @property
+    @cached_property
     def values(self) -> Values | None:
         """Values, with their positions and uses."""
         return _first(part.contents.values for part in self.parts)
 
-    @property
+    @cached_property
     def live_ranges(self) -> LiveRanges | None:
         """The schedule, live ranges and the peak."""
         return _first(part.contents.live_ranges for part in self.parts)

@@ -33,7 +33,7 @@ _MARKS = Marks(
         Mark("__ynn_fusion", "it calls YNNPACK"),
         Mark("__onednn", "it calls oneDNN", pattern=r'custom_call_target="__onednn\$|"__onednn_'),
         Mark("xla_cpu_", "it has attributes of XLA's CPU compiler", pattern=r"\bxla_cpu_\w+="),
-        Mark("lapack_", "it calls LAPACK", pattern=r'custom_call_target="lapack_'),
+        Mark('custom_call_target="lapack_', "it calls LAPACK"),
     ),
     file_names=r"(?:^|[._])cpu_after_optimizations",
     absent_says=_NO_MARK,

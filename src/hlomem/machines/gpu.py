@@ -35,9 +35,9 @@ _MARKS = Marks(
             pattern=r'[{,]\s?fingerprint_before_lhs="',
         ),
         Mark("fusion_backend_config", "its fusions are configured for a GPU"),
-        Mark("__cublas$", "it calls cuBLAS", pattern=r'custom_call_target="__cublas\$'),
-        Mark("__cudnn$", "it calls cuDNN", pattern=r'custom_call_target="__cudnn\$'),
-        Mark("__gpu$", "it calls GPU kernels", pattern=r'custom_call_target="__gpu\$'),
+        Mark('custom_call_target="__cublas$', "it calls cuBLAS"),
+        Mark('custom_call_target="__cudnn$', "it calls cuDNN"),
+        Mark('custom_call_target="__gpu$', "it calls GPU kernels"),
     ),
     file_names=r"(?:^|[._])(?:(?P<chip>gfx\w+?)_|sm_[0-9.]+[a-z]?_)?gpu_after_optimizations",
 )

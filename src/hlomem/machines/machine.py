@@ -67,7 +67,7 @@ class Mark(Struct, frozen=True, dict=True):
     """Something that only one platform's compiler writes into instructions and layouts."""
 
     needle: str
-    """A text that is there whenever the mark is, which is quick to look for."""
+    """A text that is there whenever the mark is; a long one is quick to look for."""
     says: str
     """The mark in words, as the reason of a guess: `its layouts are tiled`."""
     pattern: str = ""

@@ -47,7 +47,7 @@ _TILED = r"\{[0-9,]*:(?:[A-Z]+\([^()]*\))*T\([0-9]"
 _MARKS = Marks(
     texts=(
         Mark(":T(", "its layouts are tiled", pattern=_TILED),
-        Mark("tpu_custom_call", "it calls Mosaic", pattern=r'custom_call_target="tpu_custom_call"'),
+        Mark('custom_call_target="tpu_custom_call"', "it calls Mosaic"),
         Mark("used_scoped_memory_configs", "its fusions are configured for a TPU"),
     ),
 )

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 _MAY_CALL = (b"\xb2\x02", b"\xb0\x02")
 """First bytes of `called_computation_ids`, packed or not; other fields may hold them, too."""
 
+_NO_LINE = b"\x12\x02\x3a\x00"
+"""An instruction of `ComputationLines` whose metadata tells no line."""
+_NO_METADATA = b"\x12\x00"
+
 
 def read_module(data: bytes, name: str = "<proto>") -> HloModule:
     """The module in the bytes of an HloModuleProto; `name` is what errors call it."""
@@ -126,6 +130,15 @@ class ModuleReader:
 
         return parse(self.source.text).computation_by_name[computation.name].locate(name)
 
+    def tells_lines(self) -> bool:
+        """Whether any instruction names the line it comes from."""
+        lines = parse_message("ModuleLines", self._data)
+        lines.DiscardUnknownFields()
+        return any(
+            computation.SerializeToString().replace(_NO_LINE, b"").replace(_NO_METADATA, b"")
+            for computation in lines.computations
+        )
+
     def _read_heads(self, proto: Any) -> None:
         """Make the module, none of whose computations is open."""
         self._links.payloads = proto.payloads
@@ -145,7 +158,7 @@ class ModuleReader:
         module.entry = by_id.get(proto.entry_computation_id) or self._named(proto)
         module.entry.is_entry = True
         ids = {computation: number for number, computation in by_id.items()}
-        module.creation = Creation(ids, self._number_of, self._data)
+        module.creation = Creation(ids, self._number_of, self._data, self.tells_lines)
 
     def _sort(self, seen: Container[HloComputation]) -> None:
         """Put the computations in the order of a text; the bodies of some were seen."""

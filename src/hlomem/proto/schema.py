@@ -130,6 +130,11 @@ _FIELDS = {
         15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
         18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
     "ModuleParts": "3 *y computations",
+    # What tells a line, and nothing else.
+    "MetadataLine": "3 s source_file; 15 i32 stack_frame_id",
+    "InstructionLine": "7 MetadataLine metadata",
+    "ComputationLines": "2 *InstructionLine instructions",
+    "ModuleLines": "3 *ComputationLines computations",
     "Location": """1 s computation_name; 2 s instruction_name; 3 *i64 shape_index;
         4 i64 instruction_id""",
     "LogicalBuffer": "1 i64 id; 2 i64 size; 3 Location defined_at; 4 i64 color",

@@ -108,9 +108,10 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
     """
     allocations = dump.assignment.allocations if dump.assignment else ()
     shapes = {value.shape for allocation in allocations for value in allocation.values}
-    printed = [value.instruction for value in dump.values.values] if dump.values else []
+    values = dump.values.values if dump.values else ()
+    printed = {value.name: value.instruction for value in values}
     always, _ = _marking_platforms()
-    marked = _find_mark(always, "\n".join((*shapes, *printed)))
+    marked = _find_mark(always, "\n".join((*shapes, *printed.values())))
     if marked is not None:
         return marked
     for name in (dump.name, *(part.name for part in dump.parts)):

@@ -16,7 +16,13 @@ from msgspec import Struct
 
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES, Opcode, as_opcode
-from hlomem.hlo.text.attributes import Metadata, nested_brackets, read_metadata
+from hlomem.hlo.text.attributes import (
+    METADATA,
+    Metadata,
+    nested_brackets,
+    read_metadata,
+    read_op_name,
+)
 from hlomem.hlo.text.shape_parser import INDEX_COMMENT, parse_shape_text
 
 if TYPE_CHECKING:
@@ -92,6 +98,12 @@ class PrintedInstruction(Struct, eq=False, dict=True):
     def metadata(self) -> Metadata:
         """Its origin in the program."""
         return read_metadata(self.tail)
+
+    @cached_property
+    def op_name(self) -> str:
+        """The name of its operation, as its metadata says; empty where it says nothing."""
+        start = self.text.find(METADATA, self._end)
+        return "" if start < 0 else read_op_name(self.text, start)
 
     @property
     def callees(self) -> dict[str, list[str]]:

@@ -49,11 +49,10 @@ class PlacedValue(Struct, eq=False, gc=False):
     allocation: Allocation
     life: LiveRange | None
     used: UsedValue | None
-
-    @property
-    def id(self) -> ValueId:
-        """The number XLA gave the value."""
-        return self.value.id
+    id: ValueId
+    """The number XLA gave the value."""
+    index: ShapeIndex
+    """Its index in its instruction's result."""
 
     @property
     def start(self) -> Offset:
@@ -64,11 +63,6 @@ class PlacedValue(Struct, eq=False, gc=False):
     def end(self) -> Offset:
         """One past its last byte."""
         return Offset(self.value.offset + self.value.size)
-
-    @property
-    def index(self) -> ShapeIndex:
-        """Its index in its instruction's result."""
-        return self.value.index or ()
 
     @property
     def slice(self) -> tuple[AllocationIndex, Offset, ByteCount]:
@@ -110,17 +104,17 @@ class JoinedDump(Struct, eq=False, dict=True):
     life_of: dict[tuple[str, ShapeIndex] | str, LiveRange]
     """The live ranges of values; see `find_life`."""
 
-    @property
+    @cached_property
     def allocations(self) -> Sequence[Allocation]:
         """The allocations of the dump."""
         return self.dump.assignment.allocations if self.dump.assignment else ()
 
-    @property
+    @cached_property
     def used(self) -> Sequence[UsedValue]:
         """Every value with its positions and uses, whether or not it has a place."""
         return self.dump.values.values if self.dump.values else ()
 
-    @property
+    @cached_property
     def sequence(self) -> Sequence[str]:
         """The instructions in the order they run; those inside operations are not in it."""
         return self.dump.live_ranges.sequence if self.dump.live_ranges else ()
@@ -267,6 +261,8 @@ def join_dump(dump: Dump) -> JoinedDump:
             allocation,
             life_of.get((value.name, value.index) if value.index else value.name),
             used_by_id.get(value.id),
+            value.id,
+            value.index or (),
         )
         for allocation in joined.allocations
         for value in allocation.values

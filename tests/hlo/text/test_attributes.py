@@ -122,3 +122,23 @@ def test_values_of_another_form_are_refused(
         parse(text)
     assert caught.value.problem.startswith(problem)
     assert 0 <= caught.value.start < caught.value.end <= len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{op_name="a/b" source_file="t.py" source_line=3 stack_frame_id=7}',
+        '{op_type="x" op_name="a" source_line=1 source_end_line=2 source_column=3}',
+        '{op_name="a\\"b" source_line=3}',
+        '{op_name="a" scheduling_name="s"}',
+        '{op_name=""}',
+        "{}",
+    ],
+)
+def test_metadata_reads_alike_alone_and_in_a_line(text: str) -> None:
+    whole = attr.parse_metadata(text)
+    line = f", metadata={text}, backend_config=1"
+    assert attr.read_metadata(line) == whole
+    assert attr.read_op_name(line, 2) == whole.op_name
+    fields = dict(item.split("=") for item in text.strip("{}").split() if item[-1].isdigit())
+    assert {name: str(getattr(whole, name)) for name in fields} == fields

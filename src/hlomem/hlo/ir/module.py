@@ -46,6 +46,8 @@ class Creation(NamedTuple):
     """The ids of those that were read, by which the lists of the computations are sorted."""
     encoded: bytes
     """The message it was read from."""
+    tells_lines: Callable[[], bool]
+    """True if any instruction names the line it comes from."""
 
 
 class HloModule:

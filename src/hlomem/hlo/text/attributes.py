@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from hlomem.base.errors import ParseError
 from hlomem.base.patterns import lazy_pattern
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
-_STRING = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
+STRING = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
 _OPENER = r"[{(\[]"
 _BRACKETS_DEPTH = 6
 
@@ -39,7 +39,7 @@ def nested_brackets(opener: str, depth: int) -> str:
 
     It never backtracks. Whether `(` is closed by `)` and not by `}` is left to `check_brackets`.
     """
-    inner = rf"""[^{{}}()\[\]"']++|{_STRING}"""
+    inner = rf"""[^{{}}()\[\]"']++|{STRING}"""
     if depth > 1:
         inner = f"{inner}|{nested_brackets(_OPENER, depth - 1)}"
     return rf"{opener}(?:{inner})*+[}})\]]"
@@ -48,17 +48,17 @@ def nested_brackets(opener: str, depth: int) -> str:
 _NESTED = nested_brackets(_OPENER, _BRACKETS_DEPTH)
 _SHALLOW = nested_brackets(_OPENER, 4)
 _NAME = lazy_pattern(r"\s*+,\s*+([A-Za-z_][\w.\-]*+)\s*+=\s*+")
-_VALUE = rf"""(?:[^,{{}}()\[\]"'\s]++|{_STRING}|{_NESTED}|\s++(?=[^,\s]))*+"""
+_VALUE = rf"""(?:[^,{{}}()\[\]"'\s]++|{STRING}|{_NESTED}|\s++(?=[^,\s]))*+"""
 _ITEM = lazy_pattern(rf", ([A-Za-z_][\w.\-]*+)=((?=[^,]){_VALUE})", re.DOTALL)
-_MARK = lazy_pattern(rf"{_STRING}|[{{}}()\[\]\"',]", re.DOTALL)
+_MARK = lazy_pattern(rf"{STRING}|[{{}}()\[\]\"',]", re.DOTALL)
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
 FIRST_INDEX = lazy_pattern(r", index=([0-9]{1,9})(?![^,])")
 """The index of a get-tuple-element, where it is the first attribute."""
 _INTEGER = lazy_pattern(r"-?[0-9]{1,19}")
 _INTEGERS = lazy_pattern(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
-_MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({_STRING}|{_SHALLOW})\s*+,?"
-_METADATA_ITEM = rf"\s*+,?\s*+([a-z_]++)=({_STRING}|{_SHALLOW}|[^\s,{{}}]++)"
+_MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({STRING}|{_SHALLOW})\s*+,?"
+_METADATA_ITEM = rf"\s*+,?\s*+([a-z_]++)=({STRING}|{_SHALLOW}|[^\s,{{}}]++)"
 _INDEX = r"\{\s*+((?:[0-9]{1,9}\s*+(?:,\s*+(?=[0-9])|(?=\})))*+)\}"
 _ALIAS_ITEM = (
     rf"\s*+{_INDEX}\s*+:\s*+\(\s*+([0-9]{{1,9}})\s*+,\s*+{_INDEX}\s*+"
@@ -141,6 +141,12 @@ class Metadata(NamedTuple):
 
 
 _METADATA_DEFAULTS = Metadata()._asdict()
+_PLAIN_METADATA = lazy_pattern(
+    r'\{(?:op_type="([^"\\]*+)" ?)?+(?:op_name="([^"\\]*+)" ?)?+(?:source_file="([^"\\]*+)" ?)?+'
+    r"((?:(?:source_(?:end_)?(?:line|column)|stack_frame_id)=[0-9]{1,9} ?)*+)\}"
+)
+"""All that XLA prints of most instructions, in its order."""
+_PLAIN_NAME = lazy_pattern(r'metadata=\{(?:op_type="[^"\\]*+" )?+op_name="([^"\\]*+)"')
 _MAX_KEPT = 1 << 15
 """How many texts of metadata are remembered; instructions of one operation have the same."""
 METADATA = "metadata={"
@@ -269,10 +275,27 @@ def parse_string_map(text: str) -> dict[str, str]:
 @lru_cache(_MAX_KEPT)
 def parse_metadata(text: str) -> Metadata:
     """`{op_name="..." source_line=3}`; fields we do not know are left out."""
+    if (plain := _read_plain(text, 0)) is not None and plain[1] == len(text):
+        return plain[0]
     fields: dict[str, str | int] = {}
     for match in _parse_items(text, _METADATA_ITEM, "expected `field=value`"):
         _read_field(match, fields)
     return Metadata(**fields)  # type: ignore[arg-type]  # checked field by field
+
+
+def _read_plain(text: str, start: int) -> tuple[Metadata, int] | None:
+    """The metadata in the braces at `start`, and where it ends; None unless all of it is plain."""
+    match = _PLAIN_METADATA.match(text, start)
+    if match is None:
+        return None
+    op_type, op_name, file, numbers = match.groups("")
+    if not numbers:
+        return Metadata(op_name, op_type, file), match.end()
+    fields: dict[str, Any] = {}
+    for item in numbers.split():
+        name, _, number = item.partition("=")
+        fields[name] = int(number)
+    return Metadata(op_name, op_type, file, **fields), match.end()
 
 
 def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
@@ -294,6 +317,9 @@ def read_metadata(line: str) -> Metadata:
     Dumps and messages print lines that may be cut off; the items before the cut still count.
     """
     position = line.find(METADATA)
+    plain = _read_plain(line, position + len(METADATA) - 1) if position >= 0 else None
+    if plain is not None:
+        return plain[0]
     fields: dict[str, str | int] = {}
     match_item = compiled(_METADATA_ITEM).match
     position += len(METADATA) if position >= 0 else len(line) + 1
@@ -304,6 +330,12 @@ def read_metadata(line: str) -> Metadata:
         except TextProblem:
             break
     return Metadata(**fields)  # type: ignore[arg-type]  # checked field by field
+
+
+def read_op_name(text: str, start: int = 0) -> str:
+    """The operation's name in the metadata that begins at `start`; empty where it has none."""
+    match = _PLAIN_NAME.match(text, start)
+    return read_metadata(text[start:]).op_name if match is None else match[1]
 
 
 def parse_backend_config(text: str) -> Json:

@@ -35,15 +35,15 @@ _BOUNDARY = lazy_pattern(
 
 # Atomic: what stands before the first `(` behind a shape and an opcode is tried once, so that a
 # hostile line costs no more than its length.
-_SHAPE_AND_OPCODE = r"(?>(\([^\n]*?\)|[^\s(]\S*+) ([a-z][\w\-]*+)\()"
+SHAPE_AND_OPCODE = r"(?>(\([^\n]*?\)|[^\s(]\S*+) ([a-z][\w\-]*+)\()"
 
 _INSTRUCTION = lazy_pattern(
-    rf"^  (ROOT )?%?({NAME}) = {_SHAPE_AND_OPCODE}"
+    rf"^  (ROOT )?%?({NAME}) = {SHAPE_AND_OPCODE}"
     r"([^()\n]*+|[^\n]*?)\)"  # operands, or what a constant or parameter says
     r"(|, [A-Za-z_][\w\-]*+=[^\n]*+)$",  # attributes
     re.ASCII | re.MULTILINE,
 )
-_OUTLINE = lazy_pattern(rf"^  (?:ROOT )?%?{NAME} = {_SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
+_OUTLINE = lazy_pattern(rf"^  (?:ROOT )?%?{NAME} = {SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
 
 _SECOND = lazy_pattern(r"[\w.\-] = \S++ [a-z][\w\-]*+\(")
 _TAIL_LENGTH = 1000

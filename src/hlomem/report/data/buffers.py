@@ -111,14 +111,15 @@ class BufferBuilder:
     def build(self, placed: PlacedValue) -> Buffer:
         """A value in its place."""
         value, allocation, life = placed.value, placed.allocation, placed.life
-        origin, moved = self._origins.find(placed), self._movements.find(placed)
         text = self._joined.printed.get(value.name)
         opcode = text.opcode if text else None
+        origin = self._origins.find(placed)
+        moved = self._movements.find(placed)
         if life is not None and not 0 <= life.start <= life.end <= self._steps:
             life = None  # the schedule does not say when that is
         return Buffer(
             id=value.id,
-            name=display_name(value),
+            name=value.name if value.index is None else display_name(value),
             size=value.size,
             padding=_padding(value.shape, value.size),
             shape=value.shape,
@@ -127,7 +128,7 @@ class BufferBuilder:
             color=allocation.color,
             start=life.start if life else None,
             end=life.end if life else None,
-            role=self._roles.find(placed, origin.op_name),
+            role=self._roles.find(placed, moved, origin.op_name),
             place=kind_of(allocation),
             moved=moved.how if moved and moved.keeps_role else None,
             opcode=opcode,
@@ -176,7 +177,7 @@ class BufferBuilder:
             if placed.allocation.parameter is None or placed.value.is_phi:
                 continue
             text = self._joined.printed.get(placed.value.name)
-            if text is not None and text.opcode == "parameter" and (name := text.metadata.op_name):
+            if text is not None and text.opcode == "parameter" and (name := text.op_name):
                 names[placed.allocation.index] = name
         return names
 

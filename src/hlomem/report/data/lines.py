@@ -16,6 +16,8 @@ from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction, HloModule
 
+_ONLY_NAME = lazy_pattern(r'metadata=\{op_name="([^"\\]*+)"\}')
+"""All that programs say that were not traced by JAX, or lost their lines."""
 _PARAMETERS = lazy_pattern(r"\[\w+=.*\]$")
 """As in `conv[window_strides=(1,) …]`."""
 _INSTALLED = lazy_pattern(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
@@ -69,7 +71,12 @@ class Lines:
         text = instruction[start:] if start >= 0 else ""
         known = self._origins.get(text)
         if known is None:
-            known = self._origins[text] = self.origin_of(read_metadata(text))
+            only_name = _ONLY_NAME.match(text)
+            known = self._origins[text] = (
+                Origin(only_name[1] or None, (), None)
+                if only_name
+                else self.origin_of(read_metadata(text))
+            )
         return known
 
     def origin_in(self, instruction: HloInstruction) -> Origin:

@@ -91,7 +91,9 @@ def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
 @lru_cache(maxsize=1 << 14)
 def operation_key(op_name: str) -> str:
     """An operation's name without what versions of JAX add to it or leave out."""
-    return _WRAPPERS.sub("", bare_op_name(op_name))
+    name = bare_op_name(op_name) if "]" in op_name else op_name
+    may_be_wrapped = "jit(" in name or "_call" in name or "eval_jaxpr" in name
+    return _WRAPPERS.sub("", name) if may_be_wrapped else name
 
 
 @lru_cache(maxsize=1 << 14)

@@ -95,6 +95,7 @@ class MemoryView:
         self.joined: JoinedDump = join_dump(dump)
         self._builder = BufferBuilder(self.joined, module, self.space_name, results)
         self.given_machine = machine
+        self._uses: dict[int, list[Usage]] = {}
         self._timelines: dict[int, Timeline | None] = {}
         self._alive_at: dict[tuple[int, int], list[OwnedBytes]] = {}
 
@@ -237,6 +238,12 @@ class MemoryView:
     def _uses_in(self, allocation: Allocation) -> list[Usage]:
         if allocation.is_thread_local or self.dump.live_ranges is None:
             return []
+        key = id(allocation)  # a damaged dump may number two alike
+        if key not in self._uses:
+            self._uses[key] = self._find_uses(allocation)
+        return self._uses[key]
+
+    def _find_uses(self, allocation: Allocation) -> list[Usage]:
         uses = list(iter_uses(self.buffers_in(allocation.index)))
         owner = self.owner(allocation)
         if owner is None:

@@ -16,6 +16,7 @@ from hlomem.report.data import roles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -42,8 +43,11 @@ class Movements:
 
     def find(self, placed: PlacedValue) -> Movement | None:
         """The value that a value repeats; None where it is computed."""
-        text = self._joined.printed.get(placed.value.name)
-        if text is None or placed.value.is_phi or placed.value.shape.startswith("("):
+        value = placed.value
+        text = self._joined.printed.get(value.name)
+        if text is None or not _may_repeat(text.opcode):
+            return None
+        if value.is_phi or value.shape.startswith("("):
             return None
         source = self._source(placed, text)
         if source is None:
@@ -57,7 +61,7 @@ class Movements:
             return Movement(source, f"{how} by XLA's rematerialization", keeps_role=True)
         if text.opcode == "convert":
             is_argument = source.allocation.parameter is not None
-            is_xlas = not text.metadata.op_name
+            is_xlas = not text.op_name
             return Movement(source, "converted", keeps_role=is_xlas and not is_argument)
         return Movement(source, "copied", keeps_role=False)
 
@@ -71,10 +75,17 @@ class Movements:
         elif opcode == "fusion":
             is_data = roles.is_copy(placed.value.name, opcode)
         else:
-            is_data = is_part or (opcode in SAME_DATA and opcode != "copy-done")
+            is_data = opcode != "copy-done"
         read = self._joined.read_by.get((placed.value.name, 0), ()) if is_data else ()
         arrays = [operand for index, operand in read if not index and operand is not placed]
         if len(arrays) != 1:
             return None
         stays = placed.allocation.color == arrays[0].allocation.color
         return None if is_part and stays else arrays[0]
+
+
+def _may_repeat(opcode: Opcode) -> bool:
+    """Whether the result of an instruction may be its operand again."""
+    if opcode == "fusion" or opcode == "copy-start":
+        return True
+    return opcode in SAME_DATA or opcode == "slice" or opcode == "dynamic-slice"

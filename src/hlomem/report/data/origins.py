@@ -11,7 +11,6 @@ this order, and the origin says which.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import SAME_DATA
@@ -59,11 +58,16 @@ class Origins:
 
     def find(self, placed: PlacedValue) -> Origin:
         """The origin of a value; nothing where neither it nor its neighbours say."""
-        if placed not in self._found:
-            self._found[placed] = self._find(placed)
-        return self._found[placed]
+        found = self._found.get(placed)
+        if found is None:
+            found = self._found[placed] = self._find(placed)
+        return found
 
     def _find(self, placed: PlacedValue) -> Origin:
+        if not placed.value.is_phi and placed not in self._loop_roles:  # most often
+            said = self._said(placed)
+            if said.op_name and (said.line or not self._tells_lines):
+                return said
         found = self._named(placed)
         if found.line or not self._tells_lines or self._is_argument(placed):
             return found
@@ -96,8 +100,6 @@ class Origins:
 
     def _computed(self, placed: PlacedValue, hops: int = _MAX_HOPS) -> Origin:
         """The instruction that computes a value, beyond loops and copies that hand it on."""
-        if not placed.value.is_phi and (found := self._said(placed)).op_name:
-            return found
         makers = self._makers(placed) if placed.value.is_phi else [placed]
         said = [self._said(maker) for maker in makers]
         if hops and not any(origin.op_name for origin in said):
@@ -129,7 +131,7 @@ class Origins:
         family = self._families.get(placed, (placed,))
         for writer in family:
             text = self._joined.printed.get(writer.value.name)
-            if text is None or not text.metadata.op_name.endswith(_UPDATE):
+            if text is None or not text.op_name.endswith(_UPDATE):
                 continue
             read = [
                 value
@@ -147,12 +149,14 @@ class Origins:
     @cached_property
     def _tells_lines(self) -> bool:
         """Whether any instruction of the program may have a line, so that looking is worth it."""
-        texts: Iterable[str] = self._joined.text_of.values()
         if self._module is not None:
-            if self._module.creation is not None:  # made of a proto, which has no text
+            creation = self._module.creation
+            if creation is not None:  # made of a proto, which has no text
+                if creation.tells_lines():
+                    return True
+            elif _has_line(self._module.source.text):
                 return True
-            texts = chain((self._module.source.text,), texts)
-        return any(mark in text for text in texts for mark in _LINE_MARKS)
+        return _has_line("\n".join(self._joined.text_of.values()))
 
     @property
     def _instructions(self) -> dict[str, HloInstruction]:
@@ -229,6 +233,11 @@ class Origins:
             for _, read in self._joined.read_by.get((placed.value.name, number), ()):
                 if not self._is_argument(read):
                     yield read.value.name, [read]
+
+
+def _has_line(text: str) -> bool:
+    """Whether a text of instructions may tell a line."""
+    return any(map(text.__contains__, _LINE_MARKS))
 
 
 def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:

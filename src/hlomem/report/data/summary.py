@@ -14,7 +14,7 @@ from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.hints import Hint
-from hlomem.report.data.peak import NOWHERE, build_snapshot
+from hlomem.report.data.peak import NOWHERE, build_snapshot, group, require_timeline
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.registry import REPORTS
 
@@ -82,10 +82,10 @@ def _notes_on(capacity: Capacity | None) -> list[str]:
 
 
 def _peak(memory: MemoryView, space: Space) -> Snapshot:
-    by_line = build_snapshot(memory, space, by="line", top=TOP_LINES)
-    if all(row.key in {ARGUMENTS, NOWHERE} for row in by_line.rows):
-        return build_snapshot(memory, space, by="buffer", top=TOP_LINES)
-    return by_line
+    alive = memory.alive(space.color, require_timeline(memory, space).peak.step)
+    lines = {row.key for row in group(alive, "line")[:TOP_LINES]}
+    has_lines = not lines <= {ARGUMENTS, NOWHERE}
+    return build_snapshot(memory, space, by="line" if has_lines else "buffer", top=TOP_LINES)
 
 
 def build_hints(

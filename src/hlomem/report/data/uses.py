@@ -22,7 +22,7 @@ from hlomem.report.data import roles
 from hlomem.view.sweep import Residency, iter_sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.base.quantities import Step
     from hlomem.report.data.buffers import Buffer
@@ -44,8 +44,13 @@ _Life: TypeAlias = tuple["Step", "Step"]
 """First and last step."""
 
 
-def iter_uses(buffers: Iterable[Buffer]) -> Iterator[Usage]:
+def iter_uses(buffers: Sequence[Buffer]) -> Iterator[Usage]:
     """The uses by the buffers of an allocation; those whose lives are not known are left out."""
+    if len(buffers) == 1:  # most often
+        (buffer,) = buffers
+        if buffer.start is not None and buffer.end is not None:
+            yield Usage(buffer.role, buffer.start, buffer.end + 1, buffer.size)
+        return
     lives_at: dict[_Place, list[_Life]] = defaultdict(list)
     for buffer in buffers:
         if buffer.start is not None and buffer.end is not None:

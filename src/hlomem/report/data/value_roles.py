@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.records import Allocation
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.report.data.movement import Movements
+    from hlomem.report.data.movement import Movement, Movements
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 _STACKS = lazy_pattern(r"dynamic[-_]update[-_]slice")
@@ -51,14 +51,16 @@ class ValueRoles:
         self.of_loops = self._find_loop_roles()
         """The role of what loops carry or stack."""
 
-    def find(self, placed: PlacedValue, operation: str | None) -> str:
+    def find(self, placed: PlacedValue, moved: Movement | None, operation: str | None) -> str:
         """The role of a value; `operation` is the name of what computes it."""
-        role = self._find(placed, operation, _MAX_HOPS)
+        role = self._find(placed, moved, operation, _MAX_HOPS)
         if role == roles.ACTIVATIONS and not self._is_kept(placed, _MAX_HOPS):
             return roles.TEMPORARIES
         return role
 
-    def _find(self, placed: PlacedValue, operation: str | None, hops: int) -> str:
+    def _find(
+        self, placed: PlacedValue, moved: Movement | None, operation: str | None, hops: int
+    ) -> str:
         """The role of a value, be it kept for the backward pass or not."""
         if (whole := self._role_of_all(placed)) is not None:
             return whole
@@ -66,9 +68,9 @@ class ValueRoles:
             return roles.RESULTS
         if (of_loop := self.of_loops.get(placed)) is not None:
             return of_loop
-        moved = self._movements.find(placed)
         if moved is not None and moved.keeps_role and hops:
-            return self._find(moved.source, operation, hops - 1)
+            source = moved.source
+            return self._find(source, self._movements.find(source), operation, hops - 1)
         text = self._joined.printed.get(placed.value.name)
         opcode = text.opcode if text else None
         if (
@@ -115,8 +117,8 @@ class ValueRoles:
             text = self._joined.printed.get(name)
             if text is None:
                 continue
-            if text.metadata.op_name:
-                if _BACKWARD in text.metadata.op_name:
+            if text.op_name:
+                if _BACKWARD in text.op_name:
                     return True
             elif hops and any(
                 self._is_kept(value, hops - 1)
@@ -151,7 +153,7 @@ class ValueRoles:
     def _is_cache(self, placed: PlacedValue) -> bool:
         """Whether it begins as a cache that is an argument, or its operation says so."""
         text = self._joined.printed.get(placed.value.name)
-        operation = text.metadata.op_name if text and text.opcode != "while" else ""
+        operation = text.op_name if text and text.opcode != "while" else ""
         if _SAYS_CACHE.search(operation):
             return True
         source = placed
@@ -173,7 +175,7 @@ class ValueRoles:
             if text.opcode == "dynamic-update-slice":
                 return True
             is_opaque = text.opcode == "fusion" or text.opcode == "call"
-            words = f"{placed.value.name} {text.metadata.op_name}"
+            words = f"{placed.value.name} {text.op_name}"
             if is_opaque and (_STACKS.search(words) or self._fuses_update(placed)):
                 return True
         return False

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
 from hlomem.report.data.causes.ledger import AFTER, BEFORE
-from hlomem.report.data.matching import operation_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hlomem.report.data.causes.ledger import Entry
+    from hlomem.report.data.causes.operations import OperationReader
     from hlomem.report.data.causes.program import Argument, Program
 
 _MAX_NAMES = 3
@@ -54,7 +54,10 @@ class ArgumentPair(NamedTuple):
 class Comparison:
     """Two programs, and the bytes their buffers hold in one memory space."""
 
-    def __init__(self, before: Program, after: Program, entries: Sequence[Entry]) -> None:
+    def __init__(
+        self, before: Program, after: Program, reader: OperationReader, entries: Sequence[Entry]
+    ) -> None:
+        self._reader = reader
         self.before = before
         self.after = after
         self.entries = entries
@@ -102,6 +105,17 @@ class Comparison:
         return (old, new) if position == 0 and (is_counted or is_looped) else None
 
     @cached_property
+    def is_same_text(self) -> bool:
+        """Whether both programs were read from one text: then they have the same operations."""
+        modules = [program.memory.module for program in self.programs]
+        texts = [module.reader.source.text for module in modules if module and module.reader]
+        arrays = [
+            {name: argument.array for name, argument in program.arguments.items()}
+            for program in self.programs
+        ]
+        return len(texts) == len(modules) and texts[0] == texts[1] and arrays[0] == arrays[1]
+
+    @cached_property
     def has_same_arguments(self) -> bool:
         """Whether both programs take the same arrays."""
         sides = [
@@ -122,6 +136,8 @@ class Comparison:
     @cached_property
     def has_same_operations(self) -> bool:
         """Whether the operations are the same but for what compilers drop."""
+        if self.is_same_text:
+            return True
         old, new = self.before.operation_names, self.after.operation_names
         fewest = min(len(old), len(new))
         return len(old & new) >= _SAME_SHARE * fewest
@@ -130,6 +146,13 @@ class Comparison:
     def is_same_program(self) -> bool:
         """Whether all that is known of the programs is the same."""
         return self.has_same_arguments and self.has_same_results and self.has_same_operations
+
+    @property
+    def is_fused_alike(self) -> bool:
+        """Whether the fusions of both programs are of the same operations."""
+        return self.is_same_text or self._reader.are_fused_alike(
+            self.before.memory.module, self.after.memory.module
+        )
 
     @property
     def has_other_era(self) -> bool:
@@ -146,7 +169,7 @@ class Comparison:
         """Whether the other program has the operation, too; True of what has no name."""
         other = self.programs[BEFORE if entry.side == AFTER else AFTER]
         name = entry.buffer.op_name
-        return not name or name in other.arguments or operation_key(name) in other.operation_names
+        return not name or name in other.arguments or other.has_operation(name)
 
 
 def is_model(argument: Argument) -> bool:

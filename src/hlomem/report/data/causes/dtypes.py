@@ -134,14 +134,19 @@ def _most_common_by(
     comparison: Comparison, form: Callable[[tuple[int, ...]], Hashable]
 ) -> _Retype | None:
     """That of operations with the same name whose dimensions have the same form."""
+    arrays = [program.float_arrays for program in comparison.programs]
+    # An operation that both have, with the same array, cannot have another type.
+    changed = {(name, form(array.dimensions)) for name, array in arrays[0] ^ arrays[1]}
     sides: list[dict[Hashable, set[str]]] = []
-    for program in comparison.programs:
+    for side in arrays if changed else ():
         found: dict[Hashable, set[str]] = {}
-        for operation in program.operations:
-            if operation.array is not None and operation.array.dtype in FLOATS:
-                key = (operation.name, form(operation.array.dimensions))
-                found.setdefault(key, set()).add(operation.array.dtype)
+        for name, array in side:
+            key = (name, form(array.dimensions))
+            if key in changed:
+                found.setdefault(key, set()).add(array.dtype)
         sides.append(found)
+    if not sides:
+        return None
     retypes = (_retype(sides[0][key], sides[1][key]) for key in sides[0].keys() & sides[1].keys())
     weights = Counter(retype for retype in retypes if retype is not None)
     return max(weights, key=lambda retype: (weights[retype], retype)) if weights else None

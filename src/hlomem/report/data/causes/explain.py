@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.report.data.causes.cause import Cause
 from hlomem.report.data.causes.comparison import Comparison
 from hlomem.report.data.causes.ledger import Ledger, booked
+from hlomem.report.data.causes.operations import OperationReader
 from hlomem.report.data.causes.program import Program
 from hlomem.report.data.causes.rest import iter_rest
 from hlomem.report.data.causes.table import find_all
@@ -31,8 +32,9 @@ _MINOR = 0.1
 def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) -> list[Cause]:
     """The causes of a difference, or the lines it is in, in bytes that add up to it."""
     ledger = Ledger(before, after, changes)
-    programs = Program(before.memory), Program(after.memory)
-    comparison = Comparison(*programs, tuple(ledger.open))
+    reader = OperationReader()
+    programs = Program(before.memory, reader), Program(after.memory, reader)
+    comparison = Comparison(*programs, reader, tuple(ledger.open))
     findings = find_all(comparison)
     shown = [ledger.take(finding.claims) for finding in findings]
     causes = []

@@ -8,10 +8,10 @@ them, which XLA keeps; instructions are XLA's own.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.report.data.causes.operations import Array, Operation, array_of
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.matching import operation_key
 from hlomem.report.data.phases import REMATTED
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.shape import Shape
+    from hlomem.report.data.causes.operations import OperationReader
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
 
@@ -34,26 +35,6 @@ _TRIP_COUNT = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
 FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})
 _HOST = 5
 """The memory space of the host on every backend (XLA: `Layout::kHostMemorySpace`)."""
-
-
-class Array(NamedTuple):
-    """A type and dimensions, without a layout."""
-
-    dtype: str
-    dimensions: tuple[int, ...]
-
-
-class Operation(NamedTuple):
-    """An instruction that has a name of the program's."""
-
-    name: str
-    """Without the scopes that versions of JAX add or leave out."""
-    opcode: str
-    array: Array | None
-    """None for a tuple."""
-    is_fused: bool
-    text: str
-    """Its attributes, the metadata among them."""
 
 
 class Argument(NamedTuple):
@@ -75,54 +56,40 @@ class Argument(NamedTuple):
         return found[0] if found else self.name
 
 
-def array_of(shape: Shape | None) -> Array | None:
-    """Type and dimensions; None of what is no array."""
-    if shape is None or not shape.is_array:
-        return None
-    return Array(str(shape.element_type.text), tuple(shape.dimensions))
-
-
 def array_of_buffer(buffer: Buffer) -> Array | None:
     """Type and dimensions of a buffer; None of what is no array."""
     return array_of(parse_shape_or_none(buffer.shape))
 
 
-def scopes(name: str) -> list[str]:
+@lru_cache(maxsize=1 << 15)
+def scopes(name: str) -> tuple[str, ...]:
     """The scopes of an operation's name, without what JAX's transformations wrap around them."""
-    found: list[str] = []
-    for part in name.split("/"):
-        inner = part
-        while (wrapped := _WRAPPER.match(inner)) is not None:
-            inner = wrapped[1]
-        found.append(inner)
-    return found
+    parts = name.split("/")
+    if ")" not in name:
+        return tuple(parts)
+    return tuple(map(_unwrapped, parts))
+
+
+def _unwrapped(scope: str) -> str:
+    while (wrapped := _WRAPPER.match(scope)) is not None:
+        scope = wrapped[1]
+    return scope
 
 
 class Program:
     """One side's program; everything is found when first asked for."""
 
-    def __init__(self, memory: MemoryView) -> None:
+    def __init__(self, memory: MemoryView, reader: OperationReader) -> None:
         self.memory = memory
+        self._reader = reader
         self._lines = Lines(memory.module)
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations with a name."""
-        return tuple(self._module_operations() if self.memory.module else self._dump_operations())
-
-    def _module_operations(self) -> Iterator[Operation]:
+        """All operations with a name; of a module, those that differ."""
         module = self.memory.module
-        assert module is not None
-        fused = module.fused_computations
-        for instruction in module.iter_instructions():
-            if (name := instruction.metadata.op_name) and instruction.opcode != "parameter":
-                yield Operation(
-                    operation_key(name),
-                    instruction.opcode,
-                    array_of(instruction.shape),
-                    instruction.parent in fused,
-                    instruction.attribute_text,
-                )
+        found = self._reader.operations(module) if module else self._dump_operations()
+        return tuple(found)
 
     def _dump_operations(self) -> Iterator[Operation]:
         for text in self.memory.joined.printed.values():
@@ -134,6 +101,29 @@ class Program:
     def operation_names(self) -> frozenset[str]:
         """The names of all operations."""
         return frozenset(operation.name for operation in self.operations)
+
+    def has_operation(self, op_name: str) -> bool:
+        """Whether an operation of that name, as JAX gave it, is among all."""
+        # Most are outside of fusions: these are known without looking at the others.
+        name = operation_key(op_name)
+        return name in self._outer_names or name in self.operation_names
+
+    @cached_property
+    def _outer_names(self) -> frozenset[str]:
+        return frozenset(
+            operation_key(text.op_name)
+            for text in self.memory.joined.printed.values()
+            if text.opcode != "parameter"
+        ) - {""}
+
+    @cached_property
+    def float_arrays(self) -> frozenset[tuple[str, Array]]:
+        """The names of all operations that compute floats, with what they compute."""
+        return frozenset(
+            (operation.name, operation.array)
+            for operation in self.operations
+            if operation.array is not None and operation.array.dtype in FLOATS
+        )
 
     @cached_property
     def rematted(self) -> frozenset[str]:
@@ -206,18 +196,6 @@ class Program:
         """The operations inside of fusions, with what they compute."""
         return frozenset(
             (operation.name, operation.array) for operation in self.operations if operation.is_fused
-        )
-
-    @cached_property
-    def fusions(self) -> Counter[frozenset[str]]:
-        """The operations of each fusion; none without a module."""
-        module = self.memory.module
-        return Counter(
-            frozenset(
-                operation_key(instruction.metadata.op_name)
-                for instruction in computation.instructions
-            )
-            for computation in (module.fused_computations if module else ())
         )
 
     @property

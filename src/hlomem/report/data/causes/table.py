@@ -33,6 +33,8 @@ class Row(NamedTuple):
 
     find: Callable[[Comparison], Iterator[Finding]]
     unless: frozenset[str] = frozenset()
+    of_operations: bool = False
+    """Whether it compares operations and arguments alone, which programs of one text share."""
 
 
 _EVERYTHING = frozenset(get_args(CauseKind))
@@ -43,16 +45,16 @@ TABLE = (
     Row(find_donation),
     Row(find_offload),
     Row(find_sharding),
-    Row(find_layers, frozenset({"sharding"})),
+    Row(find_layers, frozenset({"sharding"}), of_operations=True),
     Row(find_dimensions, frozenset({"sharding"})),
-    Row(find_dtypes),
-    Row(find_casts, frozenset({"dtype", "backend"})),
+    Row(find_dtypes, of_operations=True),
+    Row(find_casts, frozenset({"dtype", "backend"}), of_operations=True),
     # What follows claims all of a role, which those above know better.
-    Row(find_recomputation),
-    Row(find_loops, frozenset({"sharding"})),
+    Row(find_recomputation, of_operations=True),
+    Row(find_loops, frozenset({"sharding"}), of_operations=True),
     Row(find_layouts, _SIZES | {"dtype", "backend"}),
     Row(find_versions, frozenset({"backend"})),
-    Row(find_inner_dtypes, _EVERYTHING),
+    Row(find_inner_dtypes, _EVERYTHING, of_operations=True),
     Row(find_fusions, _EVERYTHING),
     Row(find_inner_dimensions, _EVERYTHING),
     Row(find_recompiled, _EVERYTHING),
@@ -63,6 +65,8 @@ def find_all(comparison: Comparison) -> list[Finding]:
     """The differences between the programs, in the order of the table."""
     found: list[Finding] = []
     for row in TABLE:
+        if row.of_operations and comparison.is_same_text:
+            continue
         if row.unless.isdisjoint(finding.kind for finding in found):
             found += row.find(comparison)
     return found

@@ -53,7 +53,7 @@ def find_recompiled(comparison: Comparison) -> Iterator[Finding]:
     """The one finding there is if the programs are the same; asked where nothing else was found."""
     if not comparison.is_same_program:
         return
-    if comparison.before.fusions != comparison.after.fusions:
+    if not comparison.is_fused_alike:
         text = "the same operations, fused differently: a barrier, other flags, another XLA"
         yield Finding(kind="fusion", text=text, claims=never, is_certain=False)
     else:
