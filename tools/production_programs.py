@@ -492,7 +492,8 @@ def offload_cache(devices: Sequence[Any]) -> Made:
             new = jax.device_put(row[None, :, None], there)
             return x, lax.dynamic_update_slice(cache, new, (number, 0, position, 0))
 
-        return lax.fori_loop(0, 8, one, (x, cache))
+        held = jax.device_put(cache, jax.memory.Space.Host)  # a no-op that names the space
+        return lax.fori_loop(0, 8, one, (x, held))
 
     cache = _on_host(_floats(8, 32, 1024, 512), devices[0])
     return Made(step, (cache, _floats(8, 512, 512), _floats(32, 512), _numbers()), (0,))

@@ -78,7 +78,9 @@ def _shape_told_by(user: Draft, number: int) -> Shape | None:
         return user.shape.elements[number]
     if user.opcode == "copy-start":
         return user.shape.elements[1]
-    return user.shape.elements[0].elements[number] if user.is_async_start else None
+    if not user.is_async:
+        return None
+    return user.shape.elements[0].elements[number + len(user.bound) - len(user.operands)]
 
 
 _KEEPING_SHAPE = ELEMENTWISE | opcodes_where(

@@ -71,10 +71,17 @@ def _known_names(
 ) -> list[str | None]:
     known: list[str | None] = [entry.name]
     for computation in chain:
-        caller = drafts[computation.caller]
+        caller = _starter(drafts[computation.caller], drafts)
         known.append(None if caller.line is None and not caller.attributes else _shown_name(caller))
-        known.append(None if _is_nameless(caller) else computation.name)
+        known.append(None if _is_nameless(drafts[computation.caller]) else computation.name)
     return known
+
+
+def _starter(caller: Draft, drafts: dict[str, Draft]) -> Draft:
+    """The start of an asynchronous chain an update of which runs a computation: it is shown."""
+    while caller.opcode.endswith("-update"):
+        caller = drafts[caller.operands[0]]
+    return caller
 
 
 def _is_nameless(caller: Draft) -> bool:
