@@ -117,7 +117,7 @@ def places(dump: Dump) -> dict[str, tuple[object, ...]]:
     """Where every value lies, by its name: whatever the numbers of allocations and values."""
     assert dump.assignment is not None
     return {
-        f"{value.name}{value.index or ()}": (
+        f"{value.name}{tuple(value.index or ())}": (
             allocation.size,
             allocation.color,
             allocation.parameter,

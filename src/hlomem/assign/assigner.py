@@ -119,7 +119,7 @@ class _GlobalAssigner:
         waiting: list[HloValue] = []
         for buffer in problem.in_order(problem.timeless.in_flow, placed):
             if buffer in contexts:
-                self._assign_contexts()
+                self._assign_context(buffer)
             elif buffer in special:
                 self._assign_special(buffer, special[buffer])
             elif not self._reuse(buffer):
@@ -129,15 +129,18 @@ class _GlobalAssigner:
                     waiting += buffer.values
         return waiting
 
-    def _assign_contexts(self) -> None:
-        """Put all contexts into one place, as the first of them turns up."""
-        if self._contexts.is_assigned:
-            return
-        largest, *others = self._contexts.by_size()
-        allocation = self._new_allocation(largest)
-        for buffer in others:
+    def _assign_context(self, buffer: HloBuffer) -> None:
+        """Put a context where that of a running operation is, or into another's place, or alone."""
+        contexts = self._contexts
+        allocation = contexts.running(buffer)
+        if allocation is None:
+            free = (a for a in contexts.free(buffer) if self._shared.may_hold(a, buffer))
+            allocation = next(free, None)
+        if allocation is None:
+            allocation = self._new_allocation(buffer)
+        else:
             self._shared.add(allocation, buffer)
-        self._contexts.assign(allocation)
+        contexts.note_context(allocation, buffer)
 
     def _assign_special(self, buffer: HloBuffer, value: HloValue) -> None:
         """Give a constant, an entry parameter or a tuple table an allocation of its own."""
@@ -172,8 +175,7 @@ class _GlobalAssigner:
         """Every reusable allocation that is idle while a buffer lives, the newest first."""
         if not self._problem.options.fast_merge:
             return self._shared.idle(buffer)
-        free = self._contexts.free_allocation(buffer)
-        return () if free is None else (free,)
+        return self._contexts.free(buffer)
 
     def _new_allocation(
         self,

@@ -1,28 +1,29 @@
 """The contexts of operations that run on another core of a TPU.
 
-An async-start hands its context on to an async-update; all such contexts lie in one allocation,
-even those of operations that overlap. Once the last of them is no longer needed, other buffers may
-have the allocation, one after the other. Mirrors
-`FastMergeBufferAllocationsManagerForComputationsWithoutOrdering` of `service/buffer_assignment.cc`;
-which buffers are contexts was read off dumps of libtpu.
+An async-start hands its context on to an async-update. An operation that is started while the one
+before it still runs gets that one's context, if it needs no more room. Otherwise it gets the
+smallest place of a context that is free and large enough, or a new one. Such places serve other
+buffers, too, once the operations are done, one after the other, but no result of the program.
+Mirrors `FastMergeBufferAllocationsManagerForComputationsWithoutOrdering` of
+`service/buffer_assignment.cc`; which buffers are contexts, and that running operations share theirs,
+was read off dumps of libtpu.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.quantities import Step
-
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
+    from hlomem.base.quantities import Step
 
 _CONTEXT = (2,)  # where in the result of an asynchronous operation
 
 
 class Contexts:
-    """The buffers that are contexts, and when their allocation is free."""
+    """The buffers that are contexts, their allocations, and when these are free."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -31,42 +32,45 @@ class Contexts:
             for buffer in _handed_on(problem)
             if problem.size_of[buffer] and not problem.color(buffer)
         }
-        self._allocation: BufferAllocation | None = None
-        self._free_at = Step(0)
+        self._free_at: dict[BufferAllocation, Step] = {}
+        self._latest: tuple[BufferAllocation, Step] | None = None
 
-    @property
-    def is_assigned(self) -> bool:
-        """Whether the contexts have their allocation."""
-        return self._allocation is not None
+    def running(self, context: HloBuffer) -> BufferAllocation | None:
+        """The allocation of the operation started last, if that runs and its context is enough."""
+        if self._latest is None:
+            return None
+        allocation, end = self._latest
+        is_running = self._problem.first_start(context) <= end
+        return allocation if is_running and self._fits(allocation, context) else None
 
-    def by_size(self) -> list[HloBuffer]:
-        """The contexts, the largest first."""
-        size_of = self._problem.size_of
-        return sorted(self.buffers, key=lambda buffer: (-size_of[buffer], buffer.id))
-
-    def assign(self, allocation: BufferAllocation) -> None:
-        """Note the allocation of all the contexts."""
-        self._allocation = allocation
-        self._free_at = max(map(self._problem.last_end, self.buffers))
-
-    def free_allocation(self, buffer: HloBuffer) -> BufferAllocation | None:
-        """The allocation of the contexts, if a buffer fits in and begins after they end.
+    def free(self, buffer: HloBuffer) -> list[BufferAllocation]:
+        """The allocations that are free as a buffer begins and large enough, small ones first.
 
         XLA asks all allocations with a result, too, none of which is ever free.
         """
-        allocation = self._allocation
-        if (
-            allocation is not None
-            and self._free_at <= self._problem.first_start(buffer)
-            and allocation.size >= self._problem.size_of[buffer]
-        ):
-            return allocation
-        return None
+        if not self._free_at or buffer in self._problem.aliasing.live_out:
+            return []
+        start = self._problem.first_start(buffer)
+        found = [
+            allocation
+            for allocation, free_at in self._free_at.items()
+            if free_at <= start and self._fits(allocation, buffer)
+        ]
+        return sorted(found, key=lambda allocation: (allocation.size, allocation.index))
+
+    def _fits(self, allocation: BufferAllocation, buffer: HloBuffer) -> bool:
+        return allocation.size >= self._problem.size_of[buffer]
+
+    def note_context(self, allocation: BufferAllocation, context: HloBuffer) -> None:
+        """Note where a context was placed."""
+        end = self._problem.last_end(context)
+        self._latest = allocation, end
+        self._free_at[allocation] = max(end, self._free_at.get(allocation, end))
 
     def note_reuse(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
-        """Note that a buffer was placed, perhaps in the allocation of the contexts."""
-        if allocation is self._allocation:
-            self._free_at = self._problem.last_end(buffer)
+        """Note that a buffer was placed, perhaps in the allocation of a context."""
+        if allocation in self._free_at:
+            self._free_at[allocation] = self._problem.last_end(buffer)
 
 
 def _handed_on(problem: Problem) -> set[HloBuffer]:
