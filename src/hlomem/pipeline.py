@@ -150,7 +150,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def colors(self) -> ColorOf:
         """The memory space of each value."""
-        return color_values(self.aliasing)
+        return color_values(self.aliasing, self.call_graph, self.options.machine)
 
     @cached_property
     def assignment(self) -> BufferAssignment:

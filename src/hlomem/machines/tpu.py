@@ -77,6 +77,7 @@ _MEMORY_SPACES = MappingProxyType(
 )
 _VMEM = 1
 _CMEM = 3
+_SPARSE_CORE_STACK = 7
 
 
 def _tpu(
@@ -102,6 +103,7 @@ def _tpu(
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_MEMORY_SPACES,
         stack_colors=frozenset({8, 10, 11, 12}),
+        far_table_color=_SPARSE_CORE_STACK,
         preset_color=fast_color,
         package=LIBTPU,
         known_releases=known_releases,
