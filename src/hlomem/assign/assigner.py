@@ -130,17 +130,13 @@ class _GlobalAssigner:
         return waiting
 
     def _assign_context(self, buffer: HloBuffer) -> None:
-        """Put a context where that of a running operation is, or into another's place, or alone."""
-        contexts = self._contexts
-        allocation = contexts.running(buffer)
-        if allocation is None:
-            free = (a for a in contexts.free(buffer) if self._shared.may_hold(a, buffer))
-            allocation = next(free, None)
+        """Put a context into the place of another, whose operation may still run, or alone."""
+        allocation = next(iter(self._contexts.free(buffer)), None)
         if allocation is None:
             allocation = self._new_allocation(buffer)
         else:
             self._shared.add(allocation, buffer)
-        contexts.note_context(allocation, buffer)
+        self._contexts.note_context(allocation, buffer)
 
     def _assign_special(self, buffer: HloBuffer, value: HloValue) -> None:
         """Give a constant, an entry parameter or a tuple table an allocation of its own."""
