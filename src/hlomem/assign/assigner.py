@@ -16,6 +16,7 @@ In: the analyses and the options. Out: every allocation with the slices of its v
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -130,13 +131,21 @@ class _GlobalAssigner:
         return waiting
 
     def _assign_context(self, buffer: HloBuffer) -> None:
-        """Put a context into the place of another, whose operation may still run, or alone."""
-        allocation = next(iter(self._contexts.free(buffer)), None)
+        """Put a context into a place that is free, or that of others, or alone."""
+        contexts, may_hold = self._contexts, self._shared.may_hold
+        free = (place for place in contexts.free(buffer) if may_hold(place, buffer))
+        shared = (
+            place
+            for place in contexts.large_enough(buffer)
+            if may_hold(place, buffer, contexts.values)
+        )
+        allocation = next(chain(free, shared), None)
         if allocation is None:
             allocation = self._new_allocation(buffer)
+            contexts.add_place(allocation)
         else:
             self._shared.add(allocation, buffer)
-        self._contexts.note_context(allocation, buffer)
+        contexts.note_use(allocation, buffer)
 
     def _assign_special(self, buffer: HloBuffer, value: HloValue) -> None:
         """Give a constant, an entry parameter or a tuple table an allocation of its own."""
@@ -163,7 +172,7 @@ class _GlobalAssigner:
             for allocation in find(buffer):
                 if self._shared.may_hold(allocation, buffer):
                     self._shared.add(allocation, buffer)
-                    self._contexts.note_reuse(allocation, buffer)
+                    self._contexts.note_use(allocation, buffer)
                     return True
         return False
 

@@ -1,16 +1,17 @@
 """The contexts of operations that run on another core of a TPU.
 
-An async-start hands its context on to an async-update, with which the operation can run. From then
-on a later one may have the place of the context, since that core runs one operation at a time; any
-other buffer may have it when the operation is done, but no result of the program. Of all places
-that are free and large enough the smallest is taken; a context for which there is none gets a new
+An async-start hands its context on to an async-update. The place of a context is free when its
+operation is done: then any buffer may have it, but no result of the program, and of all free places
+that are large enough a buffer gets the smallest. A context for which there is none gets the place of
+another even if that one's operation still runs, since that core runs one at a time; or else a new
 one. Mirrors `FastMergeBufferAllocationsManagerForComputationsWithoutOrdering` of
-`service/buffer_assignment.cc`; which buffers are contexts, and from when on they share their place,
-was read off dumps of libtpu.
+`service/buffer_assignment.cc`; which buffers are contexts, and that they do not mind one another, was
+read off dumps of libtpu.
 """
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
-    from hlomem.base.quantities import Step
+    from hlomem.base.quantities import AllocationIndex, Step
 
 _CONTEXT = (2,)  # where in the result of an asynchronous operation
 
@@ -33,37 +34,40 @@ class Contexts:
             for buffer in _handed_on(problem)
             if problem.size_of[buffer] and not problem.color(buffer)
         }
-        self._free_at: dict[BufferAllocation, Step] = {}
-        self._free_for_contexts_at: dict[BufferAllocation, Step] = {}
+        self.values = {value for buffer in self.buffers for value in buffer.values}
+        self._places: dict[AllocationIndex, BufferAllocation] = {}
+        self._in_use: list[tuple[Step, AllocationIndex]] = []
+        self._free: set[AllocationIndex] = set()
 
     def free(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations that are free as a buffer begins and large enough, small ones first.
 
         XLA asks all allocations with a result, too, none of which is ever free.
         """
-        if not self._free_at or buffer in self._problem.aliasing.live_out:
+        if not self._places:
             return []
-        start, size = self._problem.first_start(buffer), self._problem.size_of[buffer]
-        times = self._free_for_contexts_at if buffer in self.buffers else self._free_at
-        found = [
-            allocation
-            for allocation, free_at in times.items()
-            if free_at <= start and allocation.size >= size
-        ]
-        return sorted(found, key=lambda allocation: (allocation.size, allocation.index))
+        start = self._problem.first_start(buffer)
+        while self._in_use and self._in_use[0][0] <= start:
+            self._free.add(heappop(self._in_use)[1])
+        if buffer in self._problem.aliasing.live_out:
+            return []
+        return [place for place in self.large_enough(buffer) if place.index in self._free]
 
-    def note_context(self, allocation: BufferAllocation, context: HloBuffer) -> None:
-        """Note where a context was placed."""
-        end = self._problem.last_end(context)
-        self._free_at[allocation] = max(end, self._free_at.get(allocation, end))
-        range_of = self._problem.live_ranges.range_of
-        self._free_for_contexts_at[allocation] = max(range_of[v].start for v in context.values)
+    def large_enough(self, buffer: HloBuffer) -> list[BufferAllocation]:
+        """The allocations of contexts that a buffer fits into, small ones first."""
+        size = self._problem.size_of[buffer]
+        found = [place for place in self._places.values() if place.size >= size]
+        return sorted(found, key=lambda place: (place.size, place.index))
 
-    def note_reuse(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
+    def add_place(self, allocation: BufferAllocation) -> None:
+        """Note a new allocation for contexts."""
+        self._places[allocation.index] = allocation
+
+    def note_use(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
         """Note that a buffer was placed, perhaps in the allocation of a context."""
-        if allocation in self._free_at:
-            end = self._problem.last_end(buffer)
-            self._free_at[allocation] = self._free_for_contexts_at[allocation] = end
+        if allocation.index in self._places:
+            self._free.discard(allocation.index)
+            heappush(self._in_use, (self._problem.last_end(buffer), allocation.index))
 
 
 def _handed_on(problem: Problem) -> set[HloBuffer]:
