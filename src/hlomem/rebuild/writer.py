@@ -130,7 +130,16 @@ class ModuleWriter:
             for name in computation.instructions
         ]
         head = f"{'ENTRY ' if computation is self._entry else ''}%{computation.name} {{"
-        self._texts[computation.name] = "\n".join([head, *lines, "}"])
+        self._texts[computation.name] = "\n".join([head, *lines, f"}}{self._thread(computation)}"])
+
+    def _thread(self, computation: Computation) -> str:
+        """The words for the thread that runs a computation, where it is not the main one."""
+        draft = self._drafts.get(computation.caller)
+        while draft is not None and draft.opcode.endswith("-update"):
+            draft = self._drafts.get(draft.operands[0])
+        is_known = draft is not None and draft.is_async and draft.line is not None
+        thread = draft.line.thread if is_known and draft and draft.line else ""
+        return f', execution_thread="{thread}"' if thread else ""
 
     def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
         """The calling instructions and their callees, in XLA's order."""
