@@ -44,6 +44,7 @@ _COLUMNS = (
     "report exact",
     "values exact",
     "values up to order",
+    "values up to ids",
     "verified with the module",
     "verified alone",
     "replanned",
@@ -100,6 +101,7 @@ def _planned(entry: Path) -> Iterator[tuple[str, str]]:
         yield f"{column} exact", "" if word == "exact" else word
         if column == "values":
             yield "values up to order", "" if word != "different" else word
+            yield "values up to ids", _different_value(hlomem.load(entry), plan.dump)
 
 
 def _misplaced(dump: Dump, made: Dump) -> str:
@@ -129,6 +131,25 @@ def places(dump: Dump) -> dict[str, tuple[object, ...]]:
         )
         for allocation in dump.assignment.allocations
         for value in allocation.values
+    }
+
+
+def _different_value(dump: Dump, made: Dump) -> str:
+    """The first value with other positions or uses, whatever their order and all ids."""
+    wanted, found = flows(dump), flows(made)
+    names = [name for name in wanted if wanted[name] != found.get(name)]
+    return f"{len(names)} values, first {names[0]}" if names else ""
+
+
+def flows(dump: Dump) -> dict[tuple[object, ...], tuple[set[object], ...]]:
+    """Positions and uses of every value, by where it is defined."""
+    assert dump.values is not None
+    return {
+        (value.name, tuple(value.index or ())): (
+            {(position.instruction, tuple(position.index or ())) for position in value.positions},
+            {(use.instruction, use.operand, tuple(use.index or ())) for use in value.uses or ()},
+        )
+        for value in dump.values.values
     }
 
 

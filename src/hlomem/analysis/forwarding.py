@@ -123,12 +123,18 @@ def _leaves_into(
 
 
 def _async_operands(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    """A start or update: operands into element 0, what the wrapped computation returns into 1."""
+    """A start or update: operands into element 0, what the wrapped computation returns into 1.
+
+    The start of an update in place has in 1 what is to be updated (`UpdateAsyncStartValueSet` of
+    `hlo/analysis/hlo_dataflow_analysis.cc`).
+    """
     result = sets[instruction][:]
     for i, operand in enumerate(bound_operands(instruction)):
         _leaves_into(result, instruction.shape, (0, i), sets[operand])
-    if carries_result(instruction):
-        root = wrapped_computation(instruction).root
+    root = wrapped_computation(instruction).root
+    if instruction.opcode == "async-start" and root.opcode == "dynamic-update-slice":
+        _leaves_into(result, instruction.shape, (1,), sets[instruction.operands[0]])
+    elif carries_result(instruction):
         _leaves_into(result, instruction.shape, (1,), sets[root])
     return result
 
