@@ -3,10 +3,10 @@
     python -m tools.check_contact FOLDER [--json FILE] [--name NAME...]
 
 FOLDER/GROUP/PROGRAM is as `tools.compile_programs` leaves it. Asked of each: is it planned, does
-every value lie in an allocation of XLA's kind and size at XLA's offset, which files are XLA's to the
-byte or but for the order of lists, does `verify` raise an alarm with the module or without, is the
-chip told right, does `replan` make the same plan of the dump alone. Prints a line for each program
-that is not perfect, then counts by group as a table.
+every value lie in an allocation of XLA's kind and size at XLA's offset, which files are XLA's to
+the byte or but for the order of lists, does `verify` raise an alarm with the module or without,
+does `replan` make the same plan of the dump alone. Prints a line for each answer that is not
+perfect, then counts by group as a table.
 """
 
 from __future__ import annotations

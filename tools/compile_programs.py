@@ -1,10 +1,11 @@
 """Compiles programs for TPUs as far as their plan, into entries like those of the corpus.
 
-    python -m tools.compile_programs FOLDER CHIP[,CHIP...] [PROGRAM...]
+    python -m tools.compile_programs FOLDER CHIP[,CHIP...] [PROGRAM...] [--of MODULE]
 
 Runs in an environment with jax and libtpu; no TPU is needed. Each program of
-`tools.production_programs` becomes FOLDER/CHIP/PROGRAM with the module, the files of XLA's dump and
-`meta.json`. Those that are there already are left alone; those that do not compile are named.
+`tools.production_programs`, or each that is named of another module, becomes FOLDER/CHIP/PROGRAM
+with the module, the files of XLA's dump and `meta.json`; `tools.record_goldens` takes them from
+there. Those that are there already are left alone; those that do not compile are named.
 """
 
 from __future__ import annotations
@@ -29,14 +30,20 @@ FILES = {
     "-live-range.txt": "live-range.txt",
     "-memory-usage-report.txt": "memory-usage-report.txt",
 }
-_FACTORY = "tools.production_programs:program"
-_TEXT = "--xla_dump_compact_gte=false"
+_PROGRAMS = "tools.production_programs"
+_ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_dump_compact_gte=false",
+    # Names files from the project or the package on, whatever folder they lie in.
+    "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX": (
+        r".*/(?=tools/|src/hlomem/)|.*/site-packages/|.*/lib/(?=python)"
+    ),
+}
 _TIMEOUT = 600.0
 
 
-def compile_entry(name: str, chip: str, home: Path) -> None:
+def compile_entry(name: str, chip: str, home: Path, module: str = _PROGRAMS) -> None:
     """One program, compiled for a chip."""
-    job = Job(factory=_FACTORY, target=f"tpu-{chip}", settings={"name": name})
+    job = Job(factory=f"{module}:program", target=f"tpu-{chip}", settings={"name": name})
     with tempfile.TemporaryDirectory() as folder:
         planned = plan_in_child(job, timeout=_TIMEOUT, output=Path(folder))
         home.mkdir(parents=True)
@@ -60,12 +67,15 @@ def compile_entry(name: str, chip: str, home: Path) -> None:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("chips")
     parser.add_argument("program", nargs="*")
+    parser.add_argument("--of", default=_PROGRAMS, help="default: %(default)s")
     options = parser.parse_args()
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_TEXT}".strip()
+    os.environ.update(_ENVIRONMENT)
     from tools.production_programs import PRODUCTION_PROGRAMS  # noqa: PLC0415 - needs jax
 
     failed = 0
@@ -75,7 +85,7 @@ def main() -> int:
             if home.exists():
                 continue
             try:
-                compile_entry(name, chip, home)
+                compile_entry(name, chip, home, options.of)
                 sys.stdout.write(f"{chip}/{name}\n")
             except HlomemError as error:
                 failed += 1

@@ -338,8 +338,10 @@ def word_vectors(_: Any) -> Made:
                 word, near = tables[0][batch[0]], tables[1][batch[1]]
                 far = tables[1][others]
                 apart = jnp.einsum("bd,bnd->bn", word, far)
-                return -(jax.nn.log_sigmoid((word * near).sum(-1)).mean()
-                         + jax.nn.log_sigmoid(-apart).mean())
+                return -(
+                    jax.nn.log_sigmoid((word * near).sum(-1)).mean()
+                    + jax.nn.log_sigmoid(-apart).mean()
+                )
 
             value, gradients = jax.value_and_grad(loss)(tables)
             return (_down(gradients, tables), key), value
@@ -739,7 +741,10 @@ def experts_exchanged(devices: Sequence[Any]) -> Made:
         return x + taken * chance.max(-1, keepdims=True)
 
     mapped = jax.shard_map(
-        layer, mesh=mesh, in_specs=(P(), P("d"), P("d"), P("d")), out_specs=P("d"),
+        layer,
+        mesh=mesh,
+        in_specs=(P(), P("d"), P("d"), P("d")),
+        out_specs=P("d"),
         check_vma=False,
     )
 
@@ -839,9 +844,7 @@ def pipeline(devices: Sequence[Any]) -> Made:
         (_, outs), _ = lax.scan(one, start, jnp.arange(xs.shape[0] + count - 1))
         return lax.psum(jnp.where(place == count - 1, outs, 0), "p")
 
-    mapped = jax.shard_map(
-        run, mesh=mesh, in_specs=(P("p"), P()), out_specs=P(), check_vma=False
-    )
+    mapped = jax.shard_map(run, mesh=mesh, in_specs=(P("p"), P()), out_specs=P(), check_vma=False)
 
     def step(ws: Any, xs: Any) -> Any:
         return _down(jax.grad(lambda ws: (mapped(ws, xs) ** 2).mean())(ws), ws)
@@ -882,7 +885,10 @@ def dlrm_sharded(devices: Sequence[Any]) -> Made:
         return jax.nn.relu(jnp.concatenate([dense, mine], 1) @ w)
 
     mapped = jax.shard_map(
-        local, mesh=mesh, in_specs=(P("d"), P("d"), P("d"), P()), out_specs=P("d"),
+        local,
+        mesh=mesh,
+        in_specs=(P("d"), P("d"), P("d"), P()),
+        out_specs=P("d"),
         check_vma=False,
     )
 
@@ -916,7 +922,10 @@ def graphs_parallel(devices: Sequence[Any]) -> Made:
             return lax.pmean(jax.grad(loss)(ws), "d")
 
         mapped = jax.shard_map(
-            local, mesh=mesh, in_specs=(P(), P("d"), P("d"), P("d")), out_specs=P(),
+            local,
+            mesh=mesh,
+            in_specs=(P(), P("d"), P("d"), P("d")),
+            out_specs=P(),
             check_vma=False,
         )
         return _down(mapped(ws, nodes, sources, targets), ws)
@@ -1056,15 +1065,47 @@ def sharded_ranking(devices: Sequence[Any]) -> Made:
 
 
 ON_ONE: tuple[Callable[[Any], Made], ...] = (
-    gpt_adam, gpt_mixed, experts_sorted, experts_capacity, dlrm, dlrm_adagrad, sparse_rows,
-    two_towers, graph_net, graph_attention, word_vectors, decode_step, paged_decode,
-    prefill_blocks, offload_activations, offload_moments, offload_cache, offload_weights,
-    branches_in_loop, sampling, speculate, state_space, alignments, relative_positions, histograms,
+    gpt_adam,
+    gpt_mixed,
+    experts_sorted,
+    experts_capacity,
+    dlrm,
+    dlrm_adagrad,
+    sparse_rows,
+    two_towers,
+    graph_net,
+    graph_attention,
+    word_vectors,
+    decode_step,
+    paged_decode,
+    prefill_blocks,
+    offload_activations,
+    offload_moments,
+    offload_cache,
+    offload_weights,
+    branches_in_loop,
+    sampling,
+    speculate,
+    state_space,
+    alignments,
+    relative_positions,
+    histograms,
 )
 ON_ALL: tuple[Callable[[Any], Made], ...] = (
-    fsdp_gpt, tensor_parallel_gpt, experts_exchanged, ring_attention, ring_forward, pipeline,
-    sharded_words, dlrm_sharded, graphs_parallel, fsdp_offload, overlapped_products,
-    sharded_cache, sharded_optimizer, sharded_ranking,
+    fsdp_gpt,
+    tensor_parallel_gpt,
+    experts_exchanged,
+    ring_attention,
+    ring_forward,
+    pipeline,
+    sharded_words,
+    dlrm_sharded,
+    graphs_parallel,
+    fsdp_offload,
+    overlapped_products,
+    sharded_cache,
+    sharded_optimizer,
+    sharded_ranking,
 )
 PRODUCTION_PROGRAMS = {maker.__name__: maker for maker in (*ON_ONE, *ON_ALL)}
 

@@ -39,9 +39,7 @@ def name_embedded(
     for callee, caller in sorted(
         _references(drafts, known), key=lambda reference: natural_key(reference[0])
     ):
-        computation = next(
-            (one for one in unclaimed if _fits(one, caller, joined, shapes)), None
-        )
+        computation = next((one for one in unclaimed if _fits(one, caller, joined, shapes)), None)
         if computation is not None:
             computation.name = callee
             unclaimed.remove(computation)

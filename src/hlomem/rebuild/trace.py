@@ -52,8 +52,9 @@ def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -
     for number, parts in enumerate(known):
         shown = path[position : position + (1 if parts is None else len(parts))]
         position += len(shown)
-        is_right = shown == parts if parts else bool(shown) and (number % 2 or shown[0] not in taken)
-        if not is_right:
+        is_computation = number % 2 == 0
+        is_free = bool(shown) and not (is_computation and shown[0] in taken)
+        if shown != parts if parts else not is_free:
             return []
         names.append("/".join(shown))
     return names if position == len(path) else []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _RESULT = (1,)
-"""Where in an asynchronous operation the result of what it wraps is."""
+"""The place of the wrapped computation's result in that of an asynchronous operation."""
 
 
 def find_operands(
