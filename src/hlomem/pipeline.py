@@ -126,7 +126,12 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def dataflow(self) -> Dataflow:
         """The values."""
-        return analyze_dataflow(self.module, self.call_graph, self.order)
+        return analyze_dataflow(
+            self.module,
+            self.call_graph,
+            self.order,
+            updates_in_place=self.options.async_updates_in_place,
+        )
 
     @cached_property
     def aliasing(self) -> Aliasing:

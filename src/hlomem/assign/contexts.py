@@ -2,11 +2,11 @@
 
 An async-start hands its context on to an async-update. The place of a context is free when its
 operation is done: then any buffer may have it, but no result of the program, and of all free places
-that are large enough a buffer gets the smallest. A context for which there is none gets the place of
-another even if that one's operation still runs, since that core runs one at a time; or else a new
-one. Mirrors `FastMergeBufferAllocationsManagerForComputationsWithoutOrdering` of
-`service/buffer_assignment.cc`; which buffers are contexts, and that they do not mind one another, was
-read off dumps of libtpu.
+that are large enough a buffer gets the smallest. A context for which there is none gets the place
+of another even if that one's operation still runs, since that core runs one at a time; or else a
+new one. Mirrors `FastMergeBufferAllocationsManagerForComputationsWithoutOrdering` of
+`service/buffer_assignment.cc`; which buffers are contexts, and that they do not mind one another,
+was read off dumps of libtpu.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ def _options(machine: Machine, release: Release) -> Options:
         reparses_module=libtpu >= (0, 0, 51),
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
+        async_updates_in_place=libtpu >= (0, 0, 51),
         async_results_begin_late=libtpu >= (0, 0, 51),
         fast_merge=fast_merge,
         fast_merge_colors=_SIZED_SPACES if fast_merge else frozenset(),
