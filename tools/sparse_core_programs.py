@@ -140,6 +140,17 @@ def priced_kernel(_: Any) -> Made:
     return Made(run, (_floats(512, 256), _floats(256, 256)))
 
 
+def pipelined_attention(_: Any) -> Made:
+    """Attention, which libtpu computes in a loop that loads blocks in the turn before."""
+
+    def run(w: Any, x: Any) -> Any:
+        q, k, v = (p.reshape(16, 512, 4, 128).swapaxes(1, 2) for p in jnp.split(x @ w, 3, -1))
+        scores = jnp.where(jnp.tril(jnp.ones((512, 512), bool)), q @ k.swapaxes(-1, -2), -1e9)
+        return (jax.nn.softmax(scores, -1) @ v).swapaxes(1, 2)
+
+    return Made(run, (_floats(512, 1536), _floats(16, 512, 512)))
+
+
 SPARSE_CORE_PROGRAMS = {
     maker.__name__: maker
     for maker in (
@@ -149,6 +160,7 @@ SPARSE_CORE_PROGRAMS = {
         sums_on_sparse_cores,
         cache_on_host,
         priced_kernel,
+        pipelined_attention,
     )
 }
 

@@ -61,7 +61,7 @@ def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _unchanging(joined: JoinedDump) -> set[int]:
-    """The constants that a loop carries as a part of its state, which is written, but never changed.
+    """The constants that a loop carries as a part of its state, which it writes but never changes.
 
     All that is ever put there is that constant, another that is equal, or a copy of one. What the
     loop makes of it (its phis) must lie in one place with what goes in and comes out, or

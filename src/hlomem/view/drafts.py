@@ -154,19 +154,41 @@ def _draft_unprinted(
 ) -> Draft:
     if not operands:
         return Draft(name, "parameter", [])
-    held, operand_held = joined.held[name], joined.held.get(operands[0], {})
     if len(operands) == 1:
-        start = drafts.get(operands[0])
-        if start is not None and start.is_async:
-            return Draft(name, "async-done", operands)
-        if start is not None and start.opcode.endswith(_START):
-            return Draft(name, as_opcode(f"{start.opcode.removesuffix(_START)}-done"), operands)
-        element = _element_held(held, operand_held)
-        if element is not None and _reads_only(element, joined.reads.get(name, [])):
-            return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
-        if held == operand_held:
-            return Draft(name, "opt-barrier" if len(held) > 1 else "bitcast", operands)
+        draft = _draft_of_one(name, operands, joined, drafts.get(operands[0]))
+        if draft is not None:
+            return draft
     return Draft(name, "call", operands, callees=[f"{name}.callee"])
+
+
+def _draft_of_one(
+    name: str, operands: list[str], joined: JoinedDump, operand: Draft | None
+) -> Draft | None:
+    """An instruction that hands on what its one operand holds, or a part of it."""
+    held, operand_held = joined.held[name], joined.held.get(operands[0], {})
+    element = _element_held(held, operand_held)
+    is_element = element is not None and _reads_only(element, joined.reads.get(name, []))
+    if operand is not None and not (is_element and element == 0):  # else the start's own operands
+        if operand.is_async:
+            return Draft(name, "async-done", operands)
+        if operand.opcode.endswith(_START):
+            return Draft(name, as_opcode(f"{operand.opcode.removesuffix(_START)}-done"), operands)
+    if is_element:
+        return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
+    if element == 1 and _is_started(operand_held):
+        return Draft(name, "async-done", operands)
+    if held == operand_held:
+        return Draft(name, "opt-barrier" if len(held) > 1 else "bitcast", operands)
+    return None
+
+
+def _is_started(held: Parts) -> bool:
+    """Whether a tuple has the form of what is started: operands in a tuple, a result, a context.
+
+    A loop carries such a one in its state from one turn to the next.
+    """
+    elements = {index[0] for index in held if index}
+    return elements == {0, 1, 2} and (0, 0) in held
 
 
 def _element_held(held: Parts, operand_held: Parts) -> int | None:
