@@ -141,14 +141,19 @@ def priced_kernel(_: Any) -> Made:
 
 
 def pipelined_attention(_: Any) -> Made:
-    """Attention, which libtpu computes in a loop that loads blocks in the turn before."""
+    """Layers of attention, which libtpu computes in loops that load blocks in the turn before."""
 
-    def run(w: Any, x: Any) -> Any:
-        q, k, v = (p.reshape(16, 512, 4, 128).swapaxes(1, 2) for p in jnp.split(x @ w, 3, -1))
-        scores = jnp.where(jnp.tril(jnp.ones((512, 512), bool)), q @ k.swapaxes(-1, -2), -1e9)
-        return (jax.nn.softmax(scores, -1) @ v).swapaxes(1, 2)
+    def run(ws: Any, x: Any) -> Any:
+        def one(x: Any, w: Any) -> Any:
+            q, k, v = (p.reshape(16, 512, 4, 128) for p in jnp.split(x @ w, 3, -1))
+            scores = jnp.einsum("bthd,bshd->bhts", q, k) / 11.3
+            scores = jnp.where(jnp.tril(jnp.ones((512, 512), bool)), scores, -1e9)
+            mixed = jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores, -1), v)
+            return x + mixed.reshape(x.shape), None
 
-    return Made(run, (_floats(512, 1536), _floats(16, 512, 512)))
+        return lax.scan(one, x, ws)[0]
+
+    return Made(run, (_floats(2, 512, 1536), _floats(16, 512, 512)))
 
 
 SPARSE_CORE_PROGRAMS = {

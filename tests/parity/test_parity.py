@@ -97,6 +97,7 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.51/tpu-tpu7x/cache_on_host",
         "libtpu-0.0.51/tpu-tpu7x/embed_scatter_add",
         "libtpu-0.0.51/tpu-tpu7x/overlapping_contexts",
+        "libtpu-0.0.51/tpu-tpu7x/pipelined_attention",
         "libtpu-0.0.51/tpu-tpu7x/sums_on_sparse_cores",
         "libtpu-0.0.51/tpu-tpu7x/nested_while",
         "libtpu-0.0.51/tpu-v4/nested_while",
@@ -142,6 +143,7 @@ KNOWN_POSITIONS = frozenset(
         "libtpu-0.0.51/tpu-tpu7x/cache_on_host",
         "libtpu-0.0.51/tpu-tpu7x/embed_scatter_add",
         "libtpu-0.0.51/tpu-tpu7x/overlapping_contexts",
+        "libtpu-0.0.51/tpu-tpu7x/pipelined_attention",
         "libtpu-0.0.51/tpu-tpu7x/sums_on_sparse_cores",
         "libtpu-0.0.51/tpu-v5e/diffrax_fwd",
         "libtpu-0.0.51/tpu-v5e/g_scan_grad",
@@ -153,7 +155,9 @@ KNOWN_POSITIONS = frozenset(
 )
 """Goldens with a value whose positions do, too."""
 
-KNOWN_IDS = frozenset({"libtpu-0.0.2/tpu-v5p/nested_while"})
+KNOWN_IDS = frozenset(
+    {"libtpu-0.0.2/tpu-v5p/nested_while", "libtpu-0.0.51/tpu-tpu7x/pipelined_attention"}
+)
 """Goldens with two computations of equal size, whose fingerprints hlomem orders otherwise."""
 
 FIRST_ORDERED_REPORT = {"jaxlib": (0, 8, 1), "libtpu": (0, 0, 34)}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
+from hlomem.check.registers import in_registers
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
     """Every rule about inputs, outputs, constants and thread-local allocations."""
     yield from _check_headers(joined)
-    unchanging = _unchanging(joined)
+    unchanging, kept = _unchanging(joined), in_registers(joined)
     for placed in joined.placed:
-        yield from _check_read_only(joined, placed, unchanging)
-        yield from _check_thread_local(joined, placed)
-    yield from _check_neighbours(joined, unchanging)
+        if placed.id not in kept:
+            yield from _check_read_only(joined, placed, unchanging)
+            yield from _check_thread_local(joined, placed)
+    yield from _check_neighbours(joined, unchanging, kept)
     yield from _check_outputs(joined)
 
 
@@ -160,7 +162,9 @@ def _check_thread_local(joined: JoinedDump, placed: PlacedValue) -> Iterator[Fin
         )
 
 
-def _check_neighbours(joined: JoinedDump, unchanging: set[int]) -> Iterator[Finding]:
+def _check_neighbours(
+    joined: JoinedDump, unchanging: set[int], kept: frozenset[int]
+) -> Iterator[Finding]:
     """Constants and thread-local values share no byte, whenever they live.
 
     Constants are there before the program starts; when something inside a reduction lives is not
@@ -171,7 +175,7 @@ def _check_neighbours(joined: JoinedDump, unchanging: set[int]) -> Iterator[Find
     for placed in joined.placed:
         is_timeless = placed.allocation.is_constant or placed.allocation.is_thread_local
         is_checked = is_timeless and placed.allocation.index not in unchanging
-        if is_checked and placed.value.size > 0:
+        if is_checked and placed.value.size > 0 and placed.id not in kept:
             holders.setdefault(placed.allocation.index, []).append(placed)
     for values in holders.values():
         for one, two in pairwise(sorted(values, key=lambda placed: (placed.start, placed.id))):
