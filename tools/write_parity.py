@@ -110,8 +110,6 @@ jaxlib 0.8.0. [cli.md](cli.md#replan) says what is taken from a dump and what is
 - **May or must** (`pjit_fsdp_train`, CPU). A dump shows that a fusion wrote over an operand, not
   whether it had to. One that had to makes one buffer of both: a dynamic-update-slice inside, which
   neither its name nor its metadata tells.
-- **An update that runs what its start announced** (`embed_scatter_add`, TPU 7x), an operation of
-  the sparse core, is not rebuilt.
 - **Packing on v5p by libtpu 0.0.2** (`decode_scan_donate`) differs from the module's text, too.
 
 ## Checking

@@ -126,7 +126,12 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def dataflow(self) -> Dataflow:
         """The values."""
-        return analyze_dataflow(self.module, self.call_graph, self.order)
+        return analyze_dataflow(
+            self.module,
+            self.call_graph,
+            self.order,
+            updates_in_place=self.options.async_updates_in_place,
+        )
 
     @cached_property
     def aliasing(self) -> Aliasing:
@@ -150,7 +155,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def colors(self) -> ColorOf:
         """The memory space of each value."""
-        return color_values(self.aliasing)
+        return color_values(self.aliasing, self.call_graph, self.options.machine)
 
     @cached_property
     def assignment(self) -> BufferAssignment:

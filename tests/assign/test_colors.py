@@ -18,7 +18,8 @@ ENTRY %e {
 
 
 def test_every_value_has_the_color_of_its_layout() -> None:
-    colors = color_values(start_stages(parse(TEXT)).aliasing)
+    stages = start_stages(parse(TEXT))
+    colors = color_values(stages.aliasing, stages.call_graph, stages.options.machine)
     named = {f"{value.instruction.name}{value.index or ''}": c for value, c in colors.items()}
     assert {name: color for name, color in named.items() if color} == {"fast": 1, "t{0}": 5}
     assert len(named) == 6

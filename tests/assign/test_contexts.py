@@ -1,4 +1,4 @@
-"""The contexts of operations on another core: one allocation, free when all of them are done.
+"""The contexts of operations on another core: where they lie, and when their places are free.
 
 The form of the program is that of libtpu's dumps: a start hands its context on to an update.
 """
@@ -31,49 +31,72 @@ def _problem() -> Problem:
     return state(module_of(*LINES, before=WRAPPED), Options(fast_merge=True))
 
 
-def _assigned(problem: Problem, size: int) -> tuple[Contexts, BufferAllocation]:
+def _with_place(problem: Problem, size: int) -> tuple[Contexts, BufferAllocation]:
     contexts = Contexts(problem)
+    [context] = contexts.buffers
     allocation = BufferAllocation(AllocationIndex(0), ByteCount(size), Color(0))
-    contexts.assign(allocation)
+    contexts.add_place(allocation)
+    contexts.note_use(allocation, context)
     return contexts, allocation
 
 
 def test_contexts_are_what_an_update_defines_beside_its_tables() -> None:
     problem = _problem()
     contexts = Contexts(problem)
-    [context] = contexts.by_size()
-    assert [(each.instruction.name, tuple(each.index)) for each in context.values] == [
+    [context] = contexts.buffers
+    assert [(value.instruction.name, tuple(value.index)) for value in context.values] == [
         ("update", (2,))
     ]
-    assert context in contexts.buffers
+    assert contexts.values == set(context.values)
     assert buffer_named(problem, "later") not in contexts.buffers
 
 
-def test_the_allocation_is_free_for_what_begins_after_the_last_context() -> None:
+def test_only_the_first_part_of_a_context_is_one() -> None:
+    both = "(u8[32]{0}, u8[64]{0})"
+    lines = [line.replace("u8[32]{0}", both) for line in LINES]
+    contexts = Contexts(state(module_of(*lines, before=WRAPPED), Options(fast_merge=True)))
+    [context] = contexts.buffers
+    assert [tuple(value.index) for value in context.values] == [(2, 0)]
+
+
+def test_a_place_is_free_for_what_begins_after_the_context() -> None:
     problem = _problem()
     later = buffer_named(problem, "later")
-    contexts, allocation = _assigned(problem, 32)
-    assert contexts.is_assigned
-    assert contexts.free_allocation(later) is allocation
-    contexts.note_reuse(allocation, later)
-    assert contexts.free_allocation(later) is None  # it is taken until that ends
+    contexts, allocation = _with_place(problem, 32)
+    assert contexts.free(later) == [allocation]
+    contexts.note_use(allocation, later)
+    assert contexts.free(later) == []  # it is taken until that ends
 
 
 def test_it_must_be_large_enough() -> None:
     problem = _problem()
-    contexts, _ = _assigned(problem, 8)
-    assert contexts.free_allocation(buffer_named(problem, "later")) is None
+    contexts, _ = _with_place(problem, 8)
+    assert contexts.free(buffer_named(problem, "later")) == []
 
 
-def test_what_begins_before_the_contexts_end_does_not_get_it() -> None:
+def test_what_begins_before_the_context_ends_does_not_get_it() -> None:
     problem = _problem()
-    contexts, _ = _assigned(problem, 1 << 10)
-    assert contexts.free_allocation(buffer_named(problem, "a")) is None
+    contexts, _ = _with_place(problem, 1 << 10)
+    assert contexts.free(buffer_named(problem, "a")) == []
+
+
+def test_a_result_of_the_program_does_not_get_it() -> None:
+    problem = _problem()
+    contexts, _ = _with_place(problem, 16)
+    assert contexts.free(buffer_named(problem, "r")) == []
+
+
+def test_of_several_free_places_the_smallest_comes_first() -> None:
+    problem = _problem()
+    contexts, large = _with_place(problem, 64)
+    small = BufferAllocation(AllocationIndex(1), ByteCount(32), Color(0))
+    contexts.add_place(small)
+    contexts.note_use(small, next(iter(contexts.buffers)))
+    assert contexts.free(buffer_named(problem, "later")) == [small, large]
 
 
 def test_without_contexts_nothing_is_free() -> None:
     problem = state(module_of("ROOT %r = f32[64]{0} add(%a, %b)"))
     contexts = Contexts(problem)
-    assert contexts.by_size() == []
-    assert not contexts.is_assigned
-    assert contexts.free_allocation(buffer_named(problem, "r")) is None
+    assert not contexts.buffers
+    assert contexts.free(buffer_named(problem, "r")) == []

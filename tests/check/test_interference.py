@@ -68,3 +68,28 @@ def test_an_operation_that_waits_for_its_operands_does_not_need_its_context_yet(
     assert "interference/overlap" in rules(contexts("start(%a)"))
     assert "interference/overlap" in rules(contexts("start()", thread="third"))
     assert "interference/overlap" in rules(contexts("update(%a)"))
+
+
+def queued(second: str = "custom-call-update(%t, %a)", thread: str = "other") -> Dump:
+    """Two operations of another thread; `w` brings the operands of `t` while `u` runs."""
+    shape, named = "((), (), (f32[16]{0}))", 'async_execution_thread="other"'
+    values = [
+        V("a", (0, 6), text="f32[16]{0} constant({...})", allocation=1),
+        V("s", (1, 2), text=f"{shape} custom-call-start(), {named}", index=(2, 0)),
+        V("u", (2, 5), text=f"{shape} custom-call-update(%s, %a)", index=(2, 0)),
+        V(
+            "t",
+            (3, 4),
+            text=f'{shape} custom-call-start(), async_execution_thread="{thread}"',
+            index=(2, 0),
+        ),
+        V("w", (4, 6), text=f"{shape} {second}", index=(2, 0)),
+    ]
+    header = {1: plain.Allocation(index=1, size=64, is_constant=True)}
+    return small_dump(values, header, sequence=["a", "s", "u", "t", "w", "d", "e"])
+
+
+def test_operations_that_wait_for_their_turn_share_a_context() -> None:
+    assert "interference/overlap" not in rules(queued())
+    assert "interference/overlap" in rules(queued(thread="third"))
+    assert "interference/overlap" in rules(queued(second="custom-call(%t, %a)"))

@@ -94,7 +94,11 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.4/tpu-v5e/nested_while",
         "libtpu-0.0.4/tpu-v5p/nested_while",
         "libtpu-0.0.4/tpu-v6e/nested_while",
+        "libtpu-0.0.51/tpu-tpu7x/cache_on_host",
         "libtpu-0.0.51/tpu-tpu7x/embed_scatter_add",
+        "libtpu-0.0.51/tpu-tpu7x/overlapping_contexts",
+        "libtpu-0.0.51/tpu-tpu7x/pipelined_attention",
+        "libtpu-0.0.51/tpu-tpu7x/sums_on_sparse_cores",
         "libtpu-0.0.51/tpu-tpu7x/nested_while",
         "libtpu-0.0.51/tpu-v4/nested_while",
         "libtpu-0.0.51/tpu-v5e/all_reduce_in_hbm",
@@ -112,6 +116,7 @@ KNOWN_LINE_ORDER = frozenset(
         "libtpu-0.0.51/tpu-v5e/sm_permute_ring",
         "libtpu-0.0.51/tpu-v5e/top_k_and_products",
         "libtpu-0.0.51/tpu-v5e/zero_size",
+        "libtpu-0.0.51/tpu-v5p/contexts_of_two_sizes",
         "libtpu-0.0.51/tpu-v5p/nested_while",
         "libtpu-0.0.51/tpu-v6e/g_attention_grad",
         "libtpu-0.0.51/tpu-v6e/h_switch_in_scan",
@@ -135,17 +140,24 @@ KNOWN_POSITIONS = frozenset(
         "libtpu-0.0.17/tpu-v5e/sort_argsort_topk",
         "libtpu-0.0.2/tpu-v5e/nested_while",
         "libtpu-0.0.2/tpu-v5p/nested_while",
+        "libtpu-0.0.51/tpu-tpu7x/cache_on_host",
         "libtpu-0.0.51/tpu-tpu7x/embed_scatter_add",
+        "libtpu-0.0.51/tpu-tpu7x/overlapping_contexts",
+        "libtpu-0.0.51/tpu-tpu7x/pipelined_attention",
+        "libtpu-0.0.51/tpu-tpu7x/sums_on_sparse_cores",
         "libtpu-0.0.51/tpu-v5e/diffrax_fwd",
         "libtpu-0.0.51/tpu-v5e/g_scan_grad",
         "libtpu-0.0.51/tpu-v5e/gathers_and_scatters",
         "libtpu-0.0.51/tpu-v5e/large_loop",
+        "libtpu-0.0.51/tpu-v5p/contexts_of_two_sizes",
         "libtpu-0.0.51/tpu-v6e/recsys",
     }
 )
 """Goldens with a value whose positions do, too."""
 
-KNOWN_IDS = frozenset({"libtpu-0.0.2/tpu-v5p/nested_while"})
+KNOWN_IDS = frozenset(
+    {"libtpu-0.0.2/tpu-v5p/nested_while", "libtpu-0.0.51/tpu-tpu7x/pipelined_attention"}
+)
 """Goldens with two computations of equal size, whose fingerprints hlomem orders otherwise."""
 
 FIRST_ORDERED_REPORT = {"jaxlib": (0, 8, 1), "libtpu": (0, 0, 34)}

@@ -42,4 +42,4 @@ def test_a_loop_runs_its_condition_first() -> None:
         assert loop.line is not None
         callees = loop.line.callees
         assert loop.callees == [*callees["condition"], *callees["body"]]
-        assert not loop.is_async_start
+        assert not loop.is_async

@@ -2,7 +2,9 @@
 
 In: an async-start, -update or -done. Out: what its chain hands to the computation it wraps, and
 where in the chain that computation runs. The start has the operands as a rule; libtpu 0.0.51 also
-starts with fewer and adds the rest in an update. Mirrors `hlo/ir/hlo_instruction_utils.cc`.
+starts with fewer and adds the rest in an update, and carries what is started in one turn of a loop
+to the next, whose done knows its start by nothing but a part of the loop's state. Mirrors
+`hlo/ir/hlo_instruction_utils.cc`.
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ def async_chain(start: HloInstruction) -> list[HloInstruction]:
     return chain
 
 
+def is_carried(operation: HloInstruction) -> bool:
+    """Whether an operation ends what was started elsewhere, in a loop's turn before."""
+    return operation.opcode == "async-done" and operation.operands[0].opcode not in ASYNC_OPCODES
+
+
 def wrapped_computation(operation: HloInstruction) -> HloComputation:
     """The computation a chain runs."""
     computation = operation.async_wrapped_computation
@@ -56,13 +63,16 @@ def carries_result(operation: HloInstruction) -> bool:
 
 def is_fully_bound_here(operation: HloInstruction) -> bool:
     """Whether the wrapped computation runs before this operation (`IsFirstFullyBound`)."""
-    if not _is_fully_bound(operation):
+    if is_carried(operation) or not _is_fully_bound(operation):
         return False
     return operation.opcode == "async-start" or not _is_fully_bound(operation.operands[0])
 
 
 def is_supported_async(operation: HloInstruction) -> bool:
     """Whether the start is known, and the shapes are those of an asynchronous operation."""
+    if is_carried(operation):
+        elements = operation.operands[0].shape.elements
+        return len(elements) > 1 and _same_form(operation.shape, elements[1])
     computation = operation.async_wrapped_computation
     if computation is None:
         return False

@@ -48,10 +48,12 @@ class Dataflow(Struct, frozen=True, eq=False):
         return self.value_sets[instruction][part_number(instruction.shape, index)]
 
 
-def analyze_dataflow(module: HloModule, call_graph: CallGraph, order: ListOrder) -> Dataflow:
-    """Find the values of a module."""
+def analyze_dataflow(
+    module: HloModule, call_graph: CallGraph, order: ListOrder, *, updates_in_place: bool = False
+) -> Dataflow:
+    """Find the values of a module; `updates_in_place` as `Options.async_updates_in_place`."""
     table = define_values(order.computations, call_graph)
-    propagation = Propagation(table, call_graph)
+    propagation = Propagation(table, call_graph, updates_in_place=updates_in_place)
     propagation.run()
     _drop_phis(table, propagation)
     _refuse_many_positions(table, call_graph)

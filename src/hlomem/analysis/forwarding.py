@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import bound_operands, carries_result, wrapped_computation
+from hlomem.analysis.async_chain import (
+    bound_operands,
+    carries_result,
+    is_carried,
+    wrapped_computation,
+)
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.hlo.opcodes import rules_by_opcode
 
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.traits import Forwarding
 
@@ -133,8 +139,25 @@ def _async_operands(instruction: HloInstruction, sets: ValueSets) -> Instruction
     return result
 
 
+def _async_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    """The same, but that of an update in place has in 1 what is to be updated.
+
+    `UpdateAsyncStartValueSet` of `hlo/analysis/hlo_dataflow_analysis.cc`.
+    """
+    result = _async_operands(instruction, sets)
+    if wrapped_computation(instruction).root.opcode == "dynamic-update-slice":
+        _leaves_into(result, instruction.shape, (1,), sets[instruction.operands[0]])
+    return result
+
+
 def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    """The wrapped computation's result; of what a loop carries, element 1 of what it carries."""
     result = sets[instruction][:]
+    if is_carried(instruction):
+        operand = instruction.operands[0]
+        carried = sets[operand][operand.shape.parts.element(1)]
+        _leaves_into(result, instruction.shape, (), carried)
+        return result
     _leaves_into(result, instruction.shape, (), sets[wrapped_computation(instruction).root])
     return result
 
@@ -157,3 +180,5 @@ _RULE_OF: Mapping[Forwarding, Forward] = {
 }
 FORWARD = rules_by_opcode(lambda traits: traits.forwards, _RULE_OF)
 """Rules by opcode that pass values on without merging them; a copy does so for tuples only."""
+FORWARD_IN_PLACE: Mapping[Opcode, Forward] = {**FORWARD, "async-start": _async_start}
+"""The same since August 2026 (openxla/xla a79e7be839)."""

@@ -10,8 +10,13 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import async_chain, bound_operands, wrapped_computation
-from hlomem.analysis.forwarding import FORWARD
+from hlomem.analysis.async_chain import (
+    async_chain,
+    bound_operands,
+    is_carried,
+    wrapped_computation,
+)
+from hlomem.analysis.forwarding import FORWARD, FORWARD_IN_PLACE
 from hlomem.analysis.phi import PhiGraph
 from hlomem.analysis.values import part_number
 from hlomem.hlo.ir import HloInstruction
@@ -30,7 +35,10 @@ if TYPE_CHECKING:
 class Propagation:
     """The fixed point over one table of values."""
 
-    def __init__(self, table: ValueTable, call_graph: CallGraph) -> None:
+    def __init__(
+        self, table: ValueTable, call_graph: CallGraph, *, updates_in_place: bool = False
+    ) -> None:
+        self._forward = FORWARD_IN_PLACE if updates_in_place else FORWARD
         self._table = table
         self._sets = table.sets
         self._call_graph = call_graph
@@ -119,7 +127,7 @@ class Propagation:
             return self._merge(
                 instruction, [callee.root for callee in instruction.called_computations]
             )
-        return self._store(instruction, FORWARD[opcode](instruction, self._sets))
+        return self._store(instruction, self._forward[opcode](instruction, self._sets))
 
     def _store(self, instruction: HloInstruction, value_set: InstructionValueSet) -> bool:
         if value_set == self._sets[instruction]:
@@ -224,6 +232,8 @@ def _arguments(site: HloInstruction, parameter: HloInstruction) -> list[HloInstr
 
 def _bound_parameters(user: HloInstruction, operand: HloInstruction) -> Iterator[HloInstruction]:
     """The parameters of a user's callees that may be bound to an operand."""
+    if is_carried(user):
+        return
     if user.opcode in ASYNC_OPCODES:
         yield from wrapped_computation(user).parameters
     elif user.opcode == "conditional":

@@ -16,6 +16,7 @@ In: the analyses and the options. Out: every allocation with the slices of its v
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -118,7 +119,7 @@ class _GlobalAssigner:
         waiting: list[HloValue] = []
         for buffer in self._in_order(placed):
             if buffer in contexts:
-                self._assign_contexts()
+                self._assign_context(buffer)
             elif buffer in special:
                 self._assign_special(buffer, special[buffer])
             elif not self._reuse(buffer):
@@ -134,15 +135,22 @@ class _GlobalAssigner:
             return self._problem.in_order(timeless.in_flow, placed)
         return timeless.flow_in_order
 
-    def _assign_contexts(self) -> None:
-        """Put all contexts into one place, as the first of them turns up."""
-        if self._contexts.is_assigned:
-            return
-        largest, *others = self._contexts.by_size()
-        allocation = self._new_allocation(largest)
-        for buffer in others:
+    def _assign_context(self, buffer: HloBuffer) -> None:
+        """Put a context into a place that is free, or that of others, or alone."""
+        contexts, may_hold = self._contexts, self._shared.may_hold
+        free = (place for place in contexts.free(buffer) if may_hold(place, buffer))
+        shared = (
+            place
+            for place in contexts.large_enough(buffer)
+            if may_hold(place, buffer, contexts.values)
+        )
+        allocation = next(chain(free, shared), None)
+        if allocation is None:
+            allocation = self._new_allocation(buffer)
+            contexts.add_place(allocation)
+        else:
             self._shared.add(allocation, buffer)
-        self._contexts.assign(allocation)
+        contexts.note_use(allocation, buffer)
 
     def _assign_special(self, buffer: HloBuffer, value: HloValue) -> None:
         """Give a constant, an entry parameter or a tuple table an allocation of its own."""
@@ -169,7 +177,7 @@ class _GlobalAssigner:
             for allocation in find(buffer):
                 if self._shared.may_hold(allocation, buffer):
                     self._shared.add(allocation, buffer)
-                    self._contexts.note_reuse(allocation, buffer)
+                    self._contexts.note_use(allocation, buffer)
                     return True
         return False
 
@@ -177,8 +185,7 @@ class _GlobalAssigner:
         """Every reusable allocation that is idle while a buffer lives, the newest first."""
         if not self._problem.options.fast_merge:
             return self._shared.idle(buffer)
-        free = self._contexts.free_allocation(buffer)
-        return () if free is None else (free,)
+        return self._contexts.free(buffer)
 
     def _new_allocation(
         self,

@@ -1,23 +1,40 @@
 """Values → memory spaces.
 
 Mirrors `BufferAssigner::DefaultColorer` of `service/buffer_assignment.h`: a value lies in the
-memory space its layout names.
+memory space its layout names. That the tables of tuples which another core returns lie elsewhere
+was read off dumps of libtpu.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.quantities import Color
+from hlomem.hlo.ir import MAIN_THREAD
+
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import Aliasing
+    from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.values import HloValue
-    from hlomem.base.quantities import Color
+    from hlomem.machines.machine import Machine
 
 ColorOf = dict["HloValue", "Color"]
 
 
-def color_values(aliasing: Aliasing) -> ColorOf:
+def color_values(aliasing: Aliasing, call_graph: CallGraph, machine: Machine) -> ColorOf:
     """The memory space of every value."""
-    return {
+    color_of = {
         value: value.shape.memory_space for buffer in aliasing.buffers for value in buffer.values
     }
+    if machine.far_table_color is not None:
+        color = Color(machine.far_table_color)
+        color_of.update({value: color for value in color_of if _is_far_table(value, call_graph)})
+    return color_of
+
+
+def _is_far_table(value: HloValue, call_graph: CallGraph) -> bool:
+    """Whether a value is the table of a tuple made by an operation of another core."""
+    if not value.shape.is_tuple:
+        return False
+    home = value.instruction.parent
+    return home.execution_thread != MAIN_THREAD and call_graph.is_in_flow(home)

@@ -210,7 +210,12 @@ def state_timeless(
     dataflow: Dataflow, aliasing: Aliasing, color_of: ColorOf, options: Options
 ) -> Timeless:
     """Gather what is the same in any order."""
-    return Timeless(dataflow, aliasing, color_of, options, _buffer_sizes(aliasing, options))
+    sizes = _buffer_sizes(aliasing, options)
+    far = options.machine.far_table_color
+    if far is not None:
+        empty = [buffer for buffer in sizes if color_of[buffer.values[0]] == far]
+        sizes.update(dict.fromkeys(empty, ByteCount(0)))
+    return Timeless(dataflow, aliasing, color_of, options, sizes)
 
 
 def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, ByteCount]:

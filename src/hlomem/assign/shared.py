@@ -13,7 +13,7 @@ from hlomem.assign.allocation import whole
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
@@ -116,21 +116,37 @@ class SharedAllocations:
             last -= 1
         return first, last
 
-    def may_hold(self, allocation: BufferAllocation, buffer: HloBuffer) -> bool:
-        """Whether a buffer fits into an allocation in size and time (`MaybeAssignBuffer`)."""
+    def may_hold(
+        self,
+        allocation: BufferAllocation,
+        buffer: HloBuffer,
+        ignored: Collection[HloValue] = frozenset(),
+    ) -> bool:
+        """Whether a buffer fits into an allocation in size and time (`MaybeAssignBuffer`).
+
+        It does not mind the values that are to be ignored.
+        """
         size = self._size_of[buffer]
         if size > allocation.size or self._color_of[buffer.values[0]] != allocation.color:
             return False
         if buffer in self._live_out and size != allocation.size:
             return False
         occupancy = self._occupancy[allocation]
-        return not any(self._interferes(value, allocation, occupancy) for value in buffer.values)
+        return not any(
+            self._interferes(value, allocation, occupancy, ignored) for value in buffer.values
+        )
 
     def _interferes(
-        self, value: HloValue, allocation: BufferAllocation, occupancy: Occupancy
+        self,
+        value: HloValue,
+        allocation: BufferAllocation,
+        occupancy: Occupancy,
+        ignored: Collection[HloValue],
     ) -> bool:
         live_range = self._range_of[value]
         for other, start, end in occupancy.overlapping(live_range):
+            if other in ignored:
+                continue
             if live_range.end == start:
                 if not self._can_take_place_of(value, other):
                     return True

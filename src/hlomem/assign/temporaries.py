@@ -32,10 +32,10 @@ def combine_temporaries(
         for value, (offset, size) in temporary.slices.items():
             target.slices[value] = OffsetSize(Offset(base + offset), size)
     stack_colors = problem.options.machine.stack_colors
-    stacks_first = sorted(
-        combined.values(), key=lambda allocation: allocation.color not in stack_colors
-    )
-    return renumbered([*kept, *stacks_first])
+    on_stacks = [a for color, a in combined.items() if color in stack_colors]
+    on_stacks.sort(key=lambda allocation: allocation.size)
+    others = [a for color, a in combined.items() if color not in stack_colors]
+    return renumbered([*kept, *on_stacks, *others])
 
 
 def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:

@@ -324,7 +324,16 @@ def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
 
 
 def _async(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
-    """Operands at {0}, the wrapped computation's result at {1}; tuples and contexts are new."""
+    """Operands at {0}, the wrapped computation's result at {1}; tuples and contexts are new.
+
+    What was started in a loop's turn before is a part of the loop's state, with its result at {1}.
+    """
+    if instruction.opcode == "async-done" and instruction.async_start is None:
+        return {
+            index[1:]: value
+            for index, value in _arrays(instruction.operands[0], parts_of).items()
+            if index[:1] == (1,)
+        }
     wrapped = instruction.async_wrapped_computation
     has_run = wrapped is not None and wrapped.root in parts_of
     returned = _arrays(wrapped.root, parts_of) if wrapped is not None and has_run else {}

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
+    from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 CONCAT = "ConcatBitcast"
@@ -164,23 +165,27 @@ class Interference:
     def _is_waiting(self, earlier: PlacedValue, later: PlacedValue) -> bool:
         """Whether `later` is the context of an operation that waits for that of `earlier`.
 
-        A thread other than the main one (a TPU's sparse core) runs one operation at a time. One
-        that is started without its operands has nothing to do before an update brings them
-        (`IsFirstFullyBound` of `hlo/ir/hlo_instruction_utils.cc`).
+        A thread other than the main one (a TPU's sparse core) runs one operation at a time, in the
+        order in which they have all their operands. One that is started without has nothing to do
+        before an update brings them (`IsFirstFullyBound` of `hlo/ir/hlo_instruction_utils.cc`).
         """
-        start = self.joined.printed.get(later.value.name)
-        if start is None or not start.opcode.endswith("-start") or start.operands:
+        start, other = self._start_of_context(later), self._start_of_context(earlier)
+        if start is None or other is None or start.operands or start.thread != other.thread:
             return False
-        thread = self._thread_of_context(later)
-        return bool(thread) and thread == self._thread_of_context(earlier)
+        is_bound = later.value.name != start.name
+        return bool(start.thread) and not (is_bound and self._is_without_operands(earlier))
 
-    def _thread_of_context(self, placed: PlacedValue) -> str:
-        """The thread of the operation whose context a value is; empty for other values."""
+    def _is_without_operands(self, placed: PlacedValue) -> bool:
+        text = self.joined.printed[placed.value.name]
+        return text.opcode.endswith("-start") and not text.operands
+
+    def _start_of_context(self, placed: PlacedValue) -> PrintedInstruction | None:
+        """The start of the operation whose context a value is; None for other values."""
         text = self.joined.printed.get(placed.value.name)
         while text is not None and text.opcode.endswith("-update"):
             text = self.joined.printed.get(text.operands[0])
         is_part = placed.index[:1] == _CONTEXT and placed.index != _CONTEXT  # but not their table
-        return text.thread if text is not None and is_part else ""
+        return text if text is not None and is_part and text.opcode.endswith("-start") else None
 
     def _judge_touching(self, earlier: PlacedValue, later: PlacedValue) -> tuple[str, str]:
         """The rule for two values whose ranges have one moment in common, and why it is broken.

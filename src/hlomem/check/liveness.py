@@ -13,6 +13,7 @@ from hlomem.base.quantities import NEVER, Step
 from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
 from hlomem.check.opcodes import PASSES_OPERANDS_ON
+from hlomem.check.registers import in_registers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +42,13 @@ class Liveness:
 
     def check(self) -> Iterator[Finding]:
         """Every rule about one value's life."""
+        kept = in_registers(self.joined)
         for placed in self.joined.placed:
             if placed.life is not None:
                 yield from self._check_start(placed)
                 yield from self._check_needs(placed)
-                yield from self._check_overwritten(placed)
+                if placed.id not in kept:
+                    yield from self._check_overwritten(placed)
 
     def _check_start(self, placed: PlacedValue) -> Iterator[Finding]:
         life, name = placed.life, placed.value.name

@@ -7,11 +7,13 @@ or a reduction, which are in no sequence.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
+from hlomem.check.registers import in_registers
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
 def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
     """Every rule about inputs, outputs, constants and thread-local allocations."""
     yield from _check_headers(joined)
+    unchanging, kept = _unchanging(joined), in_registers(joined)
     for placed in joined.placed:
-        yield from _check_read_only(joined, placed)
-        yield from _check_thread_local(joined, placed)
-    yield from _check_neighbours(joined)
+        if placed.id not in kept:
+            yield from _check_read_only(joined, placed, unchanging)
+            yield from _check_thread_local(joined, placed)
+    yield from _check_neighbours(joined, unchanging, kept)
     yield from _check_outputs(joined)
 
 
@@ -59,11 +63,47 @@ def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
         yield Finding(rule="ownership/output", message=message, allocations=numbers)
 
 
-def _check_read_only(joined: JoinedDump, placed: PlacedValue) -> Iterator[Finding]:
+def _unchanging(joined: JoinedDump) -> set[int]:
+    """The constants that a loop carries as a part of its state, which it writes but never changes.
+
+    All that is ever put there is that constant, another that is equal, or a copy of one. What the
+    loop makes of it (its phis) must lie in one place with what goes in and comes out, or
+    `alias/torn` says so.
+    """
+    made: dict[int, set[str | None]] = {}
+    for placed in joined.placed:
+        if placed.allocation.is_constant and not placed.value.is_phi:
+            literal = _literal(joined, placed.value.name)
+            is_whole = placed.start == 0 and placed.value.size == placed.allocation.size
+            made.setdefault(placed.allocation.index, set()).add(literal if is_whole else None)
+    return {
+        index for index, literals in made.items() if len(literals) == 1 and None not in literals
+    }
+
+
+def _literal(joined: JoinedDump, name: str) -> str | None:
+    """The constant that an instruction is, or copies; None where that is not told."""
+    text = joined.printed.get(name)
+    if text is not None and text.opcode == "copy":
+        text = joined.printed.get(text.operands[0])
+    found = _CONSTANT.search(text.text) if text is not None and text.opcode == "constant" else None
+    return None if found is None or text is None else f"{text.shape.text_without_layout} {found[1]}"
+
+
+_CONSTANT = re.compile(r" constant\(([-+.\w]*)\)", re.ASCII)
+
+
+def _check_read_only(
+    joined: JoinedDump, placed: PlacedValue, unchanging: set[int]
+) -> Iterator[Finding]:
     allocation, text = placed.allocation, joined.printed.get(placed.value.name)
     if text is None:
         return
-    if allocation.is_constant and text.opcode != "constant":
+    if (
+        allocation.is_constant
+        and text.opcode != "constant"
+        and not (allocation.index in unchanging and (placed.value.is_phi or text.opcode == "copy"))
+    ):
         yield value_finding(placed, "ownership/read-only", "is written into a constant")
     if text.opcode == "constant" and not allocation.is_constant:
         yield value_finding(placed, "ownership/constant", "is a constant, its allocation is not")
@@ -123,16 +163,20 @@ def _check_thread_local(joined: JoinedDump, placed: PlacedValue) -> Iterator[Fin
         )
 
 
-def _check_neighbours(joined: JoinedDump) -> Iterator[Finding]:
+def _check_neighbours(
+    joined: JoinedDump, unchanging: set[int], kept: frozenset[int]
+) -> Iterator[Finding]:
     """Constants and thread-local values share no byte, whenever they live.
 
     Constants are there before the program starts; when something inside a reduction lives is not
-    printed. Only what is thread-local may be written in place, over what it reads.
+    printed. Only what is thread-local may be written in place, over what it reads, and only a
+    constant that a loop carries may be written with itself.
     """
     holders: dict[int, list[PlacedValue]] = {}
     for placed in joined.placed:
         is_timeless = placed.allocation.is_constant or placed.allocation.is_thread_local
-        if is_timeless and placed.value.size > 0:
+        is_checked = is_timeless and placed.allocation.index not in unchanging
+        if is_checked and placed.value.size > 0 and placed.id not in kept:
             holders.setdefault(placed.allocation.index, []).append(placed)
     for values in holders.values():
         for one, two in pairwise(sorted(values, key=lambda placed: (placed.start, placed.id))):

@@ -63,7 +63,10 @@ class Style(Record, frozen=True):
     """A value without uses says `(none)`."""
 
 
-_ON_ITS_LINE = (("(%[^\n]*)\n", "`%`, an instruction to the end of the line"),)
+# An attribute may be JSON that a kernel's author wrote on several lines.
+_ON_ITS_LINE = (
+    ('(%[^\n]*+(?:\n(?=["}])[^\n]*+)*+)\n', "`%`, an instruction to the end of the line"),
+)
 _BEFORE_THE_NEXT = (
     (r"(%[^\n<]*(?:<(?![^<\n]*>\n positions:\n)[^\n<]*)*)", "`%`, an instruction"),
     (r"(?=\Z|<)", "the next value, or the end of the values"),

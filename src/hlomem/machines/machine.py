@@ -129,6 +129,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """Color to what people call that memory; XLA's own words are `XLA_SPACE_NAMES`."""
     stack_colors: frozenset[int] = frozenset()
     """Memory that operations of another core have for themselves, one after the other."""
+    far_table_color: int | None = None
+    """The color of tuple tables that operations of another core make, which take no bytes."""
     preset_color: int | None = None
     """The memory in which a pass before buffer assignment has placed the values."""
 

@@ -54,6 +54,9 @@ class Options(Struct, frozen=True):
     calls_extend_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only what
     it calls does (`HloLiveRange::GetLastUsageTime`)."""
+    async_updates_in_place: bool = False
+    """Whether the start of an asynchronous update in place holds what is to be updated (libtpu
+    0.0.51; openxla/xla a79e7be839 of August 2026), or what is computed."""
     async_results_begin_late: bool = False
     """Whether the result of what an async-start runs begins to live with the start (libtpu 0.0.51),
     or where it is computed, before."""

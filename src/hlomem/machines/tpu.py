@@ -31,6 +31,7 @@ def _options(machine: Machine, release: Release) -> Options:
         reparses_module=libtpu >= (0, 0, 51),
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
+        async_updates_in_place=libtpu >= (0, 0, 51),
         async_results_begin_late=libtpu >= (0, 0, 51),
         fast_merge=fast_merge,
         fast_merge_colors=_SIZED_SPACES if fast_merge else frozenset(),
@@ -77,6 +78,7 @@ _MEMORY_SPACES = MappingProxyType(
 )
 _VMEM = 1
 _CMEM = 3
+_SPARSE_CORE_STACK = 7
 
 
 def _tpu(
@@ -102,6 +104,7 @@ def _tpu(
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_MEMORY_SPACES,
         stack_colors=frozenset({8, 10, 11, 12}),
+        far_table_color=_SPARSE_CORE_STACK,
         preset_color=fast_color,
         package=LIBTPU,
         known_releases=known_releases,

@@ -3,7 +3,8 @@
 The dump shows their instructions, but not their names, nor who calls those that only bodies of
 fusions call. Names are matched by what the caller demands: the types of the parameters. XLA numbers
 values and names computations in the order in which they were made, so of several that fit the first
-in the one order is the first in the other.
+in the one order is the first in the other. What such a computation calls itself, as that of a
+sparse core does, hands its result on, so the values tell.
 """
 
 from __future__ import annotations
@@ -17,22 +18,28 @@ from hlomem.view.computations import Computation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hlomem.dump.records import ShapeIndex
+    from hlomem.rebuild.shapes import Shapes
     from hlomem.view.computations import CallNest
     from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
 
 
 def name_embedded(
-    embedded: list[Computation], drafts: Mapping[str, Draft], known: set[str], joined: JoinedDump
+    embedded: list[Computation],
+    drafts: Mapping[str, Draft],
+    known: set[str],
+    joined: JoinedDump,
+    shapes: Shapes,
 ) -> list[Computation]:
     """Name the computations; returns those that only bodies of fusions can call."""
-    unclaimed = list(embedded)
+    _name_called(embedded, drafts, joined)
+    unclaimed = [computation for computation in embedded if not computation.caller]
+    known = known | {computation.name for computation in embedded}
     for callee, caller in sorted(
         _references(drafts, known), key=lambda reference: natural_key(reference[0])
     ):
-        computation = next(
-            (candidate for candidate in unclaimed if _fits(candidate, caller, joined)), None
-        )
+        computation = next((one for one in unclaimed if _fits(one, caller, joined, shapes)), None)
         if computation is not None:
             computation.name = callee
             unclaimed.remove(computation)
@@ -41,11 +48,50 @@ def name_embedded(
     return unclaimed
 
 
+def _name_called(
+    embedded: list[Computation], drafts: Mapping[str, Draft], joined: JoinedDump
+) -> None:
+    """Name those that others among them call, whose result is the callee's."""
+    home_of = {name: computation for computation in embedded for name in computation.instructions}
+    starts_first = sorted(home_of, key=lambda name: not drafts[name].opcode.endswith("-start"))
+    for name in starts_first:
+        draft, own = drafts[name], home_of[name]
+        is_start = draft.opcode.endswith("-start")
+        if not is_start and (draft.opcode != "call" or draft.line is not None):
+            continue
+        root = _root_behind(name, (1,) if is_start else (), joined)
+        callee = home_of.get(root or "")
+        if root is None or callee is None or callee is own:
+            continue
+        callee.name = draft.callees[0] if draft.callees else f"{name}.callee"
+        callee.caller = name
+        draft.callees = [callee.name]
+        if is_start:
+            draft.runner = draft
+            draft.bound = draft.operands
+            if draft.line is not None and drafts[root].line is None:
+                # `call-start` says what the call it is short for calls.
+                drafts[root].callees = [
+                    name for names in draft.line.callees.values() for name in names
+                ][:1]
+
+
+def _root_behind(name: str, index: ShapeIndex, joined: JoinedDump) -> str | None:
+    """The instruction that hands a result on to its caller: the position before the caller's."""
+    ids = joined.held[name].get(index, ())
+    before = None
+    for position in joined.used_by_id[ids[0]].positions if len(ids) == 1 else ():
+        if position.instruction == name:
+            return before
+        before = position.instruction
+    return None
+
+
 def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[str, Draft]]:
     """Names of computations that are called inside an operation, once each."""
     seen = set(known)
     for draft in drafts.values():
-        if draft.line is not None and draft.opcode != "fusion" and not draft.is_async_start:
+        if draft.line is not None and draft.opcode != "fusion" and not draft.is_async:
             for names in draft.line.callees.values():
                 for name in names:
                     if name not in seen:
@@ -53,12 +99,17 @@ def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[
                         yield name, draft
 
 
-def _fits(computation: Computation, caller: Draft, joined: JoinedDump) -> bool:
-    """Whether a computation takes two of every type in the caller's result, as adders do."""
+def _fits(computation: Computation, caller: Draft, joined: JoinedDump, shapes: Shapes) -> bool:
+    """Whether a computation takes two of every type in the caller's result, as adders do.
+
+    One that is mapped takes an operand each, one of a custom call the operands themselves.
+    """
     assert caller.line is not None
     printed = [joined.printed[name] for name in computation.instructions if name in joined.printed]
     numbered = [line for line in printed if line.number is not None]
     numbered.sort(key=lambda line: line.number or 0)
+    if caller.opcode == "custom-call":
+        return [line.shape for line in numbered] == [shapes[name] for name in caller.operands]
     taken = [line.shape.element_type for line in numbered]
     if caller.opcode == "map":
         return len(taken) == len(caller.operands)

@@ -37,8 +37,6 @@ class Sharing(NamedTuple):
 
 def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
     """The results a fusion wrote over its operands."""
-    if fusion not in joined.time_of:
-        return []
     own = [joined.used_by_id[value_id] for ids in joined.held[fusion].values() for value_id in ids]
     return [
         Sharing(value.index or (), read.operand, read.shape_index or ())
@@ -50,6 +48,8 @@ def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
 
 
 def _is_written_over(value: UsedValue, read: Read, joined: JoinedDump) -> bool:
+    if value.name not in joined.time_of:  # values inside operations share only what they must
+        return joined.share_bytes(value, read.value)
     life = joined.find_life(read.value.name, read.value.index)
     time = joined.time_of[value.name]
     return life is not None and life.end == time and joined.share_bytes(value, read.value)
@@ -84,6 +84,7 @@ def find_in_place(joined: JoinedDump) -> set[str]:
         for name, held in fusions.items()
         if any(places.find(placed) in heads for placed in held)
         or _IN_PLACE.search(joined.printed[name].name + joined.printed[name].tail)
+        or name not in joined.time_of
     }
 
 

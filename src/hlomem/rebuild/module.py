@@ -51,7 +51,7 @@ def _require_rebuildable(nest: CallNest) -> None:
     if nest.problems:
         raise InputError(nest.problems[0])
     for name, draft in nest.drafts.items():
-        if draft.opcode.endswith("-update"):
+        if draft.opcode.endswith("-update") and not draft.is_async:
             problem = f"`{name}` updates an asynchronous operation, which cannot be rebuilt"
             raise InputError(f"{problem}: plan the module instead")
 

@@ -50,4 +50,6 @@ def _arguments(caller: Draft, callee: str) -> list[str]:
     """The operands that a callee's parameters stand for."""
     if caller.opcode == "conditional":
         return [caller.operands[1 + caller.callees.index(callee)]]
+    if caller.is_async:
+        return caller.bound
     return caller.operands[:1] if caller.opcode == "while" else caller.operands

@@ -49,7 +49,7 @@ class Roots:
                 if held[name] == held[caller.name]:
                     return name
         wanted = None
-        if caller.is_async_start and caller.shape is not None:
+        if caller.is_async and caller.shape is not None:
             wanted = caller.shape.elements[1].text_without_layout
         elif caller.shape is not None:
             wanted = caller.shape.text_without_layout

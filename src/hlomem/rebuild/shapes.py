@@ -65,8 +65,9 @@ class Shapes:
                 if user.operands[sharing.operand] == bitcast.name and user.shape is not None:
                     return user.shape.subshape(sharing.output_index)
         for user in users:
-            if user.opcode in _KEEPING_SHAPE and _are_alike(user.shape, source):
-                return user.shape
+            kept = _shape_kept_by(user, user.operands.index(bitcast.name))
+            if _are_alike(kept, source):
+                return kept
         return source
 
 
@@ -78,12 +79,22 @@ def _shape_told_by(user: Draft, number: int) -> Shape | None:
         return user.shape.elements[number]
     if user.opcode == "copy-start":
         return user.shape.elements[1]
-    return user.shape.elements[0].elements[number] if user.is_async_start else None
+    if not user.is_async:
+        return None
+    return user.shape.elements[0].elements[number + len(user.bound) - len(user.operands)]
 
 
 _KEEPING_SHAPE = ELEMENTWISE | opcodes_where(
     lambda traits: traits.shares == "only first" or traits.shares == "same number"
 )
+
+
+def _shape_kept_by(user: Draft, number: int) -> Shape | None:
+    """The shape of the result that may be written over an operand, where it has the operand's."""
+    if user.opcode not in _KEEPING_SHAPE or user.shape is None:
+        return None
+    elements = user.shape.elements if user.shape.is_tuple else ()
+    return elements[number] if number < len(elements) else user.shape
 
 
 def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.dump.trace_names import split_name
 from hlomem.hlo.text.attributes import read_metadata
 
 if TYPE_CHECKING:
@@ -31,20 +32,32 @@ def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str,
             continue
         index = "{" + ",".join(map(str, buffer.index)) + "}" if buffer.index else ""
         known = _known_names(chain, drafts, in_flow[0])
-        known.append(_shown_name(drafts[buffer.instruction]) + index)
+        *parts, last = split_name(_shown_name(drafts[buffer.instruction]))
+        known.append([*parts, last + index])
         for path in paths:
-            if _agrees(path, known, taken):
-                _take(path, chain, drafts)
-                taken.update(path[2::2])
+            names = _agreeing(path, known, taken)
+            if names:
+                _take(names, chain, drafts)
+                taken.update(names[2::2])
                 break
 
 
-def _agrees(path: list[str], known: list[str | None], taken: set[str]) -> bool:
-    """Whether a path has the names that are known, and no name of another computation."""
-    return len(path) == len(known) and all(
-        name == shown or (name is None and (number % 2 == 1 or shown not in taken))
-        for number, (name, shown) in enumerate(zip(known, path, strict=True))
-    )
+def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -> list[str]:
+    """The names of a path, one for each that is to be known; empty where one of them differs.
+
+    None of them may be that of another computation. A name may be several on the path.
+    """
+    names: list[str] = []
+    position = 0
+    for number, parts in enumerate(known):
+        shown = path[position : position + (1 if parts is None else len(parts))]
+        position += len(shown)
+        is_computation = number % 2 == 0
+        is_free = bool(shown) and not (is_computation and shown[0] in taken)
+        if shown != parts if parts else not is_free:
+            return []
+        names.append("/".join(shown))
+    return names if position == len(path) else []
 
 
 def _paths(trace: StackTrace) -> list[list[str]]:
@@ -68,13 +81,21 @@ def _chain(computation: Computation, home_of: dict[str, Computation]) -> list[Co
 
 def _known_names(
     chain: list[Computation], drafts: dict[str, Draft], entry: Computation
-) -> list[str | None]:
-    known: list[str | None] = [entry.name]
+) -> list[list[str] | None]:
+    known: list[list[str] | None] = [[entry.name]]
     for computation in chain:
-        caller = drafts[computation.caller]
-        known.append(None if caller.line is None and not caller.attributes else _shown_name(caller))
-        known.append(None if _is_nameless(caller) else computation.name)
+        caller = _starter(drafts[computation.caller], drafts)
+        is_shown = caller.line is not None or bool(caller.attributes)
+        known.append(split_name(_shown_name(caller)) if is_shown else None)
+        known.append(None if _is_nameless(drafts[computation.caller]) else [computation.name])
     return known
+
+
+def _starter(caller: Draft, drafts: dict[str, Draft]) -> Draft:
+    """The start of an asynchronous chain an update of which runs a computation: it is shown."""
+    while caller.opcode.endswith("-update"):
+        caller = drafts[caller.operands[0]]
+    return caller
 
 
 def _is_nameless(caller: Draft) -> bool:

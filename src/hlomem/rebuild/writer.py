@@ -46,7 +46,8 @@ class ModuleWriter:
         self._unseen: list[str] = []  # computations without values
         self._sharing: dict[str, list[Sharing]] = {}
         self._in_place = find_in_place(joined)
-        self._in_fusions = name_embedded(embedded, drafts, set(self._by_name), joined)
+        known = set(self._by_name)
+        self._in_fusions = name_embedded(embedded, drafts, known, joined, self._shapes)
         self._by_name.update({computation.name: computation for computation in embedded})
         # Whichever fusions call those, in the last one they are called late enough.
         fusions = [name for name in joined.time_of if drafts[name].opcode == "fusion"]
@@ -129,14 +130,23 @@ class ModuleWriter:
             for name in computation.instructions
         ]
         head = f"{'ENTRY ' if computation is self._entry else ''}%{computation.name} {{"
-        self._texts[computation.name] = "\n".join([head, *lines, "}"])
+        self._texts[computation.name] = "\n".join([head, *lines, f"}}{self._thread(computation)}"])
+
+    def _thread(self, computation: Computation) -> str:
+        """The words for the thread that runs a computation, where it is not the main one."""
+        draft = self._drafts.get(computation.caller)
+        while draft is not None and draft.opcode.endswith("-update"):
+            draft = self._drafts.get(draft.operands[0])
+        is_known = draft is not None and draft.is_async and draft.line is not None
+        thread = draft.line.thread if is_known and draft and draft.line else ""
+        return f', execution_thread="{thread}"' if thread else ""
 
     def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
         """The calling instructions and their callees, in XLA's order."""
         calls = []
         for name in computation.instructions:
             draft = self._drafts[name]
-            if draft.line is None or draft.is_async_start:
+            if draft.line is None or draft.is_async:
                 calls += [(draft, callee) for callee in draft.callees]
                 continue
             callees = draft.line.callees
@@ -153,7 +163,7 @@ class ModuleWriter:
 
     def _write_hidden(self, draft: Draft, callee: str) -> None:
         """Write a computation of which the dump shows nothing."""
-        if draft.line is None or draft.is_async_start:
+        if draft.line is None or draft.is_async:
             return
         if draft.opcode != "fusion":
             self._unseen.append(callee)
@@ -187,11 +197,14 @@ class ModuleWriter:
 
     def _printed_line(self, draft: Draft, line: PrintedInstruction) -> str:
         """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
-        if draft.opcode.endswith("-done") and self._drafts[draft.operands[0]].is_async_start:
+        if draft.opcode.endswith("-done") and self._drafts[draft.operands[0]].is_async:
             return line.text.replace(f" {draft.opcode}(", " async-done(", 1)
-        if not draft.is_async_start or draft.callees[0] not in self._by_name:
+        if not draft.is_async or draft.wrapped not in self._by_name:
             return line.text
         operands = ", ".join(f"%{name}" for name in draft.operands)
         # What the wrapped instruction calls is said there.
-        attributes = f", calls=%{draft.callees[0]}{_CALLS.sub('', line.tail)}"
+        attributes = _CALLS.sub("", line.tail)
+        if draft.opcode.endswith("-update"):
+            return f"%{draft.name} = {line.shape.text} async-update({operands}){attributes}"
+        attributes = f", calls=%{draft.wrapped}{attributes}"
         return f"%{draft.name} = {line.shape.text} async-start({operands}){attributes}"

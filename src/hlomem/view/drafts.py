@@ -33,10 +33,22 @@ class Draft(Struct, eq=False):
     callees: list[str] = field(default_factory=list)
     """The computations it runs in its own place in the schedule, as they run."""
 
+    runner: Draft | None = None
+    """For a start or update, also one that is short for it as `slice-start` is: the operation of
+    its chain that runs the computation they wrap, the start or the update that has all operands."""
+    bound: list[str] = field(default_factory=list)
+    """The operands of the computation it wraps, as far as they are known when it runs."""
+
     @property
-    def is_async_start(self) -> bool:
-        """Whether it runs something asynchronously; `slice-start` is short for that."""
-        return bool(self.callees) and self.opcode.endswith("-start")
+    def is_async(self) -> bool:
+        """Whether it starts or updates something that runs asynchronously."""
+        return self.runner is not None
+
+    @property
+    def wrapped(self) -> str:
+        """The name of the computation its chain runs."""
+        assert self.runner is not None
+        return self.runner.callees[0]
 
 
 def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> dict[str, Draft]:
@@ -49,37 +61,72 @@ def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> di
         else:
             draft = Draft(name, line.opcode, operands[name], line)
             draft.callees = _callees_in_order(line)
-            if _wraps_another(name, line, joined):
-                draft.callees = [f"{name}.callee"]
+            _bind(draft, line, joined, drafts)
         drafts[name] = draft
     return drafts
 
 
-def _wraps_another(name: str, line: PrintedInstruction, joined: JoinedDump) -> bool:
+def _bind(
+    draft: Draft, line: PrintedInstruction, joined: JoinedDump, drafts: dict[str, Draft]
+) -> None:
+    """Note the operands of what an asynchronous operation wraps, and where that runs.
+
+    It runs before the first operation of its chain that has all operands (`IsFirstFullyBound` of
+    `hlo/ir/hlo_instruction_utils.cc`).
+    """
+    suffix = _suffix(line)
+    if not suffix:
+        return
+    before = drafts.get(draft.operands[0]) if suffix == _UPDATE and draft.operands else None
+    draft.bound = [*before.bound, *draft.operands[1:]] if before else list(draft.operands)
+    if before is not None and before.is_async:
+        draft.runner = before.runner
+    elif _wraps_another(draft, line, joined):
+        draft.callees = [f"{draft.name}.callee"]
+        draft.runner = draft
+        while before is not None:
+            before.runner = draft
+            before = drafts.get(before.operands[0]) if _is_update(before) else None
+
+
+def _is_update(draft: Draft) -> bool:
+    return draft.opcode.endswith(_UPDATE) and bool(draft.operands)
+
+
+_START, _UPDATE = "-start", "-update"
+
+
+def _suffix(line: PrintedInstruction) -> str:
+    """`-start` or `-update`, for what may be part of an asynchronous chain."""
+    if line.opcode == "copy-start":
+        return ""
+    return next((suffix for suffix in (_START, _UPDATE) if line.opcode.endswith(suffix)), "")
+
+
+def _wraps_another(draft: Draft, line: PrintedInstruction, joined: JoinedDump) -> bool:
     """Whether `slice-start` is short for an async-start: then a slice defines its result.
 
     What writes over an operand shows its result only when it is done. Then it is the wrapped
     instruction's place that tells: a callee stands right before its caller.
     """
-    if not line.opcode.endswith("-start") or line.opcode == "copy-start":
-        return False
+    name = draft.name
     results = [ids for index, ids in joined.held.get(name, {}).items() if index[:1] == (1,)]
     definers = {joined.used_by_id[value_id].name for ids in results for value_id in ids} - {name}
-    if _reads_through_parameters(name, line, joined):
+    if _reads_through_parameters(draft, joined):
         definers.add(joined.sequence[joined.time_of[name] - 1])
     wrapped = {joined.printed[definer].opcode for definer in definers if definer in joined.printed}
-    return line.opcode.removesuffix("-start") in wrapped
+    return line.opcode.removesuffix(_suffix(line)) in wrapped
 
 
-def _reads_through_parameters(name: str, line: PrintedInstruction, joined: JoinedDump) -> bool:
+def _reads_through_parameters(draft: Draft, joined: JoinedDump) -> bool:
     """Whether the instruction before reads other names for just what this one reads."""
-    time = joined.time_of.get(name, 0)
+    time = joined.time_of.get(draft.name, 0)
     before = joined.printed.get(joined.sequence[time - 1]) if time else None
-    if before is None or len(before.operands) != len(line.operands):
+    if before is None or len(before.operands) != len(draft.bound):
         return False
     return all(
         inner != outer and joined.held.get(inner, {}) == joined.held.get(outer)
-        for inner, outer in zip(before.operands, line.operands, strict=True)
+        for inner, outer in zip(before.operands, draft.bound, strict=True)
     )
 
 
@@ -107,18 +154,41 @@ def _draft_unprinted(
 ) -> Draft:
     if not operands:
         return Draft(name, "parameter", [])
-    held, operand_held = joined.held[name], joined.held.get(operands[0], {})
     if len(operands) == 1:
-        start = drafts.get(operands[0])
-        if start is not None and start.opcode.endswith("-start"):
-            opcode = "async" if start.is_async_start else start.opcode.removesuffix("-start")
-            return Draft(name, as_opcode(f"{opcode}-done"), operands)
-        element = _element_held(held, operand_held)
-        if element is not None and _reads_only(element, joined.reads.get(name, [])):
-            return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
-        if held == operand_held:
-            return Draft(name, "opt-barrier" if len(held) > 1 else "bitcast", operands)
+        draft = _draft_of_one(name, operands, joined, drafts.get(operands[0]))
+        if draft is not None:
+            return draft
     return Draft(name, "call", operands, callees=[f"{name}.callee"])
+
+
+def _draft_of_one(
+    name: str, operands: list[str], joined: JoinedDump, operand: Draft | None
+) -> Draft | None:
+    """An instruction that hands on what its one operand holds, or a part of it."""
+    held, operand_held = joined.held[name], joined.held.get(operands[0], {})
+    element = _element_held(held, operand_held)
+    is_element = element is not None and _reads_only(element, joined.reads.get(name, []))
+    if operand is not None and not (is_element and element == 0):  # else the start's own operands
+        if operand.is_async:
+            return Draft(name, "async-done", operands)
+        if operand.opcode.endswith(_START):
+            return Draft(name, as_opcode(f"{operand.opcode.removesuffix(_START)}-done"), operands)
+    if is_element:
+        return Draft(name, "get-tuple-element", operands, attributes=f", index={element}")
+    if element == 1 and _is_started(operand_held):
+        return Draft(name, "async-done", operands)
+    if held == operand_held:
+        return Draft(name, "opt-barrier" if len(held) > 1 else "bitcast", operands)
+    return None
+
+
+def _is_started(held: Parts) -> bool:
+    """Whether a tuple has the form of what is started: operands in a tuple, a result, a context.
+
+    A loop carries such a one in its state from one turn to the next.
+    """
+    elements = {index[0] for index in held if index}
+    return elements == {0, 1, 2} and (0, 0) in held
 
 
 def _element_held(held: Parts, operand_held: Parts) -> int | None:

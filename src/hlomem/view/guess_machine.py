@@ -60,6 +60,8 @@ def size_on(machine: Machine, placed: PlacedValue) -> int | None:
     shape = parse_shape_or_none(placed.value.shape)
     if shape is None:
         return None
+    if shape.is_tuple and placed.value.color == machine.far_table_color is not None:
+        return 0
     try:
         return machine.size_of(shape)
     except HlomemError:

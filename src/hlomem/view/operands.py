@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, Read
 
 
+_RESULT = (1,)
+"""The place of the wrapped computation's result in that of an asynchronous operation."""
+
+
 def find_operands(
     joined: JoinedDump, families: DisjointSets[str], problems: list[str]
 ) -> dict[str, list[str]]:
@@ -30,7 +34,9 @@ def find_operands(
             families.unite(name, operand)
     finder = _Finder(joined, families, problems)
     for name in sorted(joined.held, key=finder.time):
-        if name not in joined.printed:
+        if name in joined.printed:
+            finder.note_wrapped(name)
+        else:
             operands[name] = finder.find(name)
             for operand in operands[name]:
                 families.unite(name, operand)
@@ -51,6 +57,17 @@ class _Finder:
 
     def time(self, name: str) -> Step:
         return self._joined.time_of.get(name, NEVER)
+
+    def note_wrapped(self, name: str) -> None:
+        """Note that what an asynchronous operation wraps is over: its root stands right before."""
+        line, time = self._joined.printed[name], self.time(name)
+        if not line.opcode.endswith(("-start", "-update")) or time < 1:
+            return
+        root = self._joined.sequence[time - 1]
+        held = self._joined.held.get(root, {}).get(())
+        is_result = bool(held) and self._joined.held[name].get(_RESULT) == held
+        if is_result and root not in line.operands:  # as that of a copy-start may be
+            self._returned.append(root)
 
     def find(self, name: str) -> list[str]:
         by_number: dict[int, list[Read]] = {}

@@ -6,10 +6,10 @@ calling instructions to its own; instructions appear by the name the program gav
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import UnsupportedError
+from hlomem.dump.trace_names import split_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _MAX_NAMES = 10_000_000
 """On all paths together, those that lead to a path counted, too; programs of note need 1 %."""
-_VARIABLE = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
-_KEY_OR_ATTRIBUTE = re.compile(r"\['([^']+)'\]|\.(\w+)", re.ASCII)
 
 
 class TraceEntry(NamedTuple):
@@ -117,19 +115,3 @@ def _paths(
 
 def _shown_name(instruction: HloInstruction) -> str:
     return instruction.metadata.op_name or instruction.name
-
-
-def split_name(name: str) -> list[str]:
-    """`params['layer/fc'].attr` in its parts; a name without quoted keys is one part."""
-    variable = _VARIABLE.match(name)
-    if variable is None:
-        return [name]
-    parts = [variable[0]]
-    has_keys = False
-    position = variable.end()
-    while (match := _KEY_OR_ATTRIBUTE.match(name, position)) is not None:
-        key, attribute = match.groups()
-        parts += key.split("/") if key is not None else [attribute]
-        has_keys = has_keys or key is not None
-        position = match.end()
-    return parts if has_keys and position == len(name) else [name]

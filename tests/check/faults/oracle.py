@@ -149,13 +149,34 @@ def updated_pairs(dump: Dump, module: HloModule) -> dict[frozenset[int], bool]:
     return found
 
 
+def contexts(dump: Dump) -> set[int]:
+    """The parts of contexts of asynchronous operations that are updated."""
+    assert dump.values is not None
+    updated = {
+        operand
+        for value in dump.values.values
+        for operand in re.findall(r" custom-call-update\(%([^,)]+)", value.instruction)
+    }
+    return {
+        value.id
+        for value in dump.values.values
+        if len(value.index or ()) > 1
+        and (value.index or ())[0] == 2
+        and (value.name in updated or " custom-call-update(" in value.instruction)
+    }
+
+
 def judge(before: Dump, fault: Fault, module: HloModule) -> Label:
     """The oracle."""
     old, new = meetings(before), meetings(fault.dump)
     updated = updated_pairs(before, module)
     pairs, unclear = set(), False
+    on_other_cores = contexts(before)
     for pair, meeting in new.items():
         if old.get(pair) == meeting:
+            continue
+        if pair <= on_other_cores:  # those that wait for their turn share them
+            unclear = True
             continue
         # A longer life may reach the next version of the same value.
         if meeting.touches and meeting.identical and (meeting.reads or fault.kind in _LONGER):

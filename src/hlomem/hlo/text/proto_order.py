@@ -6,8 +6,9 @@ with sorted keys. Out: the same values in field order, byte for byte as they wer
 
 The orders of CPU and GPU are the field numbers of `service/cpu/backend_config.proto`,
 `service/gpu/backend_configs.proto` and the protos those use; TPU's were read off dumps. A message
-is named by the field that holds it; "" is the whole config. Fields that are not listed follow in
-the order they have. The entries of a proto map come in an order nobody can know: left as they are.
+is named by the field that holds it; "" is the whole config, but for TPU's. Fields that are not
+listed follow in the order they have. The entries of a proto map come in an order nobody can know:
+left as they are.
 """
 
 from __future__ import annotations
@@ -16,9 +17,14 @@ from functools import lru_cache
 
 from hlomem.base.patterns import lazy_pattern
 
+_TPU, _TPU_MARK = "TPU's config", '"flag_configs":'
+_COLLECTIVE_OFFLOAD = """
+    use_single_sparse_core ici_strategy_config constant_propagation_config physical_core_indices
+    tensor_split_factor use_n_dimension_strategy
+"""
 _FIELDS = {
-    # CPU's BackendConfig, WhileLoopBackendConfig, GpuBackendConfig, TriangularSolveOptions and
-    # TPU's config. No text has fields of two of them.
+    # CPU's BackendConfig, WhileLoopBackendConfig, GpuBackendConfig and TriangularSolveOptions. No
+    # text has fields of two of them.
     "": """
         outer_dimension_partitions onednn_matmul_config onednn_layer_norm_config
         onednn_softmax_config onednn_conv_config fusion_config llvm_kernel_options
@@ -32,11 +38,12 @@ _FIELDS = {
         collective_metadata_backend_config grouped_gemm_backend_config dynamic_slice_config
 
         left_side lower unit_diagonal transpose_a
-
+    """,
+    _TPU: """
         flag_configs window_config barrier_config loop_config scoped_memory_configs indices_config
-        implicit_sharding custom_call_metadata custom_call_config continuation_config
-        used_scoped_memory_configs fusion_formation_source sparse_core_config
-        output_chunk_bound_config aliasing_operands dma_priority
+        implicit_sharding custom_call_metadata custom_call_config device_type continuation_config
+        collective_offload_config used_scoped_memory_configs fusion_formation_source
+        sparse_core_config output_chunk_bound_config aliasing_operands dma_priority
     """,
     "fusion_config": "kind xnn_fusion_options ynn_fusion_options",
     "llvm_kernel_options": """
@@ -101,9 +108,24 @@ _FIELDS = {
     "known_init_step": "init step",
     "dynamic_variables": "tuple_index init step",
     "custom_call_config": """
-        body needs_layout_passes needs_hlo_passes allow_input_fusion serialization_format
-        output_memory_colors output_memory_space_colors input_memory_space_colors
+        body cost_estimate needs_layout_passes needs_hlo_passes allow_input_fusion
+        serialization_format internal_scratch_in_bytes output_memory_colors
+        output_memory_space_colors input_memory_space_colors shape_invariant_numerics
         operand_to_metadata debug_locations
+    """,
+    "cost_estimate": "flops transcendentals bytes_accessed remote_bytes_transferred",
+    "input_memory_space_colors": "operand_index color shape_index",
+    "collective_offload_config": """
+        all_gather_offload_config reduce_scatter_offload_config all_reduce_offload_config
+        is_conditional_collective_offload custom_call_async_collective_config
+    """,
+    "all_reduce_offload_config": _COLLECTIVE_OFFLOAD,
+    "all_gather_offload_config": _COLLECTIVE_OFFLOAD,
+    "reduce_scatter_offload_config": _COLLECTIVE_OFFLOAD,
+    "phase_rings": """
+        ring_type core_count ring_neighbor ring_neighbor_table_offset ring_dim barrier_id
+        across_cores_on_chip has_reordering_map explicit_strategy_ring_dim
+        partner_transfers_outside_the_ring hierarchical_kind
     """,
     "continuation_config": """
         output_tuple_original_start output_tuple_original_end operand_original_start
@@ -119,9 +141,10 @@ _FIELDS = {
         unroll_dimension unroll_factor pipeline_remainder fully_unroll_if_trip_count_is_at_most
     """,
     "sparse_core_config": """
-        tiling offload comp_env enable_megacore hbm_bandwidth_adjustment_factor load_dat core_type
-        subcore_type core_ids subcore_ids producers consumers offload_id binary_offset
-        program_offset program_size stack_size_high_watermark trace_op_offset log_op_offset
+        tiling offload comp_env enable_megacore hbm_bandwidth_adjustment_factor
+        enable_program_barrier load_dat core_type subcore_type core_ids subcore_ids producers
+        consumers offload_id binary_offset program_offset program_size stack_size_high_watermark
+        trace_op_offset log_op_offset enable_end_program_barrier
     """,
     "producers": "core_type core_ids subcore_ids",
     "consumers": "core_type core_ids subcore_ids",
@@ -152,7 +175,7 @@ _MAX_DEPTH = 64
 def in_proto_order(config: str) -> str:
     """JSON text with the fields of each object in proto order; other texts as they are."""
     try:
-        text, end = _value(config, 0, "", _MAX_DEPTH)
+        text, end = _value(config, 0, _TPU if _TPU_MARK in config else "", _MAX_DEPTH)
     except _NotJsonError:
         return config
     return text if end == len(config) else config

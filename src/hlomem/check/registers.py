@@ -1,0 +1,33 @@
+"""Values that a plan has a place for, but that never lie there.
+
+In: a joined dump. Out: the numbers of its values that stay in registers. libtpu makes loops of its
+own of some fusions, with loads that begin in the turn before (`_post_fusion_pipelined_body`), after
+copies were inserted. Their counters and indices are scalars without tiles, which nothing else in a
+program for TPUs is; its plan puts them over one another and over the constants they begin with.
+Read off dumps of libtpu 0.0.51.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlomem.base.quantities import ValueId
+    from hlomem.view.joined import JoinedDump
+
+_BODY = "_pipelined_body"
+_SCALAR = "s32[]"
+
+
+def in_registers(joined: JoinedDump) -> frozenset[ValueId]:
+    """The values that the loops of a pipelined fusion keep in registers."""
+    has_pipelines = any(
+        name.endswith(_BODY)
+        for line in joined.printed.values()
+        if line.opcode == "while"
+        for names in line.callees.values()
+        for name in names
+    )
+    if not has_pipelines:
+        return frozenset()
+    return frozenset(placed.id for placed in joined.placed if placed.value.shape == _SCALAR)
