@@ -1,6 +1,6 @@
 """Compiles the programs that show what rules about the order of XLA's lists rest on.
 
-    python -m tools.record_rules cpu | gpu --target SPEC | tpu [PROGRAM...]
+    python -m tools.record_rules cpu | gpu --target SPEC | tpu [--chip CHIP] [PROGRAM...]
 
 Runs in an environment with jax and, for `gpu`, its CUDA plugin or, for `tpu`, libtpu; neither needs
 the machine. SPEC is `xla/backends/gpu/target_config/specs/h200.txtpb` of openxla/xla. Writes what
@@ -21,11 +21,15 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tools import history_programs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 GOLDENS = Path(__file__).parent.parent / "tests" / "goldens" / "xla"
 CHIPS = {"cpu": "", "gpu": "h200", "tpu": "v5e"}
+"""The chip of each platform, unless another is asked for."""
+TOPOLOGIES = {"v5e": "2x2x1", "v5p": "2x2x1", "v6e": "2x2x1", "tpu7x": "2x2x1"}
 _DEVICES = 4
 _FLAGS = (
     "--xla_dump_hlo_as_text",
@@ -187,6 +191,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "top_k_and_products": (top_k_and_products, ("f32 32 64", "f32 32 64"), ()),
     "sharded_top_k": (sharded_top_k, ("f32 64 64",), (("d", None),)),
     "gathers_and_scatters": (gathers_and_scatters, ("f32 32 8", "s32 6", "f32 6 8"), ()),
+    **history_programs.PROGRAMS,
 }
 RECORDED = {
     "cpu": ("top_k_loop", "sorts_in_loops", "sharded_loops"),
@@ -202,13 +207,13 @@ RECORDED = {
 _TYPES = {"f32": "float32", "bf16": "bfloat16", "s32": "int32"}
 
 
-def compile_program(name: str, platform: str, target: Path | None) -> None:
+def compile_program(name: str, platform: str, chip: str, target: Path | None) -> None:
     """Compiles a program for a machine that need not be there."""
     jax: Any = import_module("jax")
     function, shapes, specs = PROGRAMS[name]
-    devices = _devices(jax, platform, target, _DEVICES if specs else 1)
+    devices = _devices(jax, platform, chip, target, _DEVICES if specs else 1)
     sharding = jax.sharding
-    mesh = sharding.Mesh(import_module("numpy").array(devices[:_DEVICES]), ("d",))
+    mesh = _mesh(sharding, devices, name)
     arguments = []
     for place, shape in enumerate(shapes):
         element, *dimensions = shape.split()
@@ -227,12 +232,20 @@ def compile_program(name: str, platform: str, target: Path | None) -> None:
     jax.jit(program).lower(*arguments).compile()
 
 
-def _devices(jax: Any, platform: str, target: Path | None, count: int) -> Any:
+def _mesh(sharding: Any, devices: Any, name: str) -> Any:
+    """Devices in one row, or two by two."""
+    row = import_module("numpy").array(devices[:_DEVICES])
+    if name in history_programs.PROGRAMS and len(row) == _DEVICES:
+        return sharding.Mesh(row.reshape(2, 2), ("x", "y"))
+    return sharding.Mesh(row, ("d",))
+
+
+def _devices(jax: Any, platform: str, chip: str, target: Path | None, count: int) -> Any:
     if platform == "cpu":
         return jax.devices()
     describe = import_module("jax.experimental.topologies").get_topology_desc
     if platform == "tpu":
-        return describe(platform="tpu", topology_name="v5e:2x2x1").devices
+        return describe(platform="tpu", topology_name=f"{chip}:{TOPOLOGIES[chip]}").devices
     assert target is not None, "--target is needed"
     config = target.read_text(encoding="utf-8")
     topology = f"1x{count}x1"
@@ -241,14 +254,15 @@ def _devices(jax: Any, platform: str, target: Path | None, count: int) -> Any:
     ).devices
 
 
-def record(name: str, platform: str, target: Path | None) -> None:
+def record(name: str, platform: str, chip: str, target: Path | None) -> None:
     """Compiles a program and keeps what XLA wrote."""
     package = "libtpu" if platform == "tpu" else "jaxlib"
-    machine = "-".join(filter(None, (platform, CHIPS[platform])))
+    machine = "-".join(filter(None, (platform, chip)))
     home = GOLDENS / f"{package}-{metadata.version(package)}" / machine / name
     with tempfile.TemporaryDirectory() as scratch:
         flags = " ".join((f"--xla_dump_to={scratch}", *_FLAGS))
         line = [sys.executable, "-m", "tools.record_rules", platform, "--compile", name]
+        line += ["--chip", chip] if chip else []
         line += [] if target is None else ["--target", str(target)]
         subprocess.run(line, check=True, env=os.environ | _ENVIRONMENT | {"XLA_FLAGS": flags})
         _keep(Path(scratch), name, home)
@@ -256,7 +270,7 @@ def record(name: str, platform: str, target: Path | None) -> None:
     origin = {
         "program": name,
         "backend": platform,
-        "chip": CHIPS[platform],
+        "chip": chip,
         "era": "K",
         "versions": versions,
         "scheduled": True,
@@ -280,14 +294,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("platform", choices=sorted(CHIPS))
     parser.add_argument("program", nargs="*", help="default: all of the platform's")
+    parser.add_argument("--chip", choices=sorted(TOPOLOGIES), help="the TPU, by default v5e")
     parser.add_argument("--target", type=Path, help="the GPU to compile for")
     parser.add_argument("--compile", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    chip = options.chip or CHIPS[options.platform]
     if options.compile:
-        compile_program(options.compile, options.platform, options.target)
+        compile_program(options.compile, options.platform, chip, options.target)
         return
     for name in options.program or RECORDED[options.platform]:
-        record(name, options.platform, options.target)
+        record(name, options.platform, chip, options.target)
 
 
 if __name__ == "__main__":
