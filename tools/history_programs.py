@@ -172,7 +172,7 @@ def random_walks(jax: Any, x: Any, n: Any) -> Any:
     """Random numbers of several kinds, in a loop and outside."""
     jnp, lax, random = jax.numpy, jax.lax, jax.random
 
-    def body(i: Any, state: Any) -> Any:
+    def body(_: Any, state: Any) -> Any:
         key, carried = state
         key, one, other = random.split(key, 3)
         carried = carried + random.normal(one, carried.shape) * jnp.std(carried)

@@ -24,7 +24,7 @@ _DERIVED = lazy_pattern(
     rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
 _MADE_FOR_CALL = lazy_pattern(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_OP_NAME = lazy_pattern(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="[^"]')
+_OP_NAME = lazy_pattern(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="([^"\n]+)"')
 _CHANNEL = lazy_pattern(r", channel_id=([0-9]{1,18})")
 
 
@@ -65,12 +65,17 @@ class Application(NamedTuple):
     opcode: str
     site: HloInstruction | None = None
     """None inside a fused body."""
-    is_named_in_text: bool = False
+    op_name_in_text: str = ""
+
+    @property
+    def op_name(self) -> str:
+        """The program's name for it; what rewriters make has none."""
+        return self.op_name_in_text if self.site is None else self.site.metadata.op_name
 
     @property
     def has_op_name(self) -> bool:
-        """True if the program has a name for it; what rewriters make has none."""
-        return self.is_named_in_text if self.site is None else bool(self.site.metadata.op_name)
+        """True if the program has a name for it."""
+        return bool(self.op_name)
 
 
 class Trace:
@@ -168,9 +173,32 @@ class Trace:
             return None
         for call in caller.computation.calls():
             if call.opcode != "fusion" and self.computation in call.called_computations:
-                is_named = _OP_NAME.search(call.attribute_text) is not None
-                return Application(call.opcode, is_named_in_text=is_named)
+                match = _OP_NAME.search(call.attribute_text)
+                return Application(call.opcode, op_name_in_text=match[1] if match else "")
         return None
+
+    @Fact
+    def channel(self) -> int | None:
+        """The channel of the collective that applies it; the partitioner counts them."""
+        if self.caller is None:
+            return None
+        for call in self.caller.computation.calls():
+            match = _CHANNEL.search(call.attribute_text)
+            if match and self.computation in call.called_computations:
+                return int(match[1])
+        return None
+
+    @Fact
+    def site_in_flow(self) -> tuple[Trace, int]:
+        """The computation that runs it, in a fused body or outside, and the place in its text."""
+        trace = self
+        while trace.caller is not None and trace.caller.is_fused:
+            trace = trace.caller
+        flow = trace.caller or trace
+        for position, instruction in enumerate(flow.computation.instructions):
+            if trace.computation in instruction.called_computations:
+                return flow, position
+        return flow, -1
 
     @Fact
     def is_loop_body(self) -> bool:

@@ -33,7 +33,11 @@ from hlomem.history.computations.marks import (
     is_promoted,
     is_top_k_comparator,
 )
-from hlomem.history.evidence import channel_of, place_by_name
+from hlomem.history.computations.partitioner import (
+    is_cloned_for_partitions,
+    when_partitioned,
+)
+from hlomem.history.evidence import place_by_name
 from hlomem.history.names import CLONE, number_of
 from hlomem.history.rules import CITED, OBSERVED
 
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _WINDOW = "reduce-window"
-_CLONED_BY_PARTITIONER = ("all-reduce", "all-reduce-start", "reduce-scatter", "scatter")
 _REWRITTEN_TO = frozenset({_WINDOW, "map", "reduce"})
 
 # The program's own.
@@ -58,55 +61,8 @@ def place_in_program(trace: Trace, _claims: Claims) -> Priority:
 # Derived from others.
 
 
-def _is_cloned_for_partitions(trace: Trace) -> bool:
-    """In a partitioned program the partitioner clones whatever nobody else does."""
-    return trace.module.is_partitioned and trace.is_clone
-
-
-def _is_cloned_for_collective(trace: Trace) -> bool:
-    return _is_cloned_for_partitions(trace) and _is_applied_by(trace, *_CLONED_BY_PARTITIONER)
-
-
 def _is_applied_by(trace: Trace, *opcodes: str) -> bool:
     return trace.application is not None and trace.application.opcode in opcodes
-
-
-def _when_partitioned(trace: Trace, claims: Claims) -> Priority:
-    return *claims.once(_places_of_calls).get(trace.computation, (0, 0)), *when_met(trace, claims)
-
-
-def _places_of_calls(claims: Claims) -> dict[HloComputation, tuple[int, int]]:
-    """The times at which the partitioner met calls: it counts the channels of collectives.
-
-    Others come before the first channel whose operand is scheduled later: not the collective
-    itself, which may have been combined with others since.
-    """
-    call_graph = claims.traces.call_graph
-    channels: dict[HloComputation, int] = {}
-    time_of_call: dict[HloComputation, tuple[int, int]] = {}
-    for number, computation in enumerate(call_graph.module.computations):
-        if not call_graph.is_in_flow(computation):
-            continue
-        time_of = {member: time for time, member in enumerate(computation.instructions)}
-        for instruction in reversed(computation.instructions):
-            channel = channel_of(instruction)
-            operands = instruction.operands if channel is None else instruction.operands[:1]
-            time = number, max((time_of[operand] for operand in operands), default=0)
-            for callee in instruction.called_computations:
-                if channel is not None:
-                    channels[callee] = channel
-                for applied in (callee, *call_graph.callees[callee]):
-                    time_of_call[applied] = time
-    places: dict[HloComputation, tuple[int, int]] = {}
-    next_channel = _NO_CHANNEL
-    for callee in sorted(time_of_call, key=time_of_call.__getitem__, reverse=True):
-        channel = channels.get(callee)
-        places[callee] = (next_channel, 0) if channel is None else (channel, 1)
-        next_channel = min(next_channel, channel or _NO_CHANNEL)
-    return places
-
-
-_NO_CHANNEL = 1 << 62
 
 
 def _is_cloned_for_top_k(trace: Trace) -> bool:
@@ -264,9 +220,9 @@ _DERIVED = Stage(
             OBSERVED,
             f"{_SPMD}: SpmdPartitioningVisitor; channels are counted as they are made",
             f"{_NEW}/partitioned_embedding",
-            find=where(_is_cloned_for_collective),
+            find=where(is_cloned_for_partitions),
             precedence=8,
-            key=_when_partitioned,
+            key=when_partitioned,
         ),
         Pass(
             "TopkDecomposer",

@@ -9,67 +9,83 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.history.names import CLONE, number_of, split_number
+from hlomem.history.computations.partitioner import is_cloned_for_partitions
+from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
 from hlomem.hlo.ir import MAIN_THREAD
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from hlomem.history.computations.engine import Claims
     from hlomem.history.evidence import Trace
     from hlomem.hlo.ir import HloInstruction
 
-_SUNK = ".sunk"
-_WIDENED = "wide."
 _COPY_FUSION = "copy_fusion"
+BITCAST_FUSION = "bitcast_fusion"
 
 
 # Loops.
 
 
 def find_widened(claims: Claims) -> Iterator[Trace]:
-    """Loops, inner ones first, in the order in which fusion went through the program."""
-    place = _places_in_fusion(claims)
-    for loop in _loops_of(sorted(place, key=place.__getitem__)):
-        if loop.called_computations[0].name.endswith(CLONE):
-            continue  # as the simplifier of loops left it
+    """Loops in the order in which they were widened: conditions are made anew, and numbered so.
+
+    A loop whose condition reads nothing of its state keeps its place after those inside it.
+    """
+    loops = [
+        loop
+        for caller in claims.traces.values()
+        for loop in _loops_in(caller)
+        if not loop.called_computations[0].name.endswith(CLONE)  # as their simplifier left them
+    ]
+    times = {loop: _time_of_widening(loop) for loop in loops}
+    for loop in sorted(loops, key=times.__getitem__):
         for computation in reversed(loop.called_computations):
-            if computation.name.startswith(_WIDENED) and not computation.name.endswith(_SUNK):
+            if computation.name.startswith(WIDENED) and not computation.name.endswith(SUNK):
                 yield from _with_clones(claims.traces[computation])
+
+
+def _time_of_widening(loop: HloInstruction) -> int:
+    """The number of the first part of its state that the condition of a loop reads."""
+    condition = loop.called_computations[1]
+    return min(map(number_of, condition.parameters[0].users), default=-1)
 
 
 def find_sunk(claims: Claims) -> Iterator[Trace]:
-    """Bodies of loops into which constants were sunk, outer ones first."""
-    outer_first = [trace for trace in claims.traces.values() if not trace.is_fused][::-1]
-    for loop in _loops_of(outer_first):
-        for computation in reversed(loop.called_computations):
-            if computation.name.endswith(_SUNK):
-                yield from _with_clones(claims.traces[computation])
+    """Bodies of loops into which constants were sunk, outer ones first.
+
+    Those in a computation are sunk into before any of what it calls is looked at, the last first.
+    """
+    agenda = [claims.traces.entry]
+    visited: set[Trace] = set()
+    while agenda:
+        caller = agenda.pop()
+        if caller in visited:
+            continue
+        visited.add(caller)
+        for loop in _loops_in(caller):
+            for computation in reversed(loop.called_computations):
+                if computation.name.endswith(SUNK):
+                    yield from _with_clones(claims.traces[computation])
+        agenda += _callees_as_listed(caller)
 
 
-def _loops_of(callers: Iterable[Trace]) -> list[HloInstruction]:
-    """The loops of computations one after the other, those of one by number."""
-    loops: list[HloInstruction] = []
-    for caller in callers:
-        here = [loop for loop in caller.computation.instructions if loop.opcode == "while"]
-        loops += sorted(here, key=number_of)
-    return loops
+def _callees_as_listed(caller: Trace) -> list[Trace]:
+    """The computations that one runs, loops by number and others as they stand in the text."""
+    loops = iter(_loops_in(caller))
+    callees: list[Trace] = []
+    for instruction in caller.computation.instructions:
+        if instruction.opcode in RUN_IN_PLACE:
+            listed = next(loops) if instruction.opcode == "while" else instruction
+            callees += [caller.module[callee] for callee in listed.called_computations]
+    return callees
 
 
-def _places_in_fusion(claims: Claims) -> dict[Trace, int]:
-    """The number of the first fusion in each computation; one after its callees has theirs."""
-    place: dict[Trace, int] = {}
-    for trace in claims.traces.values():
-        if not trace.is_fused:
-            numbers = [_original_number(callee) for callee in trace.callees if callee.is_fused]
-            after = [place[callee] for callee in trace.callees if callee in place]
-            place[trace] = max(min(numbers, default=-1), *after, -1)
-    return place
-
-
-def _original_number(body: Trace) -> int:
-    """The number of the body of a fusion, or of the one it was cloned from."""
-    return split_number(body.name.partition(CLONE)[0])[1]
+def _loops_in(caller: Trace) -> list[HloInstruction]:
+    """The loops of a computation by number."""
+    loops = [loop for loop in caller.computation.instructions if loop.opcode == "while"]
+    return sorted(loops, key=number_of)
 
 
 def _with_clones(trace: Trace) -> Iterator[Trace]:
@@ -116,8 +132,21 @@ def find_flattened(claims: Claims) -> Iterator[Trace]:
     for original in sorted(copies_of, key=lambda trace: trace.computation.index):
         first = _applying(original)
         for copy in sorted(copies_of[original], key=lambda trace: trace.number):
-            if _is_copied(first, _applying(copy), claims):
+            is_known = is_cloned_for_partitions(copy) or is_cloned_with_caller(copy)
+            if not is_known and _is_copied(first, _applying(copy), claims):
                 yield copy
+
+
+def is_cloned_with_caller(copy: Trace) -> bool:
+    """True if what runs it is a copy, too, of what runs the original: of a function called again.
+
+    That was before fusion, unlike the copies of single operations.
+    """
+    original = copy.original
+    if original is None:
+        return False
+    caller, copied = (flow_name(trace.site_in_flow[0].name) for trace in (original, copy))
+    return copied.startswith(caller + CLONE)
 
 
 def _applying(applied: Trace) -> HloInstruction | None:

@@ -19,6 +19,8 @@ from hlomem.history.computations.engine import (
     by_number,
     by_parameter_numbers,
     by_priority,
+    in_text_order,
+    sort_by_parameter_numbers,
     when_met,
     where,
 )
@@ -26,16 +28,20 @@ from hlomem.history.computations.marks import (
     is_derived,
     is_fused,
     is_own,
+    is_partitioned,
     is_top_k_comparator,
 )
+from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
 from hlomem.history.computations.tpu_late import (
+    BITCAST_FUSION,
     find_asynchronous,
     find_flattened,
     find_sunk,
     find_widened,
     is_copy_fusion,
 )
-from hlomem.history.names import split_number
+from hlomem.history.evidence import place_by_name
+from hlomem.history.names import CLONE, flow_name, split_number
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
@@ -48,7 +54,6 @@ _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-les
 _MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
 """Comparators for sorted scatters, reducers of bits."""
 _SPLIT_REDUCER = ".reduce_sub_computation"
-_BITCAST_FUSION = "bitcast_fusion"
 
 # Before fusion.
 
@@ -57,8 +62,89 @@ def _place_in_program(trace: Trace, _claims: Claims) -> Priority:
     return trace.place_in_program
 
 
+def _is_made_for_complex(trace: Trace) -> bool:
+    """True if it was cloned for both parts of complex numbers, in a module rewritten for them.
+
+    Its computations have been made anew then, without numbers.
+    """
+    if trace.module.entry.number != 0 or not _FIRST_CLONE.fullmatch(trace.name):
+        return False
+    shape = trace.computation.root.shape
+    parts = shape.elements if shape.is_tuple else ()
+    is_pair = len(parts) == _PARTS and parts[0] == parts[1]
+    return is_pair and trace.is_embedded and trace.original is None
+
+
+def _when_made_for_complex(trace: Trace, _claims: Claims) -> Priority:
+    """With its caller, which is rewritten after all that it calls itself."""
+    return 0, _last_region(trace.site_in_flow[0]), 1
+
+
+def _last_region(caller: Trace) -> int:
+    """The last of the program's regions in a computation: outer ones are counted before inner."""
+    last = -1
+    pending = [caller]
+    visited: set[Trace] = set()
+    while pending:
+        trace = pending.pop()
+        if trace not in visited:
+            visited.add(trace)
+            last = max(last, place_by_name(flow_name(trace.name).partition(CLONE)[0])[1])
+            pending += trace.callees
+    return last
+
+
+_PARTS = 2
+
+
+def _sort_program(made: list[Trace], claims: Claims) -> list[Trace]:
+    """By number; a partitioned module was read anew, and lost those that were taken."""
+    if claims.traces.is_partitioned:
+        return by_parameter_numbers(made, claims)
+    return sorted(made, key=lambda trace: claims.priority(trace)[1:])
+
+
+def _when_entered(trace: Trace, _claims: Claims) -> Priority:
+    return *trace.place_in_program, _AFTER_CLONES
+
+
+_AFTER_CLONES = 1 << 62
+
+
+def _sort_partitioned(made: list[Trace], claims: Claims) -> list[Trace]:
+    """Computation by computation, each after what was cloned for it."""
+    priorities = {trace: claims.priority(trace)[1:] for trace in made}
+    return sort_by_parameter_numbers(in_text_order(made, claims), priorities)
+
+
 def _is_built(trace: Trace) -> bool:
     return _BUILT.fullmatch(trace.numbered[0]) is not None
+
+
+def _by_expansion(made: list[Trace], claims: Claims) -> list[Trace]:
+    """Expander by expander, those of one expansion by number: each builder counts anew."""
+    met: dict[str, int] = {}
+    for trace in made:
+        (place,) = when_met(trace, claims)
+        name = _expanded(trace)
+        met[name] = min(place, met.get(name, place))
+
+    def key(trace: Trace) -> Priority:
+        name = _expanded(trace)
+        expander = _EXPANDERS.get(name.rpartition("/")[2], len(_EXPANDERS))
+        return expander, met[name], trace.number
+
+    return sorted(made, key=key)
+
+
+def _expanded(trace: Trace) -> str:
+    """The name of the operation in the program that was expanded to what applies it."""
+    return trace.application.op_name if trace.application else ""
+
+
+_EXPANDED = ("cholesky", "geqrf", "householder_product", "lu", "eigh", "triangular_solve")
+_EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
+"""The places of the expanders in the pipeline."""
 
 
 def _checks_indices(trace: Trace) -> bool:
@@ -69,22 +155,24 @@ def _checks_indices(trace: Trace) -> bool:
 def _is_flattened_early(trace: Trace) -> bool:
     """True if the first flattening of the call graph made it, which copies what stays in use.
 
-    The partitioner does so, too, for reductions across devices.
+    Comparators are copied before, where sorts that share one are made stable.
     """
-    return trace.original is not None and not trace.is_called_by("all-reduce")
+    return trace.original is not None and not trace.is_called_by("sort")
 
 
 def _when_flattened_early(trace: Trace, claims: Claims) -> Priority:
-    """Clones that convert, or were cloned again, before the others."""
+    """By the age of the original; clones that convert, or were cloned again, before the others."""
+    assert trace.original is not None
     is_first = _FIRST_CLONE.fullmatch(trace.name) is not None
     is_older = is_first and (trace.converts or trace.is_cloned_again)
-    return not is_older, *when_met(trace, claims)
+    age = claims.priority(trace.original)
+    return not is_older, *age, trace.original.number, trace.number, *when_met(trace, claims)
 
 
 def _find_gathers(claims: Claims) -> Iterator[Trace]:
     """The fusions around gathers and scatters, made before all others and so numbered first."""
     for body in sorted(filter(is_fused, claims.free), key=lambda trace: trace.number):
-        if body.is_clone or body.name.startswith(_BITCAST_FUSION):
+        if body.is_clone or body.name.startswith(BITCAST_FUSION):
             continue
         opcodes = claims.traces.call_graph.bodies[body.computation].opcodes
         if opcodes.isdisjoint(("gather", "scatter")):
@@ -92,10 +180,22 @@ def _find_gathers(claims: Claims) -> Iterator[Trace]:
         yield body
 
 
-def _is_numbered_last(trace: Trace) -> bool:
-    """True if its number exceeds the entry's, so that a pass must have made it."""
+def _is_made_for_collective(trace: Trace) -> bool:
+    """True if its number exceeds the entry's, or it adds `x` and `y` as the partitioner's do.
+
+    The program has no such parameters, and the partitioner itself clones what it makes.
+    """
     entry = trace.module.entry
-    return trace is not entry and 0 < entry.number <= trace.number
+    is_numbered_last = trace is not entry and 0 < entry.number <= trace.number
+    parameter = trace.parameter
+    is_addition = trace.is_embedded and parameter is not None and parameter.base == "x"
+    return is_numbered_last or (trace.module.is_partitioned and is_addition)
+
+
+def _is_legalized(trace: Trace) -> bool:
+    """True if the partitioner's clone was cloned again for its type."""
+    is_second = trace.original_name.endswith(CLONE)
+    return is_second and is_cloned_for_partitions(trace)
 
 
 def _is_split(trace: Trace) -> bool:
@@ -122,7 +222,7 @@ def _when_numbered(trace: Trace, _claims: Claims) -> Priority:
 
 
 def _is_around_bitcast(trace: Trace) -> bool:
-    return trace.is_fused and trace.name.startswith(_BITCAST_FUSION)
+    return trace.is_fused and trace.name.startswith(BITCAST_FUSION)
 
 
 def _fusion_number(body: Trace, claims: Claims) -> Priority:
@@ -146,6 +246,9 @@ def _reduces_exchanged(trace: Trace) -> bool:
 _DUMPS = "pass dumps of libtpu 0.0.51"
 _V5E, _V6E, _7X = "libtpu-0.0.51/tpu-v5e", "libtpu-0.0.51/tpu-v6e", "libtpu-0.0.51/tpu-tpu7x"
 _OLD = "libtpu-0.0.17/tpu-v5e"
+_V5P = "libtpu-0.0.51/tpu-v5p"
+_FLATTENING = "hlo/transforms/simplifiers/flatten_call_graph.cc: RunImpl"
+_SPMD = "service/spmd/spmd_partitioner.cc"
 
 _DERIVED = Stage(
     (
@@ -161,8 +264,10 @@ _DERIVED = Stage(
         Pass(
             "first flattening",
             OBSERVED,
-            _DUMPS,
+            f"{_FLATTENING}; {_DUMPS}",
             f"{_V5E}/large_loop",
+            chips="all but 7x",
+            option="not flattens_calls_late",
             find=where(_is_flattened_early),
             precedence=13,
             key=_when_flattened_early,
@@ -183,8 +288,40 @@ TPU_PASSES = (
                 precedence=23,
                 key=_place_in_program,
             ),
+            Pass(
+                "complex rewriter",
+                OBSERVED,
+                f"{_DUMPS}: X64_elimination",
+                f"{_V5P}/complex_loop",
+                find=where(_is_made_for_complex),
+                precedence=14,
+                key=_when_made_for_complex,
+            ),
         ),
-        by_priority,
+        _sort_program,
+    ),
+    Stage(
+        (
+            Pass(
+                "SpmdPartitioner",
+                OBSERVED,
+                f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`); {_DUMPS}",
+                f"{_V5P}/split_loop",
+                find=where(is_partitioned),
+                precedence=18,
+                key=_when_entered,
+            ),
+            Pass(
+                "SpmdPartitioner: clones",
+                OBSERVED,
+                f"{_SPMD}: SpmdPartitioningVisitor; {_DUMPS}",
+                f"{_V5P}/split_scatters",
+                find=where(is_cloned_for_partitions),
+                precedence=12,
+                key=when_partitioned,
+            ),
+        ),
+        _sort_partitioned,
     ),
     Stage(
         (
@@ -197,7 +334,7 @@ TPU_PASSES = (
                 precedence=20,
             ),
         ),
-        by_number,
+        _by_expansion,
     ),
     Stage(
         (
@@ -230,15 +367,45 @@ TPU_PASSES = (
     Stage(
         (
             Pass(
+                "first flattening, later",
+                OBSERVED,
+                f"{_FLATTENING}; {_DUMPS}",
+                f"{_7X}/cholesky_solve",
+                chips="7x",
+                option="flattens_calls_late",
+                find=where(_is_flattened_early),
+                precedence=13,
+                key=_when_flattened_early,
+            ),
+        ),
+        by_parameter_numbers,
+    ),
+    Stage(
+        (
+            Pass(
                 "decomposers of collectives",
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/m_gather_sharded",
-                find=where(_is_numbered_last),
+                find=where(_is_made_for_collective),
                 precedence=22,
             ),
         ),
         by_number,
+    ),
+    Stage(
+        (
+            Pass(
+                "legalizer of all-reduces",
+                OBSERVED,
+                f"{_DUMPS}: tpu-all-reduce-legalizer",
+                f"{_V5P}/split_statistics",
+                find=where(_is_legalized),
+                precedence=4,
+                key=when_met,
+            ),
+        ),
+        by_priority,
     ),
     Stage(
         (

@@ -1,0 +1,77 @@
+"""Computations that the partitioner cloned, in the order in which it met what applies them.
+
+In: claims. Out: the key of a clone. The partitioner (`service/spmd/spmd_partitioner.cc`) goes
+through a computation at a time, callees first, and counts the channels of the collectives it makes;
+of a scatter, which has none, the place in the program tells when it was met.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.history.computations.engine import when_met
+from hlomem.history.evidence import place_by_name
+from hlomem.history.names import CLONE, PARTITIONED, flow_name
+
+if TYPE_CHECKING:
+    from hlomem.history.computations.engine import Claims, Priority
+    from hlomem.history.evidence import Trace
+
+APPLIED_ACROSS_DEVICES = ("all-reduce", "all-reduce-start", "reduce-scatter")
+_NO_CHANNEL = 1 << 62
+
+
+class _Clone(NamedTuple):
+    """A clone, and what is known about the operation that applies it."""
+
+    trace: Trace
+    channel: int | None
+    region: int
+    """The place of the original in the program; -1 if the partitioner made that, too."""
+    position: int
+    """In the text of the caller."""
+
+
+def is_cloned_for_partitions(trace: Trace) -> bool:
+    """True if the partitioner cloned it for a scatter or for a collective."""
+    return (
+        trace.module.is_partitioned
+        and trace.is_clone
+        and trace.application is not None
+        and trace.application.opcode in (*APPLIED_ACROSS_DEVICES, "scatter")
+    )
+
+
+def when_partitioned(trace: Trace, claims: Claims) -> Priority:
+    """The key of a clone: its caller, the channel, then the place in the program."""
+    return *claims.once(_places_of_clones)[trace], *when_met(trace, claims)
+
+
+def _places_of_clones(claims: Claims) -> dict[Trace, Priority]:
+    by_caller: dict[Trace, list[_Clone]] = {}
+    for trace in claims.traces.values():
+        if is_cloned_for_partitions(trace):
+            flow, position = trace.site_in_flow
+            region = place_by_name(trace.name.partition(CLONE)[0])[1]
+            by_caller.setdefault(flow, []).append(
+                _Clone(trace, trace.channel, region, position)
+            )
+    places: dict[Trace, Priority] = {}
+    for flow, clones in by_caller.items():
+        caller = place_by_name(flow_name(flow.name).partition(PARTITIONED)[0])
+        for clone in clones:
+            places[clone.trace] = *caller, *_place_in_caller(clone, clones)
+    return places
+
+
+def _place_in_caller(clone: _Clone, clones: list[_Clone]) -> Priority:
+    """By channel; without one, before the first that is applied later in the program."""
+    if clone.channel is not None:
+        return clone.channel, 1, clone.region
+    later = (
+        other.channel
+        for other in clones
+        if other.channel is not None
+        and (clone.position < other.position if other.region < 0 else clone.region <= other.region)
+    )
+    return min(later, default=_NO_CHANNEL), 0, clone.region
