@@ -11,7 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
 from hlomem.base.patterns import lazy_pattern
-from hlomem.history.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
+from hlomem.history.names import (
+    CLONE,
+    PARTITIONED,
+    TOP_K_COMPARATOR,
+    flow_name,
+    split_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +114,29 @@ class Trace:
         """Its place in the program, if it is one of the program's own."""
         base, number = self.numbered
         return number, _region(base)
+
+    @Fact
+    def region(self) -> int:
+        """The program's number for it, outer ones before inner; -1 where it has none."""
+        name = flow_name(self.name).partition(CLONE)[0].partition(PARTITIONED)[0]
+        return place_by_name(name)[1]
+
+    @Fact
+    def time_by_regions(self) -> tuple[int, int]:
+        """The time at which it was finished, after all it calls, where numbers do not tell.
+
+        A module that is read anew loses the numbers that were taken.
+        """
+        last = self.region
+        visited: set[Trace] = set()
+        pending = [self]
+        while pending:
+            trace = pending.pop()
+            if trace not in visited:
+                visited.add(trace)
+                last = max(last, trace.region)
+                pending += trace.callees
+        return last, -self.region
 
     @property
     def is_clone(self) -> bool:

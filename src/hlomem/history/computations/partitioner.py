@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.history.computations.engine import when_met
-from hlomem.history.evidence import place_by_name
-from hlomem.history.names import CLONE, PARTITIONED, flow_name
 
 if TYPE_CHECKING:
     from hlomem.history.computations.engine import Claims, Priority
@@ -52,15 +50,12 @@ def _places_of_clones(claims: Claims) -> dict[Trace, Priority]:
     for trace in claims.traces.values():
         if is_cloned_for_partitions(trace):
             flow, position = trace.site_in_flow
-            region = place_by_name(trace.name.partition(CLONE)[0])[1]
-            by_caller.setdefault(flow, []).append(
-                _Clone(trace, trace.channel, region, position)
-            )
+            clone = _Clone(trace, trace.channel, trace.region, position)
+            by_caller.setdefault(flow, []).append(clone)
     places: dict[Trace, Priority] = {}
     for flow, clones in by_caller.items():
-        caller = place_by_name(flow_name(flow.name).partition(PARTITIONED)[0])
         for clone in clones:
-            places[clone.trace] = *caller, *_place_in_caller(clone, clones)
+            places[clone.trace] = *flow.time_by_regions, *_place_in_caller(clone, clones)
     return places
 
 

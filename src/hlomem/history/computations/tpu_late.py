@@ -129,12 +129,17 @@ def find_flattened(claims: Claims) -> Iterator[Trace]:
     for trace in claims.traces.values():
         if trace.original is not None and not trace.is_fused:
             copies_of.setdefault(trace.original, []).append(trace)
-    for original in sorted(copies_of, key=lambda trace: trace.computation.index):
+    for original in sorted(copies_of, key=_age):
         first = _applying(original)
         for copy in sorted(copies_of[original], key=lambda trace: trace.number):
             is_known = is_cloned_for_partitions(copy) or is_cloned_with_caller(copy)
             if not is_known and _is_copied(first, _applying(copy), claims):
                 yield copy
+
+
+def _age(trace: Trace) -> tuple[bool, int, int, int]:
+    """The program's own are older than what passes made."""
+    return trace.is_derived, *trace.place_in_program, trace.computation.index
 
 
 def is_cloned_with_caller(copy: Trace) -> bool:

@@ -40,8 +40,7 @@ from hlomem.history.computations.tpu_late import (
     find_widened,
     is_copy_fusion,
 )
-from hlomem.history.evidence import place_by_name
-from hlomem.history.names import CLONE, flow_name, split_number
+from hlomem.history.names import CLONE, split_number
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-les
 _MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
 """Comparators for sorted scatters, reducers of bits."""
 _SPLIT_REDUCER = ".reduce_sub_computation"
+_STRIDED_INDICES = "multiply."
 
 # Before fusion.
 
@@ -77,21 +77,8 @@ def _is_made_for_complex(trace: Trace) -> bool:
 
 def _when_made_for_complex(trace: Trace, _claims: Claims) -> Priority:
     """With its caller, which is rewritten after all that it calls itself."""
-    return 0, _last_region(trace.site_in_flow[0]), 1
-
-
-def _last_region(caller: Trace) -> int:
-    """The last of the program's regions in a computation: outer ones are counted before inner."""
-    last = -1
-    pending = [caller]
-    visited: set[Trace] = set()
-    while pending:
-        trace = pending.pop()
-        if trace not in visited:
-            visited.add(trace)
-            last = max(last, place_by_name(flow_name(trace.name).partition(CLONE)[0])[1])
-            pending += trace.callees
-    return last
+    last, _ = trace.site_in_flow[0].time_by_regions
+    return 0, last, 1
 
 
 _PARTS = 2
@@ -100,12 +87,12 @@ _PARTS = 2
 def _sort_program(made: list[Trace], claims: Claims) -> list[Trace]:
     """By number; a partitioned module was read anew, and lost those that were taken."""
     if claims.traces.is_partitioned:
-        return by_parameter_numbers(made, claims)
+        return sorted(made, key=lambda trace: trace.time_by_regions)
     return sorted(made, key=lambda trace: claims.priority(trace)[1:])
 
 
 def _when_entered(trace: Trace, _claims: Claims) -> Priority:
-    return *trace.place_in_program, _AFTER_CLONES
+    return *trace.time_by_regions, _AFTER_CLONES
 
 
 _AFTER_CLONES = 1 << 62
@@ -148,8 +135,13 @@ _EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
 
 
 def _checks_indices(trace: Trace) -> bool:
-    """True if an expander of gathers or scatters made it (`CheckIndexValidity`)."""
-    return _SPLIT_REDUCER in trace.name and trace.computation.root.opcode == "and"
+    """True if an expander of gathers or scatters made it (`CheckIndexValidity`).
+
+    The flattener of both first makes another, to add up indices; the program knows no `multiply`.
+    """
+    if _SPLIT_REDUCER not in trace.name:
+        return False
+    return trace.computation.root.opcode == "and" or trace.name.startswith(_STRIDED_INDICES)
 
 
 def _is_flattened_early(trace: Trace) -> bool:
@@ -236,10 +228,10 @@ def _fusion_number(body: Trace, claims: Claims) -> Priority:
     return (min((sibling.number for sibling in siblings), default=-1),)
 
 
-def _reduces_exchanged(trace: Trace) -> bool:
-    """True if it reduces what devices have exchanged, which is split after fusion."""
+def _is_normalized_last(trace: Trace) -> bool:
+    """True if it reduces what fusion left alone: what devices have exchanged, or a bitcast."""
     return _SPLIT_REDUCER in trace.name and any(
-        site.operands[0].opcode == "all-to-all" for site in trace.sites
+        site.operands[0].opcode in ("all-to-all", "bitcast") for site in trace.sites
     )
 
 
@@ -455,11 +447,11 @@ TPU_PASSES = (
                 key=_fusion_number,
             ),
             Pass(
-                "splitters of exchanged reductions",
+                "copy normalizer, after fusion",
                 OBSERVED,
-                _DUMPS,
+                f"{_DUMPS}: tpu-copy-normalizer of multi_output_fusion_and_bf16_folding",
                 f"{_V5E}/sharded_top_k",
-                find=where(_reduces_exchanged),
+                find=where(_is_normalized_last),
                 precedence=0,
             ),
             Pass(
