@@ -113,7 +113,8 @@ def _with_nested(body: Trace) -> Iterator[Trace]:
 
 def _is_clone_of_clone(trace: Trace) -> bool:
     """True if it was cloned again and again with the loop it is used in."""
-    return trace.is_embedded and not trace.is_fused and trace.name.count(CLONE) > 1
+    is_cloned_again = trace.name.count(CLONE) > 1 and not is_flattened_clone(trace)
+    return trace.is_embedded and not trace.is_fused and is_cloned_again
 
 
 # Flattening of the call graph, again.
@@ -132,8 +133,8 @@ def find_flattened(claims: Claims) -> Iterator[Trace]:
     for original in sorted(copies_of, key=_age):
         first = _applying(original)
         for copy in sorted(copies_of[original], key=lambda trace: trace.number):
-            is_known = is_cloned_for_partitions(copy) or is_cloned_with_caller(copy)
-            if not is_known and _is_copied(first, _applying(copy), claims):
+            is_older = is_cloned_for_partitions(copy) or _is_copied_early(copy, original)
+            if not is_older and _is_copied(first, _applying(copy), claims):
                 yield copy
 
 
@@ -142,16 +143,33 @@ def _age(trace: Trace) -> tuple[bool, int, int, int]:
     return trace.is_derived, *trace.place_in_program, trace.computation.index
 
 
-def is_cloned_with_caller(copy: Trace) -> bool:
-    """True if what runs it is a copy, too, of what runs the original: of a function called again.
+def is_flattened_clone(trace: Trace) -> bool:
+    """True if it is a copy of a clone that is still there: both have a caller."""
+    original = trace.original
+    return original is not None and original.is_clone
 
-    That was before fusion, unlike the copies of single operations.
+
+def _is_copied_early(copy: Trace, original: Trace) -> bool:
+    """True if operations were copied before fusion: with a function, or out of a pipelined loop.
+
+    What runs the copy is then a copy of what runs the original, or one of both is such a loop.
     """
-    original = copy.original
-    if original is None:
-        return False
-    caller, copied = (flow_name(trace.site_in_flow[0].name) for trace in (original, copy))
-    return copied.startswith(caller + CLONE)
+    callers = [trace.site_in_flow[0] for trace in (original, copy)]
+    caller, copied = (flow_name(trace.name) for trace in callers)
+    return copied.startswith(caller + CLONE) or any(map(_is_pipelined, callers))
+
+
+def _is_pipelined(body: Trace) -> bool:
+    """True if a collective pipeliner made the loop, which runs some iterations outside."""
+    return any(
+        condition.first_parameter_name.removeprefix(WIDENED).startswith(_PIPELINED_STATES)
+        for loop in body.sites
+        if loop.opcode == "while"
+        for condition in loop.called_computations
+    )
+
+
+_PIPELINED_STATES = ("loop_peel_", "cond_param")
 
 
 def _applying(applied: Trace) -> HloInstruction | None:
@@ -206,10 +224,13 @@ def _is_asynchronous(trace: Trace) -> bool:
     return bool(trace.sites) and trace.sites[0].opcode == "async-start"
 
 
-def _number_inside(trace: Trace) -> int:
-    """The number of what runs asynchronously, where it is more than one instruction."""
+def _number_inside(trace: Trace) -> tuple[bool, int]:
+    """The number of what runs asynchronously, where it is more than one instruction.
+
+    That runs on a sparse core, and was made before single instructions became asynchronous.
+    """
     inside = [callee for callee in trace.callees if not callee.is_fused]
-    return (inside[0] if inside else trace).number
+    return not inside, (inside[0] if inside else trace).number
 
 
 def _with_all_callees(trace: Trace) -> Iterator[Trace]:

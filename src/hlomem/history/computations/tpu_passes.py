@@ -39,6 +39,7 @@ from hlomem.history.computations.tpu_late import (
     find_sunk,
     find_widened,
     is_copy_fusion,
+    is_flattened_clone,
 )
 from hlomem.history.names import CLONE, split_number
 from hlomem.history.rules import CITED, OBSERVED
@@ -185,9 +186,15 @@ def _is_made_for_collective(trace: Trace) -> bool:
 
 
 def _is_legalized(trace: Trace) -> bool:
-    """True if the partitioner's clone was cloned again for its type."""
-    is_second = trace.original_name.endswith(CLONE)
-    return is_second and is_cloned_for_partitions(trace)
+    """True if it reduces four narrow numbers at once, each shifted out of a word."""
+    return is_cloned_for_partitions(trace) and any(
+        inner.opcode == "shift-right-logical" for inner in trace.computation.instructions
+    )
+
+
+def _is_partitioners_clone(trace: Trace) -> bool:
+    """True if the partitioner cloned it, and it is not a copy of such a clone."""
+    return is_cloned_for_partitions(trace) and not is_flattened_clone(trace)
 
 
 def _is_split(trace: Trace) -> bool:
@@ -308,7 +315,7 @@ TPU_PASSES = (
                 OBSERVED,
                 f"{_SPMD}: SpmdPartitioningVisitor; {_DUMPS}",
                 f"{_V5P}/split_scatters",
-                find=where(is_cloned_for_partitions),
+                find=where(_is_partitioners_clone),
                 precedence=12,
                 key=when_partitioned,
             ),
