@@ -155,8 +155,9 @@ def _is_copied_early(copy: Trace, original: Trace) -> bool:
     What runs the copy is then a copy of what runs the original, or one of both is such a loop.
     """
     callers = [trace.site_in_flow[0] for trace in (original, copy)]
-    caller, copied = (flow_name(trace.name) for trace in callers)
-    return copied.startswith(caller + CLONE) or any(map(_is_pipelined, callers))
+    own, copied = (flow_name(trace.name).partition(CLONE)[0] for trace in callers)
+    is_function = own == copied and callers[0] is not callers[1]
+    return is_function or any(map(_is_pipelined, callers))
 
 
 def _is_pipelined(body: Trace) -> bool:

@@ -26,10 +26,10 @@ from hlomem.history.computations.engine import (
 )
 from hlomem.history.computations.marks import (
     is_derived,
+    is_first_top_k_comparator,
     is_fused,
     is_own,
     is_partitioned,
-    is_top_k_comparator,
 )
 from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
 from hlomem.history.computations.tpu_late import (
@@ -136,21 +136,32 @@ _EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
 
 
 def _checks_indices(trace: Trace) -> bool:
-    """True if an expander of gathers or scatters made it (`CheckIndexValidity`).
+    """True if an expander of gathers or scatters made it (`CheckIndexValidity`)."""
+    return _SPLIT_REDUCER in trace.name and trace.computation.root.opcode == "and"
 
-    The flattener of both first makes another, to add up indices; the program knows no `multiply`.
+
+def _find_strided(claims: Claims) -> Iterator[Trace]:
+    """Reducers that add up indices times strides, each with the check that is made after it.
+
+    The program knows no `multiply`; parameters are numbered as they are made.
     """
-    if _SPLIT_REDUCER not in trace.name:
-        return False
-    return trace.computation.root.opcode == "and" or trace.name.startswith(_STRIDED_INDICES)
+    checks = {trace.parameter_number: trace for trace in claims.free if _checks_indices(trace)}
+    for trace in claims.free:
+        if _SPLIT_REDUCER in trace.name and trace.name.startswith(_STRIDED_INDICES):
+            yield trace
+            check = checks.get(max(trace.parameter_number, 0) + 1)
+            if check is not None:
+                yield check
+
+
+def _is_made_stable(trace: Trace) -> bool:
+    """True if it was cloned to compare places as well, where values are equal."""
+    return trace.is_clone and trace.is_called_by("sort")
 
 
 def _is_flattened_early(trace: Trace) -> bool:
-    """True if the first flattening of the call graph made it, which copies what stays in use.
-
-    Comparators are copied before, where sorts that share one are made stable.
-    """
-    return trace.original is not None and not trace.is_called_by("sort")
+    """True if the first flattening of the call graph made it, which copies what stays in use."""
+    return trace.original is not None
 
 
 def _when_flattened_early(trace: Trace, claims: Claims) -> Priority:
@@ -252,12 +263,39 @@ _SPMD = "service/spmd/spmd_partitioner.cc"
 _DERIVED = Stage(
     (
         Pass(
+            "expanders of gathers and scatters",
+            OBSERVED,
+            _DUMPS,
+            f"{_V5E}/top_k_loop",
+            find=where(_checks_indices),
+            precedence=11,
+            key=when_met,
+        ),
+        Pass(
             "simplifiers, rewriters and other expanders",
             OBSERVED,
             _DUMPS,
             f"{_V6E}/h_switch_in_scan",
             find=where(is_derived),
             precedence=19,
+            key=when_met,
+        ),
+        Pass(
+            "expander of stable sorts",
+            OBSERVED,
+            f"{_DUMPS}: tpu-stable-sort-expander",
+            f"{_V5E}/top_k_loop",
+            find=where(_is_made_stable),
+            precedence=11,
+            key=when_met,
+        ),
+        Pass(
+            "flattener of gathers and scatters",
+            OBSERVED,
+            f"{_DUMPS}: tpu_gather_scatter_flattener",
+            f"{_V5P}/sampling",
+            find=_find_strided,
+            precedence=10,
             key=when_met,
         ),
         Pass(
@@ -325,6 +363,20 @@ TPU_PASSES = (
     Stage(
         (
             Pass(
+                "TopkDecomposer",
+                OBSERVED,
+                _DUMPS,
+                f"{_V5E}/top_k_and_products",
+                find=where(is_first_top_k_comparator),
+                precedence=12,
+                key=when_met,
+            ),
+        ),
+        by_parameter_numbers,
+    ),
+    Stage(
+        (
+            Pass(
                 "expanders of linear algebra",
                 OBSERVED,
                 "hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation",
@@ -334,20 +386,6 @@ TPU_PASSES = (
             ),
         ),
         _by_expansion,
-    ),
-    Stage(
-        (
-            Pass(
-                "TopkDecomposer",
-                OBSERVED,
-                _DUMPS,
-                f"{_V5E}/top_k_and_products",
-                find=where(is_top_k_comparator),
-                precedence=12,
-                key=when_met,
-            ),
-        ),
-        by_parameter_numbers,
     ),
     _DERIVED,
     Stage(
@@ -414,7 +452,7 @@ TPU_PASSES = (
                 _DUMPS,
                 f"{_V5E}/gathers_and_scatters",
                 find=where(_is_split),
-                precedence=10,
+                precedence=16,
                 key=_number_of_split,
             ),
         ),
