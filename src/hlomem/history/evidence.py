@@ -219,12 +219,16 @@ class Trace:
 
     @Fact
     def site_in_flow(self) -> tuple[Trace, int]:
-        """The computation that runs it, in a fused body or outside, and the place in its text."""
+        """The computation that runs it, in a fused body or outside, and the place in its walk.
+
+        The walk is XLA's through all operands before each instruction, which starts at the result.
+        """
         trace = self
         while trace.caller is not None and trace.caller.is_fused:
             trace = trace.caller
         flow = trace.caller or trace
-        for position, instruction in enumerate(flow.computation.instructions):
+        post_order = self.module.call_graph.post_order(flow.computation)
+        for position, instruction in enumerate(post_order):
             if trace.computation in instruction.called_computations:
                 return flow, position
         return flow, -1

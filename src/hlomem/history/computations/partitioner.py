@@ -27,7 +27,7 @@ class _Clone(NamedTuple):
     region: int
     """The place of the original in the program; -1 if the partitioner made that, too."""
     position: int
-    """In the text of the caller."""
+    """In a walk through the caller."""
 
 
 def is_cloned_for_partitions(trace: Trace) -> bool:

@@ -94,11 +94,14 @@ def _with_clones(trace: Trace) -> Iterator[Trace]:
     for instruction in traces.call_graph.post_order(trace.computation):
         for computation in instruction.called_computations:
             callee = traces[computation]
-            if instruction.opcode == "fusion" and callee.is_clone:
+            if instruction.opcode in _COPIED_WITH_CALLER and callee.is_clone:
                 yield from _with_nested(callee)
             elif _is_clone_of_clone(callee):
                 yield callee
     yield trace
+
+
+_COPIED_WITH_CALLER = ("fusion", "custom-call")
 
 
 def _with_nested(body: Trace) -> Iterator[Trace]:

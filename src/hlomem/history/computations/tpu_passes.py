@@ -156,7 +156,7 @@ def _find_strided(claims: Claims) -> Iterator[Trace]:
 
 def _is_made_stable(trace: Trace) -> bool:
     """True if it was cloned to compare places as well, where values are equal."""
-    return trace.is_clone and trace.is_called_by("sort")
+    return trace.is_clone and trace.is_called_by("sort") and not is_flattened_clone(trace)
 
 
 def _is_flattened_early(trace: Trace) -> bool:
@@ -189,11 +189,10 @@ def _is_made_for_collective(trace: Trace) -> bool:
 
     The program has no such parameters, and the partitioner itself clones what it makes.
     """
-    entry = trace.module.entry
-    is_numbered_last = trace is not entry and 0 < entry.number <= trace.number
-    parameter = trace.parameter
-    is_addition = trace.is_embedded and parameter is not None and parameter.base == "x"
-    return is_numbered_last or (trace.module.is_partitioned and is_addition)
+    entry, parameter = trace.module.entry, trace.parameter
+    if trace.module.is_partitioned and parameter is not None and parameter.base == "x":
+        return trace.is_embedded
+    return trace is not entry and 0 < entry.number <= trace.number and not trace.is_derived
 
 
 def _is_legalized(trace: Trace) -> bool:
@@ -425,7 +424,7 @@ TPU_PASSES = (
                 _DUMPS,
                 f"{_V5E}/m_gather_sharded",
                 find=where(_is_made_for_collective),
-                precedence=22,
+                precedence=18,
             ),
         ),
         by_number,
