@@ -38,7 +38,7 @@ from hlomem.history.computations.partitioner import (
     when_partitioned,
 )
 from hlomem.history.evidence import place_by_name
-from hlomem.history.names import CLONE, number_of
+from hlomem.history.names import CLONE, flow_name, number_of
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _WINDOW = "reduce-window"
+_FIRST_FLATTENING = "FlattenCallGraph, first"
 _REWRITTEN_TO = frozenset({_WINDOW, "map", "reduce"})
 
 # The program's own.
@@ -70,11 +71,12 @@ def _is_cloned_for_top_k(trace: Trace) -> bool:
 
 
 def _when_flattened(clone: Trace, claims: Claims) -> Priority:
-    """By the function that is called again, then by the call."""
+    """By the function that is called again, by the call, then as the pass goes through it."""
     own = clone.original_name.partition(CLONE)[0]
     call = clone.original_name.count(CLONE), number_of(clone.computation)
     function = claims.once(_functions)[own]
-    return *function, *call, *place_by_name(own), *when_met(clone, claims)
+    place = claims.once(_places_in_functions)[own]
+    return *function, *call, place, *when_met(clone, claims)
 
 
 def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
@@ -83,14 +85,35 @@ def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
     What one function calls was cloned as often, so that the clones end alike.
     """
     ends: dict[str, set[str]] = {}
-    for trace in claims.made_in(_DERIVED):
-        own, clone, end = trace.name.partition(CLONE)
-        if clone:
-            ends.setdefault(own, set()).add(end)
+    for trace in claims.made_by(_FIRST_FLATTENING):
+        own, _, end = trace.name.partition(CLONE)
+        ends.setdefault(own, set()).add(end)
     start_of: dict[frozenset[str], tuple[int, int]] = {}
     for own in sorted(ends, key=place_by_name):
         start_of.setdefault(frozenset(ends[own]), place_by_name(own))
     return {own: start_of[frozenset(end)] for own, end in ends.items()}
+
+
+def _places_in_functions(claims: Claims) -> dict[str, int]:
+    """The order in which the pass copies what a function calls: of what is left, the last first.
+
+    All that a computation calls is copied before any of that is looked into.
+    """
+    called: dict[str, dict[str, None]] = {}
+    for trace in claims.made_by(_FIRST_FLATTENING):
+        caller = flow_name(trace.site_in_flow[0].name).partition(CLONE)[0]
+        called.setdefault(caller, {})[trace.name.partition(CLONE)[0]] = None
+    inside = {own for owns in called.values() for own in owns}
+    places: dict[str, int] = {}
+    pending = [caller for caller in called if caller not in inside]
+    while pending:
+        owns = sorted(called.pop(pending.pop(), ()), key=place_by_name)
+        for own in owns:
+            places.setdefault(own, len(places))
+        pending += owns
+    for own in sorted(inside - places.keys(), key=place_by_name):
+        places[own] = len(places)
+    return places
 
 
 def _is_normalized(trace: Trace) -> bool:
@@ -234,7 +257,7 @@ _DERIVED = Stage(
             key=when_met,
         ),
         Pass(
-            "FlattenCallGraph, first",
+            _FIRST_FLATTENING,
             CITED,
             f"{_SIMPLIFIERS}/flatten_call_graph.cc: RunImpl",
             f"{_NEW}/functions_twice",

@@ -381,7 +381,7 @@ TPU_PASSES = (
                 "hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation",
                 f"{_V5E}/triangle",
                 find=where(_is_built),
-                precedence=20,
+                precedence=17,
             ),
         ),
         _by_expansion,
