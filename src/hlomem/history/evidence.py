@@ -16,6 +16,7 @@ from hlomem.history.names import (
     PARTITIONED,
     TOP_K_COMPARATOR,
     flow_name,
+    number_of,
     split_number,
 )
 
@@ -240,6 +241,19 @@ class Trace:
             site.opcode == "while" and site.called_computations[0] is self.computation
             for site in self.sites
         )
+
+    @Fact
+    def loop_number(self) -> int:
+        """The number of the first part of its state that the condition of its loop reads.
+
+        Passes that change loops make conditions anew, and parts are numbered as they are made. -1
+        where it is no loop's, or the condition reads nothing.
+        """
+        for site in self.sites:
+            if site.opcode == "while":
+                state = site.called_computations[1].parameters[0]
+                return min(map(number_of, state.users), default=-1)
+        return -1
 
     @Fact
     def is_made_for_call(self) -> bool:

@@ -38,7 +38,7 @@ from hlomem.history.computations.partitioner import (
     when_partitioned,
 )
 from hlomem.history.evidence import place_by_name
-from hlomem.history.names import CLONE, flow_name, number_of
+from hlomem.history.names import CLONE, WIDENED, flow_name, number_of
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
 
 _WINDOW = "reduce-window"
+_SELECTED = ".reduce_window"
 _FIRST_FLATTENING = "FlattenCallGraph, first"
+_APPROXIMATE_TOP_K = "top_k_"
+"""Begins the names of JAX's comparators for `approx_top_k`, whose custom call goes."""
 _REWRITTEN_TO = frozenset({_WINDOW, "map", "reduce"})
 
 # The program's own.
@@ -140,8 +143,20 @@ def _is_made_anew(trace: Trace) -> bool:
     return trace.is_derived and not trace.is_clone
 
 
-def _is_loop_rewritten_again(trace: Trace) -> bool:
-    return CLONE in trace.original_name and _is_applied_by(trace, "while")
+def _is_selected(trace: Trace) -> bool:
+    """True if it selects for a select-and-scatter, in a window of its own."""
+    return trace.name.endswith(_SELECTED)
+
+
+def _is_loop_rewritten(trace: Trace) -> bool:
+    """True if it is a loop's, and a clone of what the first flattening does not leave alone."""
+    is_cloned_again = CLONE in trace.original_name or trace.name.startswith(WIDENED)
+    return is_cloned_again and trace.is_clone and _is_applied_by(trace, "while")
+
+
+def _when_loop_rewritten(trace: Trace, _claims: Claims) -> Priority:
+    """Loop by loop, conditions first."""
+    return trace.loop_number, trace.is_loop_body
 
 
 def _is_doubled(clone: Trace) -> bool:
@@ -152,7 +167,7 @@ def _is_doubled(clone: Trace) -> bool:
     """
     original = clone.original
     if original is None:
-        return _is_cloned_for_top_k(clone)
+        return _is_cloned_for_top_k(clone) or clone.name.startswith(_APPROXIMATE_TOP_K)
     is_partial = clone.module.is_partitioned and clone.computation.root.shape.is_tuple
     is_made_by_pass = original.is_derived and not original.is_clone
     return is_partial or is_made_by_pass or _is_rewritten(clone)
@@ -183,13 +198,15 @@ def _when_flattened_last(clone: Trace, claims: Claims) -> Priority:
     """By the age of the original: the program's own first."""
     original = clone.original
     if original is None:
-        return _TOP_K_AGE, *when_met(clone, claims)
+        if _is_cloned_for_top_k(clone):
+            return _TOP_K_AGE, *when_met(clone, claims)
+        return _OWN_AGE, *place_by_name(clone.original_name), *when_met(clone, claims)
     if original.is_derived:
         return *claims.priority(original), *when_met(clone, claims)
-    return -1, *original.place_in_program, *when_met(clone, claims)
+    return _OWN_AGE, *original.place_in_program, *when_met(clone, claims)
 
 
-_TOP_K_AGE = 0
+_OWN_AGE, _TOP_K_AGE = -1, 0
 
 
 def _sort_derived(made: list[Trace], claims: Claims) -> list[Trace]:
@@ -302,13 +319,23 @@ _DERIVED = Stage(
             key=when_met,
         ),
         Pass(
-            "loops cloned again",
-            OBSERVED,
-            "names (`.clone.clone`) of loops, jaxlib 0.7.1",
-            "jaxlib-0.7.1/cpu/solve",
-            find=where(_is_loop_rewritten_again),
-            precedence=11,
+            "SelectAndScatterExpander",
+            CITED,
+            f"{_PIPELINE}; service/select_and_scatter_expander.cc: ExpandInstruction",
+            f"{_NEW}/convolution_gradient",
+            find=where(_is_selected),
+            precedence=6,
             key=when_met,
+        ),
+        Pass(
+            "WhileLoopSimplifier",
+            OBSERVED,
+            "service/while_loop_simplifier.cc: RunImpl; names (`.clone.clone`, `wide.`) of"
+            " loops and numbers in their conditions, jaxlib 0.7.1 to 0.12.0.1",
+            "jaxlib-0.7.1/cpu/solve",
+            find=where(_is_loop_rewritten),
+            precedence=11,
+            key=_when_loop_rewritten,
         ),
         Pass(
             "TopkRewriter, once",

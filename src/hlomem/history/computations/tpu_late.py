@@ -39,17 +39,11 @@ def find_widened(claims: Claims) -> Iterator[Trace]:
         for loop in _loops_in(caller)
         if not loop.called_computations[0].name.endswith(CLONE)  # as their simplifier left them
     ]
-    times = {loop: _time_of_widening(loop) for loop in loops}
-    for loop in sorted(loops, key=times.__getitem__):
+    traces = claims.traces
+    for loop in sorted(loops, key=lambda loop: traces[loop.called_computations[1]].loop_number):
         for computation in reversed(loop.called_computations):
             if computation.name.startswith(WIDENED) and not computation.name.endswith(SUNK):
-                yield from _with_clones(claims.traces[computation])
-
-
-def _time_of_widening(loop: HloInstruction) -> int:
-    """The number of the first part of its state that the condition of a loop reads."""
-    condition = loop.called_computations[1]
-    return min(map(number_of, condition.parameters[0].users), default=-1)
+                yield from _with_clones(traces[computation])
 
 
 def find_sunk(claims: Claims) -> Iterator[Trace]:
