@@ -295,6 +295,39 @@ def decode_loop(jax: Any, cache: Any, w: Any, n: Any) -> Any:
     return keys, token, lax.top_k(w @ keys[-1], 5)
 
 
+def deep_loops(jax: Any, x: Any, n: Any) -> Any:
+    """Loops in loops, deeper than the search for an order of computations goes."""
+    jnp, lax = jax.numpy, jax.lax
+
+    def nested(depth: int, carried: Any) -> Any:
+        if depth == 0:
+            return jnp.tanh(carried) + jnp.max(carried, axis=0)
+
+        def body(i: Any, inner: Any) -> Any:
+            return nested(depth - 1, jnp.sin(inner) + i) * jnp.sum(inner)
+
+        return lax.fori_loop(0, n, body, carried)
+
+    return nested(8, x), jnp.cumsum(x, 0)
+
+
+def deep_products(jax: Any, x: Any, w: Any, n: Any) -> Any:
+    """Loops in loops whose code partly does not change, so that passes make them anew."""
+    jnp, lax = jax.numpy, jax.lax
+
+    def nested(depth: int, carried: Any) -> Any:
+        if depth == 0:
+            return jnp.tanh(carried @ (w + jnp.mean(w))) + jnp.max(carried, axis=0)
+
+        def body(i: Any, inner: Any) -> Any:
+            scale = jnp.exp(-jnp.sum(w) * depth)
+            return nested(depth - 1, jnp.sin(inner) * scale + i) - jnp.std(inner)
+
+        return lax.fori_loop(0, n if depth % 2 else 3, body, carried)
+
+    return nested(7, x), jnp.cumsum(x, 0)
+
+
 # Four devices.
 
 
@@ -440,6 +473,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "convolution_gradient": (convolution_gradient, ("f32 2 16 16 4", "f32 3 3 4 8"), ()),
     "classifier_step": (classifier_step, ("f32 64 128", "f32 128 10", "s32 64"), ()),
     "decode_loop": (decode_loop, ("f32 64 32", "f32 128 32", "s32"), ()),
+    "deep_loops": (deep_loops, ("f32 8 16", "s32"), ()),
+    "deep_products": (deep_products, ("f32 8 16", "f32 16 16", "s32"), ()),
     "split_embedding": (
         split_embedding,
         ("f32 512 64", "s32 32 16", "f32 64 64"),
