@@ -295,6 +295,27 @@ def decode_loop(jax: Any, cache: Any, w: Any, n: Any) -> Any:
     return keys, token, lax.top_k(w @ keys[-1], 5)
 
 
+def gamma_numbers(jax: Any, x: Any) -> Any:
+    """Numbers that are drawn until one is accepted, in a loop in a loop."""
+    return jax.random.gamma(jax.random.key(7), jax.numpy.exp(x))
+
+
+def points_of_table(jax: Any, x: Any, i: Any, j: Any) -> Any:
+    """Gathers and scatters of single points of a table, with and without checks."""
+    jnp = jax.numpy
+    taken = jnp.take_along_axis(x, j, axis=1, mode="fill"), x[i, i], x.at[i, i].get(mode="fill")
+    return taken, x.at[i, i].add(1.0), jnp.sum(x.at[i, i].set(2.0, mode="drop"), axis=0)
+
+
+def sorts_and_sums(jax: Any, x: Any, i: Any) -> Any:
+    """Stable sorts that share a comparator, a top-k in a loop, and sums of narrow numbers."""
+    jnp, lax = jax.numpy, jax.lax
+    both = jnp.argsort(x, axis=1), jnp.argsort(x * 2, axis=1)
+    looped = lax.fori_loop(0, 3, lambda k, c: c + lax.top_k(x + k, 4)[0], x[:, :4])
+    narrow = jnp.sum(x.astype(jnp.bfloat16), axis=1), jnp.prod(x.astype(jnp.bfloat16), axis=0)
+    return both, looped, narrow, jnp.take(x, i, axis=0, mode="fill")
+
+
 def deep_loops(jax: Any, x: Any, n: Any) -> Any:
     """Loops in loops, deeper than the search for an order of computations goes."""
     jnp, lax = jax.numpy, jax.lax
@@ -473,6 +494,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "convolution_gradient": (convolution_gradient, ("f32 2 16 16 4", "f32 3 3 4 8"), ()),
     "classifier_step": (classifier_step, ("f32 64 128", "f32 128 10", "s32 64"), ()),
     "decode_loop": (decode_loop, ("f32 64 32", "f32 128 32", "s32"), ()),
+    "gamma_numbers": (gamma_numbers, ("f32 8",), ()),
+    "points_of_table": (points_of_table, ("f32 64 256", "s32 16", "s32 64 16"), ()),
+    "sorts_and_sums": (sorts_and_sums, ("f32 16 64", "s32 8"), ()),
     "deep_loops": (deep_loops, ("f32 8 16", "s32"), ()),
     "deep_products": (deep_products, ("f32 8 16", "f32 16 16", "s32"), ()),
     "split_embedding": (

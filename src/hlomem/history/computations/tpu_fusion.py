@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.history.computations.incremental_order import NONE_VANISHED, Vanished
 from hlomem.history.computations.tpu_late import BITCAST_FUSION
-from hlomem.history.names import CLONE
+from hlomem.history.names import CLONE, split_number
 
 if TYPE_CHECKING:
     from hlomem.history.evidence import Trace, Traces
@@ -37,15 +37,20 @@ def merged_fusions(created: list[HloComputation], traces: Traces) -> Vanished:
 def _main_fusion_end(created: list[Trace]) -> int:
     """The number of computations made before producers were taken in.
 
-    After that come fusions with several results that are made of two which stood side by side, and
-    those of bitcasts and copies.
+    After that come fusions that are made of two which stood side by side, and have no names that
+    tell of their work, and those of bitcasts and copies.
     """
     for rank in range(len(created), 0, -1):
         trace = created[rank - 1]
         is_main = trace.is_fused and not trace.is_clone and trace.name.startswith(_MAIN_FUSION)
-        if is_main and not _has_several_results(trace):
+        if is_main and not _is_made_of_siblings(trace):
             return rank
     return 0
+
+
+def _is_made_of_siblings(body: Trace) -> bool:
+    names = (split_number(site.name)[0] for site in body.sites)
+    return _has_several_results(body) and all(name == _NAMELESS_FUSION for name in names)
 
 
 def _has_several_results(body: Trace) -> bool:
@@ -61,3 +66,4 @@ def _has_taken_producer(body: Trace) -> bool:
 
 
 _MAIN_FUSION = "fused_computation"
+_NAMELESS_FUSION = "fusion"

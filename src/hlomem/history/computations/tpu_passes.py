@@ -41,6 +41,7 @@ from hlomem.history.computations.tpu_late import (
     is_copy_fusion,
     is_flattened_clone,
 )
+from hlomem.history.evidence import place_by_name
 from hlomem.history.names import CLONE, split_number
 from hlomem.history.rules import CITED, OBSERVED
 
@@ -93,10 +94,10 @@ def _sort_program(made: list[Trace], claims: Claims) -> list[Trace]:
 
 
 def _when_entered(trace: Trace, _claims: Claims) -> Priority:
-    return *trace.time_by_regions, _AFTER_CLONES
+    return *trace.time_by_regions, _LAST
 
 
-_AFTER_CLONES = 1 << 62
+_LAST = 1 << 62
 
 
 def _sort_partitioned(made: list[Trace], claims: Claims) -> list[Trace]:
@@ -138,6 +139,18 @@ _EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
 def _checks_indices(trace: Trace) -> bool:
     """True if an expander of gathers or scatters made it (`CheckIndexValidity`)."""
     return _SPLIT_REDUCER in trace.name and trace.computation.root.opcode == "and"
+
+
+def _when_rewritten(trace: Trace, claims: Claims) -> Priority:
+    """As the operations that apply it are met; those of one fusion as in the program."""
+    (met,) = when_met(trace, claims)
+    if not trace.is_embedded:
+        return met, -1
+    caller, position = trace.site_in_flow
+    (caller_met,) = when_met(caller, claims) if caller is not caller.module.entry else (_LAST,)
+    is_own = trace.is_clone and trace.region >= 0
+    place = place_by_name(trace.name.partition(CLONE)[0]) if is_own else (-1, -1)
+    return caller_met, position, *place, met
 
 
 def _find_strided(claims: Claims) -> Iterator[Trace]:
@@ -262,22 +275,13 @@ _SPMD = "service/spmd/spmd_partitioner.cc"
 _DERIVED = Stage(
     (
         Pass(
-            "expanders of gathers and scatters",
-            OBSERVED,
-            _DUMPS,
-            f"{_V5E}/top_k_loop",
-            find=where(_checks_indices),
-            precedence=11,
-            key=when_met,
-        ),
-        Pass(
             "simplifiers, rewriters and other expanders",
             OBSERVED,
             _DUMPS,
             f"{_V6E}/h_switch_in_scan",
             find=where(is_derived),
             precedence=19,
-            key=when_met,
+            key=_when_rewritten,
         ),
         Pass(
             "expander of stable sorts",
