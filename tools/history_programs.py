@@ -214,14 +214,15 @@ def functions_with_loops(jax: Any, x: Any, w: Any) -> Any:
     """A function with a scan, called three times, from a loop as well."""
     jnp, lax = jax.numpy, jax.lax
 
-    @jax.jit
-    def layer(carried: Any, weights: Any) -> Any:
+    def body(carried: Any, weights: Any) -> Any:
         def step(state: Any, row: Any) -> Any:
             return jnp.tanh(state @ weights) + row, jnp.sum(state)
 
         last, sums = lax.scan(step, carried, jnp.stack([carried, carried * 2]))
         return last - jnp.max(sums)
 
+    body.__name__ = "layer"
+    layer = jax.jit(body)
     looped = lax.fori_loop(0, 3, lambda i, c: layer(c, w) + i, x)
     return layer(x, w), layer(looped, w.T), looped
 
@@ -230,19 +231,15 @@ def own_gradient(jax: Any, x: Any, w: Any) -> Any:
     """A function with a derivative of its own, used in a loop that saves memory."""
     jnp, lax = jax.numpy, jax.lax
 
-    @jax.custom_vjp
-    def clipped(value: Any) -> Any:
-        return jnp.clip(value, -1, 1)
-
+    clipped = jax.custom_vjp(lambda value: jnp.clip(value, -1, 1))
     clipped.defvjp(lambda value: (clipped(value), value), lambda value, g: (g * jnp.sign(value),))
 
-    @jax.checkpoint
     def step(carried: Any, weights: Any) -> Any:
         hidden = jax.nn.softmax(clipped(carried @ weights), axis=-1)
         return hidden, jax.nn.logsumexp(hidden, axis=-1)
 
     def loss(weights: Any) -> Any:
-        last, norms = lax.scan(step, x, weights)
+        last, norms = lax.scan(jax.checkpoint(step), x, weights)
         return jnp.sum(last**2) + jnp.mean(norms)
 
     return jax.grad(loss)(jnp.stack([w, w + 1, w * 2]))
@@ -295,16 +292,28 @@ def decode_loop(jax: Any, cache: Any, w: Any, n: Any) -> Any:
     return keys, token, lax.top_k(w @ keys[-1], 5)
 
 
-def gamma_numbers(jax: Any, x: Any) -> Any:
-    """Numbers that are drawn until one is accepted, in a loop in a loop."""
-    return jax.random.gamma(jax.random.key(7), jax.numpy.exp(x))
+def branches_with_rows(jax: Any, x: Any, w: Any, i: Any) -> Any:
+    """Branches of which some use a row twice, so that two fusions become one with two results."""
+    jnp, lax = jax.numpy, jax.lax
+
+    def twice(table: Any, by: Any) -> Any:
+        row = jnp.tanh(lax.dynamic_slice(table, (i, 0), (1, table.shape[1])) + by)
+        return row @ w, (1 - row) * (1 + row), row
+
+    def once(table: Any, by: Any) -> Any:
+        row = jnp.cos(table[:1] * by)
+        return jnp.sin(row @ w) @ w, row - jnp.max(row), row * jnp.sum(table, axis=0)
+
+    branches = [lambda t: twice(t, 2.0), lambda t: once(t, 3.0), lambda t: once(t @ w, 5.0)]
+    return lax.switch(i, branches, x), jnp.sum(jnp.exp(x @ w), axis=1)
 
 
-def points_of_table(jax: Any, x: Any, i: Any, j: Any) -> Any:
-    """Gathers and scatters of single points of a table, with and without checks."""
+def points_of_table(jax: Any, x: Any, i: Any) -> Any:
+    """A scatter to many points of a large table, beside a function that is called twice."""
     jnp = jax.numpy
-    taken = jnp.take_along_axis(x, j, axis=1, mode="fill"), x[i, i], x.at[i, i].get(mode="fill")
-    return taken, x.at[i, i].add(1.0), jnp.sum(x.at[i, i].set(2.0, mode="drop"), axis=0)
+    rows = jnp.arange(x.shape[0])[:, None]
+    sums = jnp.cumsum(x[:, :128], axis=1), jnp.cumsum(x[:, 128:256], axis=1)
+    return x.at[rows, i].add(1.0), sums
 
 
 def sorts_and_sums(jax: Any, x: Any, i: Any) -> Any:
@@ -494,8 +503,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "convolution_gradient": (convolution_gradient, ("f32 2 16 16 4", "f32 3 3 4 8"), ()),
     "classifier_step": (classifier_step, ("f32 64 128", "f32 128 10", "s32 64"), ()),
     "decode_loop": (decode_loop, ("f32 64 32", "f32 128 32", "s32"), ()),
-    "gamma_numbers": (gamma_numbers, ("f32 8",), ()),
-    "points_of_table": (points_of_table, ("f32 64 256", "s32 16", "s32 64 16"), ()),
+    "branches_with_rows": (branches_with_rows, ("f32 64 256", "f32 256 256", "s32"), ()),
+    "points_of_table": (points_of_table, ("f32 64 16384", "s32 64 512"), ()),
     "sorts_and_sums": (sorts_and_sums, ("f32 16 64", "s32 8"), ()),
     "deep_loops": (deep_loops, ("f32 8 16", "s32"), ()),
     "deep_products": (deep_products, ("f32 8 16", "f32 16 16", "s32"), ()),

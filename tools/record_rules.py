@@ -194,16 +194,41 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     **history_programs.PROGRAMS,
 }
 RECORDED = {
-    "cpu": ("top_k_loop", "sorts_in_loops", "sharded_loops"),
-    "gpu": ("sorts_in_functions", "sorts_in_loops", "sorts_in_nested_loops", "top_k_and_products"),
-    "tpu": (
+    "cpu": (
+        "top_k_loop",
+        "sorts_in_loops",
+        "sharded_loops",
+        "convolution_gradient",
+        "deep_loops",
+        "functions_with_loops",
+        "split_scatters",
+    ),
+    "gpu-h200": (
+        "sorts_in_functions",
+        "sorts_in_loops",
+        "sorts_in_nested_loops",
+        "top_k_and_products",
+    ),
+    "tpu-v5e": (
         "gathers_and_scatters",
         "large_loop",
         "triangle",
         "top_k_and_products",
         "sharded_top_k",
     ),
+    "tpu-v5p": (
+        "branches_with_rows",
+        "complex_loop",
+        "functions_with_loops",
+        "points_of_table",
+        "split_loop",
+        "split_statistics",
+        "two_nests",
+    ),
+    "tpu-v6e": ("sorts_and_sums",),
+    "tpu-tpu7x": ("cholesky_solve",),
 }
+"""The programs recorded for each machine."""
 _TYPES = {"f32": "float32", "bf16": "bfloat16", "s32": "int32"}
 
 
@@ -257,8 +282,7 @@ def _devices(jax: Any, platform: str, chip: str, target: Path | None, count: int
 def record(name: str, platform: str, chip: str, target: Path | None) -> None:
     """Compiles a program and keeps what XLA wrote."""
     package = "libtpu" if platform == "tpu" else "jaxlib"
-    machine = "-".join(filter(None, (platform, chip)))
-    home = GOLDENS / f"{package}-{metadata.version(package)}" / machine / name
+    home = GOLDENS / f"{package}-{metadata.version(package)}" / _machine(platform, chip) / name
     with tempfile.TemporaryDirectory() as scratch:
         flags = " ".join((f"--xla_dump_to={scratch}", *_FLAGS))
         line = [sys.executable, "-m", "tools.record_rules", platform, "--compile", name]
@@ -274,9 +298,18 @@ def record(name: str, platform: str, chip: str, target: Path | None) -> None:
         "era": "K",
         "versions": versions,
         "scheduled": True,
-        "written_by": f"XLA, from {name} of tools/record_rules.py",
+        "written_by": f"XLA, from {name} of {_home(name)}",
     }
     (home / "origin.json").write_text(json.dumps(origin, indent=1) + "\n")
+
+
+def _home(name: str) -> str:
+    is_small = name in history_programs.PROGRAMS
+    return f"tools/{'history_programs' if is_small else 'record_rules'}.py"
+
+
+def _machine(platform: str, chip: str) -> str:
+    return "-".join(filter(None, (platform, chip)))
 
 
 def _keep(scratch: Path, name: str, home: Path) -> None:
@@ -293,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("platform", choices=sorted(CHIPS))
-    parser.add_argument("program", nargs="*", help="default: all of the platform's")
+    parser.add_argument("program", nargs="*", help="default: all of the machine's")
     parser.add_argument("--chip", choices=sorted(TOPOLOGIES), help="the TPU, by default v5e")
     parser.add_argument("--target", type=Path, help="the GPU to compile for")
     parser.add_argument("--compile", help=argparse.SUPPRESS)
@@ -302,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.compile:
         compile_program(options.compile, options.platform, chip, options.target)
         return
-    for name in options.program or RECORDED[options.platform]:
+    for name in options.program or RECORDED[_machine(options.platform, chip)]:
         record(name, options.platform, chip, options.target)
 
 

@@ -43,7 +43,7 @@ class Rule(Struct, frozen=True):
     chips: str = ""
     """The chips whose compiler has it, in words; empty for all."""
     option: str = ""
-    """The field of `Options` that says whether a release or chip has it, or `not ` and that field."""
+    """The field of `Options` that says if a release or chip has it, or `not ` and that field."""
 
     def applies(self, options: object) -> bool:
         """True if the release that `options` describe has it."""

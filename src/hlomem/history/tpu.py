@@ -19,7 +19,7 @@ TABLES = Tables(
             "producers taken into fusions with several results",
             OBSERVED,
             "pass dumps of libtpu 0.0.51: tpu_fusion of multi_output_fusion_and_bf16_folding",
-            "libtpu-0.0.51/tpu-v5p/random_walks",
+            "libtpu-0.0.51/tpu-v5p/branches_with_rows",
             find=merged_fusions,
         ),
     ),

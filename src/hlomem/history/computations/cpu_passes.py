@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hlomem.history.evidence import Trace
-    from hlomem.hlo.ir import HloComputation
 
 _WINDOW = "reduce-window"
 _SELECTED = ".reduce_window"
@@ -154,9 +153,10 @@ def _is_loop_rewritten(trace: Trace) -> bool:
     return is_cloned_again and trace.is_clone and _is_applied_by(trace, "while")
 
 
-def _when_loop_rewritten(trace: Trace, _claims: Claims) -> Priority:
+def _when_loop_rewritten(trace: Trace, claims: Claims) -> Priority:
     """Loop by loop, conditions first."""
-    return trace.loop_number, trace.is_loop_body
+    body = trace.module[trace.sites[0].called_computations[0]]
+    return trace.loop_number, *when_met(body, claims), trace.is_loop_body
 
 
 def _is_doubled(clone: Trace) -> bool:

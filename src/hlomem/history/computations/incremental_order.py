@@ -41,8 +41,9 @@ def sorted_incrementally(
 
     With a `count`, how they lay when the first so many had been made. `delta` starts the limit of
     the search where computations that no longer exist had pushed it, and `lost_calls` is how many
-    they made, which push it as well; those that are known to have `vanished` moved their callers. A computation that calls only older ones was cut out of its
-    caller, which called them before.
+    calls there were of such, which push it as well; those that are known to have `vanished` moved
+    their callers. A computation that calls only older ones was cut out of its caller, which called
+    them before.
     """
     rank_of = {computation: rank for rank, computation in enumerate(created)}
     callees = _ranks_of_callees(created, rank_of, call_graph)

@@ -1,6 +1,6 @@
 """Calls that counted in the search for an order of computations, and are gone.
 
-In: traces. Out: a number. `xla/online_topsort.h` counts every call it was ever told of, and searches
+In: traces. Out: a number. `xla/online_topsort.h` counts every call it was ever told of, and goes
 the further the more there were: also those of functions that were inlined since.
 """
 
@@ -19,7 +19,7 @@ _CALLS_OF_FUNCTION = 2
 
 
 def count_lost_calls(traces: Traces) -> int:
-    """The calls of functions that were inlined, and of what loops were before passes made them anew.
+    """The calls of functions that were inlined, and of loops before passes made them anew.
 
     The program numbers all its computations, and the entry comes last.
     """

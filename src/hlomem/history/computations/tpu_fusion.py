@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.history.computations.incremental_order import NONE_VANISHED, Vanished
-from hlomem.history.computations.tpu_late import BITCAST_FUSION
 from hlomem.history.names import CLONE, split_number
 
 if TYPE_CHECKING:

@@ -1,13 +1,12 @@
 """The passes of libtpu that make computations, in the order of its pipeline.
 
 The TPU compiler is not public: the order is what its pass dumps show (docs/tpu-rules.md).
-`TPU_PASSES` is the table; above it stands what its rows ask, and in `tpu_late.py` what those after
-fusion do.
+`TPU_PASSES` is the table; what its rows ask stands in `tpu_early.py` and, for those after fusion,
+in `tpu_late.py`.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.history.computations.engine import (
@@ -19,8 +18,6 @@ from hlomem.history.computations.engine import (
     by_number,
     by_parameter_numbers,
     by_priority,
-    in_text_order,
-    sort_by_parameter_numbers,
     when_met,
     where,
 )
@@ -31,7 +28,31 @@ from hlomem.history.computations.marks import (
     is_own,
     is_partitioned,
 )
-from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
+from hlomem.history.computations.partitioner import when_partitioned
+from hlomem.history.computations.tpu_early import (
+    SPLIT_REDUCER,
+    by_expansion,
+    by_name,
+    find_gathers,
+    find_strided,
+    is_built,
+    is_flattened_early,
+    is_legalized,
+    is_made_before_fusion,
+    is_made_for_collective,
+    is_made_for_complex,
+    is_made_stable,
+    is_partitioners_clone,
+    is_split,
+    number_of_split,
+    place_in_program,
+    sort_partitioned,
+    sort_program,
+    when_entered,
+    when_flattened_early,
+    when_made_for_complex,
+    when_rewritten,
+)
 from hlomem.history.computations.tpu_late import (
     BITCAST_FUSION,
     find_asynchronous,
@@ -39,202 +60,11 @@ from hlomem.history.computations.tpu_late import (
     find_sunk,
     find_widened,
     is_copy_fusion,
-    is_flattened_clone,
 )
-from hlomem.history.evidence import place_by_name
-from hlomem.history.names import CLONE, split_number
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hlomem.history.evidence import Trace
-
-_FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
-_BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
-_MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
-"""Comparators for sorted scatters, reducers of bits."""
-_SPLIT_REDUCER = ".reduce_sub_computation"
-_STRIDED_INDICES = "multiply."
-
-# Before fusion.
-
-
-def _place_in_program(trace: Trace, _claims: Claims) -> Priority:
-    return trace.place_in_program
-
-
-def _is_made_for_complex(trace: Trace) -> bool:
-    """True if it was cloned for both parts of complex numbers, in a module rewritten for them.
-
-    Its computations have been made anew then, without numbers.
-    """
-    if trace.module.entry.number != 0 or not _FIRST_CLONE.fullmatch(trace.name):
-        return False
-    shape = trace.computation.root.shape
-    parts = shape.elements if shape.is_tuple else ()
-    is_pair = len(parts) == _PARTS and parts[0] == parts[1]
-    return is_pair and trace.is_embedded and trace.original is None
-
-
-def _when_made_for_complex(trace: Trace, _claims: Claims) -> Priority:
-    """With its caller, which is rewritten after all that it calls itself."""
-    last, _ = trace.site_in_flow[0].time_by_regions
-    return 0, last, 1
-
-
-_PARTS = 2
-
-
-def _sort_program(made: list[Trace], claims: Claims) -> list[Trace]:
-    """By number; a partitioned module was read anew, and lost those that were taken."""
-    if claims.traces.is_partitioned:
-        return sorted(made, key=lambda trace: trace.time_by_regions)
-    return sorted(made, key=lambda trace: claims.priority(trace)[1:])
-
-
-def _when_entered(trace: Trace, _claims: Claims) -> Priority:
-    return *trace.time_by_regions, _LAST
-
-
-_LAST = 1 << 62
-
-
-def _sort_partitioned(made: list[Trace], claims: Claims) -> list[Trace]:
-    """Computation by computation, each after what was cloned for it."""
-    priorities = {trace: claims.priority(trace)[1:] for trace in made}
-    return sort_by_parameter_numbers(in_text_order(made, claims), priorities)
-
-
-def _is_built(trace: Trace) -> bool:
-    return _BUILT.fullmatch(trace.numbered[0]) is not None
-
-
-def _by_expansion(made: list[Trace], claims: Claims) -> list[Trace]:
-    """Expander by expander, those of one expansion by number: each builder counts anew."""
-    met: dict[str, int] = {}
-    for trace in made:
-        (place,) = when_met(trace, claims)
-        name = _expanded(trace)
-        met[name] = min(place, met.get(name, place))
-
-    def key(trace: Trace) -> Priority:
-        name = _expanded(trace)
-        expander = _EXPANDERS.get(name.rpartition("/")[2], len(_EXPANDERS))
-        return expander, met[name], trace.number
-
-    return sorted(made, key=key)
-
-
-def _expanded(trace: Trace) -> str:
-    """The name of the operation in the program that was expanded to what applies it."""
-    return trace.application.op_name if trace.application else ""
-
-
-_EXPANDED = ("cholesky", "geqrf", "householder_product", "lu", "eigh", "triangular_solve")
-_EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
-"""The places of the expanders in the pipeline."""
-
-
-def _checks_indices(trace: Trace) -> bool:
-    """True if an expander of gathers or scatters made it (`CheckIndexValidity`)."""
-    return _SPLIT_REDUCER in trace.name and trace.computation.root.opcode == "and"
-
-
-def _when_rewritten(trace: Trace, claims: Claims) -> Priority:
-    """As the operations that apply it are met; those of one fusion as in the program."""
-    (met,) = when_met(trace, claims)
-    if not trace.is_embedded:
-        return met, -1
-    caller, position = trace.site_in_flow
-    (caller_met,) = when_met(caller, claims) if caller is not caller.module.entry else (_LAST,)
-    is_own = trace.is_clone and trace.region >= 0
-    place = place_by_name(trace.name.partition(CLONE)[0]) if is_own else (-1, -1)
-    return caller_met, position, *place, met
-
-
-def _find_strided(claims: Claims) -> Iterator[Trace]:
-    """Reducers that add up indices times strides, each with the check that is made after it.
-
-    The program knows no `multiply`; parameters are numbered as they are made.
-    """
-    checks = {trace.parameter_number: trace for trace in claims.free if _checks_indices(trace)}
-    for trace in claims.free:
-        if _SPLIT_REDUCER in trace.name and trace.name.startswith(_STRIDED_INDICES):
-            yield trace
-            check = checks.get(max(trace.parameter_number, 0) + 1)
-            if check is not None:
-                yield check
-
-
-def _is_made_stable(trace: Trace) -> bool:
-    """True if it was cloned to compare places as well, where values are equal."""
-    return trace.is_clone and trace.is_called_by("sort") and not is_flattened_clone(trace)
-
-
-def _is_flattened_early(trace: Trace) -> bool:
-    """True if the first flattening of the call graph made it, which copies what stays in use."""
-    return trace.original is not None
-
-
-def _when_flattened_early(trace: Trace, claims: Claims) -> Priority:
-    """By the age of the original; clones that convert, or were cloned again, before the others."""
-    assert trace.original is not None
-    is_first = _FIRST_CLONE.fullmatch(trace.name) is not None
-    is_older = is_first and (trace.converts or trace.is_cloned_again)
-    age = claims.priority(trace.original)
-    return not is_older, *age, trace.original.number, trace.number, *when_met(trace, claims)
-
-
-def _find_gathers(claims: Claims) -> Iterator[Trace]:
-    """The fusions around gathers and scatters, made before all others and so numbered first."""
-    for body in sorted(filter(is_fused, claims.free), key=lambda trace: trace.number):
-        if body.is_clone or body.name.startswith(BITCAST_FUSION):
-            continue
-        opcodes = claims.traces.call_graph.bodies[body.computation].opcodes
-        if opcodes.isdisjoint(("gather", "scatter")):
-            break
-        yield body
-
-
-def _is_made_for_collective(trace: Trace) -> bool:
-    """True if its number exceeds the entry's, or it adds `x` and `y` as the partitioner's do.
-
-    The program has no such parameters, and the partitioner itself clones what it makes.
-    """
-    entry, parameter = trace.module.entry, trace.parameter
-    if trace.module.is_partitioned and parameter is not None and parameter.base == "x":
-        return trace.is_embedded
-    return trace is not entry and 0 < entry.number <= trace.number and not trace.is_derived
-
-
-def _is_legalized(trace: Trace) -> bool:
-    """True if it reduces four narrow numbers at once, each shifted out of a word."""
-    return is_cloned_for_partitions(trace) and any(
-        inner.opcode == "shift-right-logical" for inner in trace.computation.instructions
-    )
-
-
-def _is_partitioners_clone(trace: Trace) -> bool:
-    """True if the partitioner cloned it, and it is not a copy of such a clone."""
-    return is_cloned_for_partitions(trace) and not is_flattened_clone(trace)
-
-
-def _is_split(trace: Trace) -> bool:
-    return _SPLIT_REDUCER in trace.name and not _checks_indices(trace)
-
-
-def _number_of_split(trace: Trace, _claims: Claims) -> Priority:
-    return (split_number(trace.name.removesuffix(_SPLIT_REDUCER))[1],)
-
-
-def _is_made_before_fusion(trace: Trace) -> bool:
-    return trace.numbered[0] in _MADE_BEFORE_FUSION
-
-
-def _by_name(made: list[Trace], _claims: Claims) -> list[Trace]:
-    return sorted(made, key=lambda trace: trace.numbered)
-
 
 # Fusion.
 
@@ -260,7 +90,7 @@ def _fusion_number(body: Trace, claims: Claims) -> Priority:
 
 def _is_normalized_last(trace: Trace) -> bool:
     """True if it reduces what fusion left alone: what devices have exchanged, or a bitcast."""
-    return _SPLIT_REDUCER in trace.name and any(
+    return SPLIT_REDUCER in trace.name and any(
         site.operands[0].opcode in ("all-to-all", "bitcast") for site in trace.sites
     )
 
@@ -281,14 +111,14 @@ _DERIVED = Stage(
             f"{_V6E}/h_switch_in_scan",
             find=where(is_derived),
             precedence=19,
-            key=_when_rewritten,
+            key=when_rewritten,
         ),
         Pass(
             "expander of stable sorts",
             OBSERVED,
             f"{_DUMPS}: tpu-stable-sort-expander",
-            f"{_V5E}/top_k_loop",
-            find=where(_is_made_stable),
+            f"{_V6E}/sorts_and_sums",
+            find=where(is_made_stable),
             precedence=11,
             key=when_met,
         ),
@@ -296,8 +126,8 @@ _DERIVED = Stage(
             "flattener of gathers and scatters",
             OBSERVED,
             f"{_DUMPS}: tpu_gather_scatter_flattener",
-            f"{_V5P}/sampling",
-            find=_find_strided,
+            f"{_V5P}/points_of_table",
+            find=find_strided,
             precedence=10,
             key=when_met,
         ),
@@ -308,9 +138,9 @@ _DERIVED = Stage(
             f"{_V5E}/large_loop",
             chips="all but 7x",
             option="not flattens_calls_late",
-            find=where(_is_flattened_early),
+            find=where(is_flattened_early),
             precedence=13,
-            key=_when_flattened_early,
+            key=when_flattened_early,
         ),
     ),
     by_parameter_numbers,
@@ -326,19 +156,19 @@ TPU_PASSES = (
                 f"{_V5E}/embed_scatter_add",
                 find=where(is_own),
                 precedence=23,
-                key=_place_in_program,
+                key=place_in_program,
             ),
             Pass(
                 "complex rewriter",
                 OBSERVED,
                 f"{_DUMPS}: X64_elimination",
                 f"{_V5P}/complex_loop",
-                find=where(_is_made_for_complex),
+                find=where(is_made_for_complex),
                 precedence=14,
-                key=_when_made_for_complex,
+                key=when_made_for_complex,
             ),
         ),
-        _sort_program,
+        sort_program,
     ),
     Stage(
         (
@@ -349,19 +179,19 @@ TPU_PASSES = (
                 f"{_V5P}/split_loop",
                 find=where(is_partitioned),
                 precedence=18,
-                key=_when_entered,
+                key=when_entered,
             ),
             Pass(
                 "SpmdPartitioner: clones",
                 OBSERVED,
                 f"{_SPMD}: SpmdPartitioningVisitor; {_DUMPS}",
-                f"{_V5P}/split_scatters",
-                find=where(_is_partitioners_clone),
+                f"{_V5P}/split_loop",
+                find=where(is_partitioners_clone),
                 precedence=12,
                 key=when_partitioned,
             ),
         ),
-        _sort_partitioned,
+        sort_partitioned,
     ),
     Stage(
         (
@@ -384,11 +214,11 @@ TPU_PASSES = (
                 OBSERVED,
                 "hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation",
                 f"{_V5E}/triangle",
-                find=where(_is_built),
+                find=where(is_built),
                 precedence=17,
             ),
         ),
-        _by_expansion,
+        by_expansion,
     ),
     _DERIVED,
     Stage(
@@ -398,7 +228,7 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/m_gather_sharded",
-                find=_find_gathers,
+                find=find_gathers,
                 precedence=7,
             ),
         ),
@@ -413,9 +243,9 @@ TPU_PASSES = (
                 f"{_7X}/cholesky_solve",
                 chips="7x",
                 option="flattens_calls_late",
-                find=where(_is_flattened_early),
+                find=where(is_flattened_early),
                 precedence=13,
-                key=_when_flattened_early,
+                key=when_flattened_early,
             ),
         ),
         by_parameter_numbers,
@@ -427,7 +257,7 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/m_gather_sharded",
-                find=where(_is_made_for_collective),
+                find=where(is_made_for_collective),
                 precedence=18,
             ),
         ),
@@ -440,7 +270,7 @@ TPU_PASSES = (
                 OBSERVED,
                 f"{_DUMPS}: tpu-all-reduce-legalizer",
                 f"{_V5P}/split_statistics",
-                find=where(_is_legalized),
+                find=where(is_legalized),
                 precedence=4,
                 key=when_met,
             ),
@@ -454,9 +284,9 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/gathers_and_scatters",
-                find=where(_is_split),
+                find=where(is_split),
                 precedence=16,
-                key=_number_of_split,
+                key=number_of_split,
             ),
         ),
         by_parameter_numbers,
@@ -468,11 +298,11 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_7X}/embed_scatter_add",
-                find=where(_is_made_before_fusion),
+                find=where(is_made_before_fusion),
                 precedence=11,
             ),
         ),
-        _by_name,
+        by_name,
     ),
     Stage(
         (
