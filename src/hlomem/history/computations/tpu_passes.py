@@ -108,7 +108,7 @@ _DERIVED = Stage(
             "simplifiers, rewriters and other expanders",
             OBSERVED,
             _DUMPS,
-            f"{_V6E}/h_switch_in_scan",
+            f"{_V5E}/top_k_and_products",
             find=where(is_derived),
             precedence=19,
             key=when_rewritten,
