@@ -47,16 +47,31 @@ def when_partitioned(trace: Trace, claims: Claims) -> Priority:
 
 def _places_of_clones(claims: Claims) -> dict[Trace, Priority]:
     by_caller: dict[Trace, list[_Clone]] = {}
-    for trace in claims.traces.values():
-        if is_cloned_for_partitions(trace):
-            flow, position = trace.site_in_flow
-            clone = _Clone(trace, trace.channel, trace.region, position)
-            by_caller.setdefault(flow, []).append(clone)
+    channels = _first_channels(list(filter(is_cloned_for_partitions, claims.traces.values())))
+    for trace, channel in channels.items():
+        flow, position = trace.site_in_flow
+        by_caller.setdefault(flow, []).append(_Clone(trace, channel, trace.region, position))
     places: dict[Trace, Priority] = {}
     for flow, clones in by_caller.items():
         for clone in clones:
             places[clone.trace] = *flow.time_by_regions, *_place_in_caller(clone, clones)
     return places
+
+
+def _first_channels(clones: list[Trace]) -> dict[Trace, int | None]:
+    """The channels that clones were made for; of one kind, a younger has no smaller one.
+
+    Later passes put collectives in the place of others, and give them channels anew.
+    """
+    last_of: dict[str, int] = {}
+    channels: dict[Trace, int | None] = {}
+    for clone in sorted(clones, key=lambda trace: trace.parameter_number):
+        channel = clone.channel
+        if channel is not None and clone.parameter is not None:
+            channel = max(channel, last_of.get(clone.parameter.base, channel))
+            last_of[clone.parameter.base] = channel
+        channels[clone] = channel
+    return channels
 
 
 def _place_in_caller(clone: _Clone, clones: list[_Clone]) -> Priority:
