@@ -262,6 +262,26 @@ def convolution_gradient(jax: Any, x: Any, k: Any) -> Any:
     return jax.value_and_grad(loss, argnums=(0, 1))(x, k)
 
 
+def pooling_gradient(jax: Any, x: Any, k: Any) -> Any:
+    """The gradients of a grouped convolution and of pooling."""
+    jnp, lax = jax.numpy, jax.lax
+
+    def loss(image: Any, kernel: Any) -> Any:
+        window = (1, 2, 2, 1)
+        pooled = lax.reduce_window(image, -jnp.inf, lax.max, window, window, "VALID")
+        grouped = lax.conv_general_dilated(
+            pooled,
+            kernel,
+            (2, 2),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=image.shape[-1],
+        )
+        return jnp.mean(grouped**2)
+
+    return jax.grad(loss, argnums=(0, 1))(x, k)
+
+
 def classifier_step(jax: Any, x: Any, w: Any, labels: Any) -> Any:
     """A step of training in bfloat16: logits, cross entropy, accuracy, Adam."""
     jnp = jax.numpy
@@ -501,6 +521,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "functions_with_loops": (functions_with_loops, ("f32 16 32", "f32 32 32"), ()),
     "own_gradient": (own_gradient, ("f32 16 32", "f32 32 32"), ()),
     "convolution_gradient": (convolution_gradient, ("f32 2 16 16 4", "f32 3 3 4 8"), ()),
+    "pooling_gradient": (pooling_gradient, ("f32 2 16 16 8", "f32 3 3 1 8"), ()),
     "classifier_step": (classifier_step, ("f32 64 128", "f32 128 10", "s32 64"), ()),
     "decode_loop": (decode_loop, ("f32 64 32", "f32 128 32", "s32"), ()),
     "branches_with_rows": (branches_with_rows, ("f32 64 256", "f32 256 256", "s32"), ()),

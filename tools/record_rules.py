@@ -198,7 +198,7 @@ RECORDED = {
         "top_k_loop",
         "sorts_in_loops",
         "sharded_loops",
-        "convolution_gradient",
+        "pooling_gradient",
         "deep_loops",
         "functions_with_loops",
         "split_scatters",

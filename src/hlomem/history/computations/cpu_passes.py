@@ -322,7 +322,7 @@ _DERIVED = Stage(
             "SelectAndScatterExpander",
             CITED,
             f"{_PIPELINE}; service/select_and_scatter_expander.cc: ExpandInstruction",
-            f"{_NEW}/convolution_gradient",
+            f"{_NEW}/pooling_gradient",
             find=where(_is_selected),
             precedence=6,
             key=when_met,

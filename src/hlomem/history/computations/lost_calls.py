@@ -23,8 +23,8 @@ def count_lost_calls(traces: Traces) -> int:
 
     The program numbers all its computations, and the entry comes last.
     """
-    kept = [trace for trace in traces.values() if is_own(trace)]
-    inlined = max(traces.entry.number - len(kept), 0)
+    kept = [trace.number for trace in traces.values() if is_own(trace)]
+    inlined = max(traces.entry.number - min(kept, default=0) + 1 - len(kept), 0)
     remade = sum(map(_lost_by_loop, traces.values()))
     return _CALLS_OF_FUNCTION * inlined + remade
 
