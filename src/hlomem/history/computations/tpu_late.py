@@ -222,13 +222,15 @@ def _is_asynchronous(trace: Trace) -> bool:
     return bool(trace.sites) and trace.sites[0].opcode == "async-start"
 
 
-def _number_inside(trace: Trace) -> tuple[bool, int]:
-    """The number of what runs asynchronously, where it is more than one instruction.
+def _number_inside(trace: Trace) -> tuple[int, int]:
+    """The number of the parameter of what runs asynchronously, then its own.
 
-    That runs on a sparse core, and was made before single instructions became asynchronous.
+    Parameters are numbered as they are made; what runs on a sparse core is more than one
+    instruction, and was made anew after the computation around it.
     """
     inside = [callee for callee in trace.callees if not callee.is_fused]
-    return not inside, (inside[0] if inside else trace).number
+    made = inside[0] if inside else trace
+    return made.parameter_number, made.number
 
 
 def _with_all_callees(trace: Trace) -> Iterator[Trace]:
