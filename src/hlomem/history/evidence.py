@@ -210,29 +210,37 @@ class Trace:
     @Fact
     def channel(self) -> int | None:
         """The channel of the collective that applies it; the partitioner counts them."""
-        if self.caller is None:
-            return None
-        for call in self.caller.computation.calls():
+        caller = self.caller
+        return None if caller is None else caller.channels.get(self.computation)
+
+    @Fact
+    def channels(self) -> dict[HloComputation, int]:
+        """The channels of its collectives, by what they apply."""
+        channels: dict[HloComputation, int] = {}
+        for call in self.computation.calls():
             match = _CHANNEL.search(call.attribute_text)
-            if match and self.computation in call.called_computations:
-                return int(match[1])
-        return None
+            if match:
+                channels |= dict.fromkeys(call.called_computations, int(match[1]))
+        return channels
 
     @Fact
     def site_in_flow(self) -> tuple[Trace, int]:
-        """The computation that runs it, in a fused body or outside, and the place in its walk.
-
-        The walk is XLA's through all operands before each instruction, which starts at the result.
-        """
+        """The computation that runs it, in a fused body or outside, and the place in its walk."""
         trace = self
         while trace.caller is not None and trace.caller.is_fused:
             trace = trace.caller
         flow = trace.caller or trace
-        post_order = self.module.call_graph.post_order(flow.computation)
-        for position, instruction in enumerate(post_order):
-            if trace.computation in instruction.called_computations:
-                return flow, position
-        return flow, -1
+        return flow, flow.walk.get(trace.computation, -1)
+
+    @Fact
+    def walk(self) -> dict[HloComputation, int]:
+        """The places at which it calls others, in XLA's walk through all operands first."""
+        post_order = self.module.call_graph.post_order(self.computation)
+        return {
+            callee: position
+            for position, instruction in reversed(list(enumerate(post_order)))
+            for callee in instruction.called_computations
+        }
 
     @Fact
     def is_loop_body(self) -> bool:
