@@ -312,6 +312,11 @@ def decode_loop(jax: Any, cache: Any, w: Any, n: Any) -> Any:
     return keys, token, lax.top_k(w @ keys[-1], 5)
 
 
+def gamma_numbers(jax: Any, x: Any) -> Any:
+    """Numbers that are drawn until one is accepted, in a loop in a loop."""
+    return jax.random.gamma(jax.random.key(7), jax.numpy.exp(x))
+
+
 def branches_with_rows(jax: Any, x: Any, w: Any, i: Any) -> Any:
     """Branches of which some use a row twice, so that two fusions become one with two results."""
     jnp, lax = jax.numpy, jax.lax
@@ -524,6 +529,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "pooling_gradient": (pooling_gradient, ("f32 2 16 16 8", "f32 3 3 1 8"), ()),
     "classifier_step": (classifier_step, ("f32 64 128", "f32 128 10", "s32 64"), ()),
     "decode_loop": (decode_loop, ("f32 64 32", "f32 128 32", "s32"), ()),
+    "gamma_numbers": (gamma_numbers, ("f32 8",), ()),
     "branches_with_rows": (branches_with_rows, ("f32 64 256", "f32 256 256", "s32"), ()),
     "points_of_table": (points_of_table, ("f32 64 16384", "s32 64 512"), ()),
     "sorts_and_sums": (sorts_and_sums, ("f32 16 64", "s32 8"), ()),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GOLDENS = Path(__file__).parent.parent / "tests" / "goldens" / "xla"
 CHIPS = {"cpu": "", "gpu": "h200", "tpu": "v5e"}
 """The chip of each platform, unless another is asked for."""
-TOPOLOGIES = {"v5e": "2x2x1", "v5p": "2x2x1", "v6e": "2x2x1", "tpu7x": "2x2x1"}
+TOPOLOGIES = {"v4": "2x2x1", "v5e": "2x2x1", "v5p": "2x2x1", "v6e": "2x2x1", "tpu7x": "2x2x1"}
 _DEVICES = 4
 _FLAGS = (
     "--xla_dump_hlo_as_text",
