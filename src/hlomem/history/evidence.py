@@ -259,8 +259,9 @@ class Trace:
         """
         for site in self.sites:
             if site.opcode == "while":
-                state = site.called_computations[1].parameters[0]
-                return min(map(number_of, state.users), default=-1)
+                states = [called.parameters for called in site.called_computations[1:]]
+                users = [user for state in states for user in (state[0].users if state else ())]
+                return min(map(number_of, users), default=-1)
         return -1
 
     @Fact

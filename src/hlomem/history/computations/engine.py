@@ -161,6 +161,8 @@ def by_priority(made: list[Trace], claims: Claims) -> list[Trace]:
 
 def by_parameter_numbers(made: list[Trace], claims: Claims) -> list[Trace]:
     """Parameters' numbers first, passes where those leave it open."""
+    for trace in sorted(made, key=lambda trace: len(trace.name)):
+        claims.priority(trace)  # originals first: no long chain of clones is followed at once
     made = in_text_order(made, claims)
     return sort_by_parameter_numbers(made, {trace: claims.priority(trace) for trace in made})
 
