@@ -1,6 +1,6 @@
 """Compiles the programs that show what rules about the order of XLA's lists rest on.
 
-    python -m tools.record_rules cpu | gpu --target SPEC | tpu [PROGRAM...]
+    python -m tools.record_rules cpu | gpu --target SPEC | tpu [--chip CHIP] [PROGRAM...]
 
 Runs in an environment with jax and, for `gpu`, its CUDA plugin or, for `tpu`, libtpu; neither needs
 the machine. SPEC is `xla/backends/gpu/target_config/specs/h200.txtpb` of openxla/xla. Writes what
@@ -21,11 +21,15 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tools import history_programs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 GOLDENS = Path(__file__).parent.parent / "tests" / "goldens" / "xla"
 CHIPS = {"cpu": "", "gpu": "h200", "tpu": "v5e"}
+"""The chip of each platform, unless another is asked for."""
+TOPOLOGIES = {"v4": "2x2x1", "v5e": "2x2x1", "v5p": "2x2x1", "v6e": "2x2x1", "tpu7x": "2x2x1"}
 _DEVICES = 4
 _FLAGS = (
     "--xla_dump_hlo_as_text",
@@ -187,28 +191,54 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "top_k_and_products": (top_k_and_products, ("f32 32 64", "f32 32 64"), ()),
     "sharded_top_k": (sharded_top_k, ("f32 64 64",), (("d", None),)),
     "gathers_and_scatters": (gathers_and_scatters, ("f32 32 8", "s32 6", "f32 6 8"), ()),
+    **history_programs.PROGRAMS,
 }
 RECORDED = {
-    "cpu": ("top_k_loop", "sorts_in_loops", "sharded_loops"),
-    "gpu": ("sorts_in_functions", "sorts_in_loops", "sorts_in_nested_loops", "top_k_and_products"),
-    "tpu": (
+    "cpu": (
+        "top_k_loop",
+        "sorts_in_loops",
+        "sharded_loops",
+        "pooling_gradient",
+        "deep_loops",
+        "functions_with_loops",
+        "split_scatters",
+    ),
+    "gpu-h200": (
+        "sorts_in_functions",
+        "sorts_in_loops",
+        "sorts_in_nested_loops",
+        "top_k_and_products",
+    ),
+    "tpu-v5e": (
         "gathers_and_scatters",
         "large_loop",
         "triangle",
         "top_k_and_products",
         "sharded_top_k",
     ),
+    "tpu-v5p": (
+        "branches_with_rows",
+        "complex_loop",
+        "functions_with_loops",
+        "points_of_table",
+        "split_loop",
+        "split_statistics",
+        "two_nests",
+    ),
+    "tpu-v6e": ("sorts_and_sums",),
+    "tpu-tpu7x": ("cholesky_solve",),
 }
+"""The programs recorded for each machine."""
 _TYPES = {"f32": "float32", "bf16": "bfloat16", "s32": "int32"}
 
 
-def compile_program(name: str, platform: str, target: Path | None) -> None:
+def compile_program(name: str, platform: str, chip: str, target: Path | None) -> None:
     """Compiles a program for a machine that need not be there."""
     jax: Any = import_module("jax")
     function, shapes, specs = PROGRAMS[name]
-    devices = _devices(jax, platform, target, _DEVICES if specs else 1)
+    devices = _devices(jax, platform, chip, target, _DEVICES if specs else 1)
     sharding = jax.sharding
-    mesh = sharding.Mesh(import_module("numpy").array(devices[:_DEVICES]), ("d",))
+    mesh = _mesh(sharding, devices, name)
     arguments = []
     for place, shape in enumerate(shapes):
         element, *dimensions = shape.split()
@@ -227,12 +257,20 @@ def compile_program(name: str, platform: str, target: Path | None) -> None:
     jax.jit(program).lower(*arguments).compile()
 
 
-def _devices(jax: Any, platform: str, target: Path | None, count: int) -> Any:
+def _mesh(sharding: Any, devices: Any, name: str) -> Any:
+    """Devices in one row, or two by two."""
+    row = import_module("numpy").array(devices[:_DEVICES])
+    if name in history_programs.PROGRAMS and len(row) == _DEVICES:
+        return sharding.Mesh(row.reshape(2, 2), ("x", "y"))
+    return sharding.Mesh(row, ("d",))
+
+
+def _devices(jax: Any, platform: str, chip: str, target: Path | None, count: int) -> Any:
     if platform == "cpu":
         return jax.devices()
     describe = import_module("jax.experimental.topologies").get_topology_desc
     if platform == "tpu":
-        return describe(platform="tpu", topology_name="v5e:2x2x1").devices
+        return describe(platform="tpu", topology_name=f"{chip}:{TOPOLOGIES[chip]}").devices
     assert target is not None, "--target is needed"
     config = target.read_text(encoding="utf-8")
     topology = f"1x{count}x1"
@@ -241,14 +279,14 @@ def _devices(jax: Any, platform: str, target: Path | None, count: int) -> Any:
     ).devices
 
 
-def record(name: str, platform: str, target: Path | None) -> None:
+def record(name: str, platform: str, chip: str, target: Path | None) -> None:
     """Compiles a program and keeps what XLA wrote."""
     package = "libtpu" if platform == "tpu" else "jaxlib"
-    machine = "-".join(filter(None, (platform, CHIPS[platform])))
-    home = GOLDENS / f"{package}-{metadata.version(package)}" / machine / name
+    home = GOLDENS / f"{package}-{metadata.version(package)}" / _machine(platform, chip) / name
     with tempfile.TemporaryDirectory() as scratch:
         flags = " ".join((f"--xla_dump_to={scratch}", *_FLAGS))
         line = [sys.executable, "-m", "tools.record_rules", platform, "--compile", name]
+        line += ["--chip", chip] if chip else []
         line += [] if target is None else ["--target", str(target)]
         subprocess.run(line, check=True, env=os.environ | _ENVIRONMENT | {"XLA_FLAGS": flags})
         _keep(Path(scratch), name, home)
@@ -256,13 +294,22 @@ def record(name: str, platform: str, target: Path | None) -> None:
     origin = {
         "program": name,
         "backend": platform,
-        "chip": CHIPS[platform],
+        "chip": chip,
         "era": "K",
         "versions": versions,
         "scheduled": True,
-        "written_by": f"XLA, from {name} of tools/record_rules.py",
+        "written_by": f"XLA, from {name} of {_home(name)}",
     }
     (home / "origin.json").write_text(json.dumps(origin, indent=1) + "\n")
+
+
+def _home(name: str) -> str:
+    is_small = name in history_programs.PROGRAMS
+    return f"tools/{'history_programs' if is_small else 'record_rules'}.py"
+
+
+def _machine(platform: str, chip: str) -> str:
+    return "-".join(filter(None, (platform, chip)))
 
 
 def _keep(scratch: Path, name: str, home: Path) -> None:
@@ -279,15 +326,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("platform", choices=sorted(CHIPS))
-    parser.add_argument("program", nargs="*", help="default: all of the platform's")
+    parser.add_argument("program", nargs="*", help="default: all of the machine's")
+    parser.add_argument("--chip", choices=sorted(TOPOLOGIES), help="the TPU, by default v5e")
     parser.add_argument("--target", type=Path, help="the GPU to compile for")
     parser.add_argument("--compile", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    chip = options.chip or CHIPS[options.platform]
     if options.compile:
-        compile_program(options.compile, options.platform, options.target)
+        compile_program(options.compile, options.platform, chip, options.target)
         return
-    for name in options.program or RECORDED[options.platform]:
-        record(name, options.platform, options.target)
+    for name in options.program or RECORDED[_machine(options.platform, chip)]:
+        record(name, options.platform, chip, options.target)
 
 
 if __name__ == "__main__":

@@ -343,8 +343,9 @@ def _short(name: str) -> str:
 
 
 def _releases(rule: Rule) -> str:
+    """The releases, or else the chips, that have a rule."""
     since = f"since {_dotted(rule.since)}" if rule.since else ""
-    return since or (f"until {_dotted(rule.until)}" if rule.until else "all")
+    return since or (f"until {_dotted(rule.until)}" if rule.until else rule.chips or "all")
 
 
 def _dotted(version: Version) -> str:

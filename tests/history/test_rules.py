@@ -49,7 +49,7 @@ def test_rules_of_some_releases_agree_with_the_options(platform: str, rule: Rule
     if rule.since is not None:
         assert applies(*rule.since)
         assert not applies(0, 0)
-    assert (rule.since or rule.until) or not rule.option
+    assert rule.since or rule.until or rule.chips or not rule.option
 
 
 @pytest.mark.parametrize(("platform", "rule"), RULES, ids=_name)

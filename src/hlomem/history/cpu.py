@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from hlomem.history.computations.cpu_passes import CPU_PASSES
+from hlomem.history.computations.lost_calls import count_lost_calls
 from hlomem.history.instructions.cpu import CPU_STEPS
-from hlomem.history.tables import Tables
+from hlomem.history.rules import CITED
+from hlomem.history.tables import LostCalls, Tables
 from hlomem.history.users.cpu import CPU_USERS
 
-TABLES = Tables(stages=CPU_PASSES, steps=CPU_STEPS, users=CPU_USERS)
+TABLES = Tables(
+    stages=CPU_PASSES,
+    lost_calls=(
+        LostCalls(
+            "calls that are gone",
+            CITED,
+            "online_topsort.h: UpdateDelta",
+            "jaxlib-0.12.0.1/cpu/deep_loops",
+            count=count_lost_calls,
+        ),
+    ),
+    steps=CPU_STEPS,
+    users=CPU_USERS,
+)

@@ -11,7 +11,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
 from hlomem.base.patterns import lazy_pattern
-from hlomem.history.names import CLONE, PARTITIONED, TOP_K_COMPARATOR, split_number
+from hlomem.history.names import (
+    CLONE,
+    PARTITIONED,
+    TOP_K_COMPARATOR,
+    flow_name,
+    number_of,
+    split_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +31,7 @@ _DERIVED = lazy_pattern(
     rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
 _MADE_FOR_CALL = lazy_pattern(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
-_OP_NAME = lazy_pattern(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="[^"]')
+_OP_NAME = lazy_pattern(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="([^"\n]+)"')
 _CHANNEL = lazy_pattern(r", channel_id=([0-9]{1,18})")
 
 
@@ -65,12 +72,17 @@ class Application(NamedTuple):
     opcode: str
     site: HloInstruction | None = None
     """None inside a fused body."""
-    is_named_in_text: bool = False
+    op_name_in_text: str = ""
+
+    @property
+    def op_name(self) -> str:
+        """The program's name for it; what rewriters make has none."""
+        return self.op_name_in_text if self.site is None else self.site.metadata.op_name
 
     @property
     def has_op_name(self) -> bool:
-        """True if the program has a name for it; what rewriters make has none."""
-        return self.is_named_in_text if self.site is None else bool(self.site.metadata.op_name)
+        """True if the program has a name for it."""
+        return bool(self.op_name)
 
 
 class Trace:
@@ -103,6 +115,29 @@ class Trace:
         """Its place in the program, if it is one of the program's own."""
         base, number = self.numbered
         return number, _region(base)
+
+    @Fact
+    def region(self) -> int:
+        """The program's number for it, outer ones before inner; -1 where it has none."""
+        name = flow_name(self.name).partition(CLONE)[0].partition(PARTITIONED)[0]
+        return place_by_name(name)[1]
+
+    @Fact
+    def time_by_regions(self) -> tuple[int, int]:
+        """The time at which it was finished, after all it calls, where numbers do not tell.
+
+        A module that is read anew loses the numbers that were taken.
+        """
+        last = self.region
+        visited: set[Trace] = set()
+        pending = [self]
+        while pending:
+            trace = pending.pop()
+            if trace not in visited:
+                visited.add(trace)
+                last = max(last, trace.region)
+                pending += trace.callees
+        return last, -self.region
 
     @property
     def is_clone(self) -> bool:
@@ -168,9 +203,44 @@ class Trace:
             return None
         for call in caller.computation.calls():
             if call.opcode != "fusion" and self.computation in call.called_computations:
-                is_named = _OP_NAME.search(call.attribute_text) is not None
-                return Application(call.opcode, is_named_in_text=is_named)
+                match = _OP_NAME.search(call.attribute_text)
+                return Application(call.opcode, op_name_in_text=match[1] if match else "")
         return None
+
+    @Fact
+    def channel(self) -> int | None:
+        """The channel of the collective that applies it; the partitioner counts them."""
+        caller = self.caller
+        return None if caller is None else caller.channels.get(self.computation)
+
+    @Fact
+    def channels(self) -> dict[HloComputation, int]:
+        """The channels of its collectives, by what they apply."""
+        channels: dict[HloComputation, int] = {}
+        for call in self.computation.calls():
+            match = _CHANNEL.search(call.attribute_text)
+            if match:
+                channels |= dict.fromkeys(call.called_computations, int(match[1]))
+        return channels
+
+    @Fact
+    def site_in_flow(self) -> tuple[Trace, int]:
+        """The computation that runs it, in a fused body or outside, and the place in its walk."""
+        trace = self
+        while trace.caller is not None and trace.caller.is_fused:
+            trace = trace.caller
+        flow = trace.caller or trace
+        return flow, flow.walk.get(trace.computation, -1)
+
+    @Fact
+    def walk(self) -> dict[HloComputation, int]:
+        """The places at which it calls others, in XLA's walk through all operands first."""
+        post_order = self.module.call_graph.post_order(self.computation)
+        return {
+            callee: position
+            for position, instruction in reversed(list(enumerate(post_order)))
+            for callee in instruction.called_computations
+        }
 
     @Fact
     def is_loop_body(self) -> bool:
@@ -179,6 +249,20 @@ class Trace:
             site.opcode == "while" and site.called_computations[0] is self.computation
             for site in self.sites
         )
+
+    @Fact
+    def loop_number(self) -> int:
+        """The number of the first part of its state that the condition of its loop reads.
+
+        Passes that change loops make conditions anew, and parts are numbered as they are made. -1
+        where it is no loop's, or the condition reads nothing.
+        """
+        for site in self.sites:
+            if site.opcode == "while":
+                states = [called.parameters for called in site.called_computations[1:]]
+                users = [user for state in states for user in (state[0].users if state else ())]
+                return min(map(number_of, users), default=-1)
+        return -1
 
     @Fact
     def is_made_for_call(self) -> bool:

@@ -15,6 +15,11 @@ PARTITIONED = "_spmd"
 """Ends the names of what the partitioner made of the program's own computations."""
 TOP_K_COMPARATOR = "compare-greater-than"
 
+WIDENED = "wide."
+"""Begins the names of loops that code was moved out of, once for each time."""
+SUNK = ".sunk"
+"""Ends the names of loops' bodies that constants were sunk into."""
+
 _MAX_DIGITS = 18  # of a number that fits 64 bits
 
 
@@ -28,3 +33,10 @@ def split_number(name: str) -> tuple[str, int]:
 def number_of(named: HloComputation | HloInstruction) -> int:
     """The number in a name; -1 where it has none."""
     return split_number(named.name)[1]
+
+
+def flow_name(name: str) -> str:
+    """The name of a computation before code was moved out of it and constants into it."""
+    while name.startswith(WIDENED):
+        name = name.removeprefix(WIDENED)
+    return name.removesuffix(SUNK)

@@ -57,7 +57,11 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
     if options.sorts_computations_incrementally:
         vanished = tables.find_vanished(created, traces)
         computations = sorted_incrementally(
-            created, call_graph, delta=tables.delta, vanished=vanished
+            created,
+            call_graph,
+            delta=tables.delta,
+            lost_calls=tables.count_lost_calls(traces),
+            vanished=vanished,
         )
     elif options.sorts_computations_by_content:
         from hlomem.history.computations.by_content import sorted_by_content  # noqa: PLC0415 - start-up

@@ -40,8 +40,10 @@ class Rule(Struct, frozen=True):
     since: Version | None = None
     until: Version | None = None
     """The last release with it."""
+    chips: str = ""
+    """The chips whose compiler has it, in words; empty for all."""
     option: str = ""
-    """The field of `Options` that says whether a release has it, or `not ` and that field."""
+    """The field of `Options` that says if a release or chip has it, or `not ` and that field."""
 
     def applies(self, options: object) -> bool:
         """True if the release that `options` describe has it."""

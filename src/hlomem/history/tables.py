@@ -30,6 +30,12 @@ class Vanishing(Rule, frozen=True, kw_only=True):
     find: Callable[[list[HloComputation], Traces], Vanished]
 
 
+class LostCalls(Rule, frozen=True, kw_only=True):
+    """Calls between computations of which at least one is gone; they count in the limit."""
+
+    count: Callable[[Traces], int]
+
+
 class SearchLimit(Rule, frozen=True, kw_only=True):
     """The limit that computations which are gone had left to the search for an order."""
 
@@ -43,6 +49,7 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
     """The passes that make computations."""
     vanishing: tuple[Vanishing, ...] = ()
     limits: tuple[SearchLimit, ...] = ()
+    lost_calls: tuple[LostCalls, ...] = ()
     steps: tuple[Step, ...]
     """The passes that make instructions."""
     arrangements: tuple[Arrangement, ...] = ()
@@ -54,7 +61,14 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
         """All of them."""
         for stage in self.stages:
             yield from stage.passes
-        for others in (self.vanishing, self.limits, self.steps, self.arrangements, self.users):
+        for others in (
+            self.vanishing,
+            self.limits,
+            self.lost_calls,
+            self.steps,
+            self.arrangements,
+            self.users,
+        ):
             yield from others
 
     def in_force(self, options: Options) -> Tables:
@@ -83,6 +97,7 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
             stages=tuple(stages),
             vanishing=tuple(filter(keep, self.vanishing)),
             limits=tuple(filter(keep, self.limits)),
+            lost_calls=tuple(filter(keep, self.lost_calls)),
             steps=tuple(filter(keep, self.steps)),
             arrangements=tuple(filter(keep, self.arrangements)),
             users=tuple(filter(keep, self.users)),
@@ -92,6 +107,10 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
     def delta(self) -> int:
         """The limit with which the search for an order of computations begins."""
         return sum(limit.delta for limit in self.limits)
+
+    def count_lost_calls(self, traces: Traces) -> int:
+        """The calls that are gone, which had pushed that limit."""
+        return sum(rule.count(traces) for rule in self.lost_calls)
 
     def find_vanished(self, created: list[HloComputation], traces: Traces) -> Vanished:
         """The computations that were called for a while and are gone."""

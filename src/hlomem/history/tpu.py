@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hlomem.history.computations.tpu_fusion import merged_fusions
 from hlomem.history.computations.tpu_passes import TPU_PASSES
 from hlomem.history.instructions.tpu import TPU_ARRANGEMENTS, TPU_STEPS
-from hlomem.history.rules import FITTED
-from hlomem.history.tables import SearchLimit, Tables
+from hlomem.history.rules import FITTED, OBSERVED
+from hlomem.history.tables import SearchLimit, Tables, Vanishing
 from hlomem.history.users.tpu import TPU_USERS
 
 TABLES = Tables(
@@ -13,6 +14,15 @@ TABLES = Tables(
     steps=TPU_STEPS,
     arrangements=TPU_ARRANGEMENTS,
     users=TPU_USERS,
+    vanishing=(
+        Vanishing(
+            "producers taken into fusions with several results",
+            OBSERVED,
+            "pass dumps of libtpu 0.0.51: tpu_fusion of multi_output_fusion_and_bf16_folding",
+            "libtpu-0.0.51/tpu-v5p/branches_with_rows",
+            find=merged_fusions,
+        ),
+    ),
     limits=(
         SearchLimit(
             "computations that are gone",

@@ -45,6 +45,9 @@ class Options(Struct, frozen=True):
     rewrites_reductions_last: bool = False
     """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
     0.9.0.1). Decides the order of value ids."""
+    flattens_calls_late: bool = False
+    """Whether computations that are called twice are copied after gathers and scatters have been
+    normalized (TPU 7x), or before. Decides the order of value ids."""
     shares_at_any_position: bool = True
     """Whether a value may take the place of an operand whichever of the operand's positions it
     reads (since jaxlib 0.11.1), or only if it reads the last one (`LiveRangeInterferes`)."""

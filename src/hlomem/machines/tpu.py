@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hlomem.machines.releases import Release
 
 _SIZED_SPACES = frozenset({0, 6})
+_NEWEST_CHIP = "tpu7x"
 
 
 def _options(machine: Machine, release: Release) -> Options:
@@ -29,6 +30,7 @@ def _options(machine: Machine, release: Release) -> Options:
         sorts_computations_incrementally=libtpu >= (0, 0, 9),
         sorts_computations_by_content=libtpu < (0, 0, 9),
         reparses_module=libtpu >= (0, 0, 51),
+        flattens_calls_late=machine.chip is not None and machine.chip.name == _NEWEST_CHIP,
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
         async_updates_in_place=libtpu >= (0, 0, 51),
@@ -141,7 +143,7 @@ TPU_V6E = _tpu(
     (_SECOND, _NEWEST),
     not_marks=(_IN_CMEM, _TALL_TILES),
 )
-TPU_7X = _tpu(_chip("tpu7x", 94.74, 96, "TPU7x"), 32, (_NEWEST,), not_marks=(_IN_CMEM,))
+TPU_7X = _tpu(_chip(_NEWEST_CHIP, 94.74, 96, "TPU7x"), 32, (_NEWEST,), not_marks=(_IN_CMEM,))
 
 MACHINES = (TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
 OTHER_CHIPS = (Chip("v2", 8), Chip("v3", 16))

@@ -314,9 +314,10 @@ def _chain_of_clones(length: int) -> str:
     return "\n".join([*lines, "  ROOT %n = f32[8]{0} negate(%x)", "}", ""])
 
 
-def test_a_long_chain_of_clones_is_sorted() -> None:
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_a_long_chain_of_clones_is_sorted(platform: str) -> None:
     text = _chain_of_clones(600)
-    assert sorted(_created(text)) == sorted(traces_of(text).by_name)
+    assert sorted(created_names(platform, text)) == sorted(traces_of(text).by_name)
 
 
 SCATTER_IN_FUSIONS = """\

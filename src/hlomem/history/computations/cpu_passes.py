@@ -33,18 +33,24 @@ from hlomem.history.computations.marks import (
     is_promoted,
     is_top_k_comparator,
 )
-from hlomem.history.evidence import channel_of, place_by_name
-from hlomem.history.names import CLONE, number_of
+from hlomem.history.computations.partitioner import (
+    is_cloned_for_partitions,
+    when_partitioned,
+)
+from hlomem.history.evidence import place_by_name
+from hlomem.history.names import CLONE, WIDENED, flow_name, number_of
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hlomem.history.evidence import Trace
-    from hlomem.hlo.ir import HloComputation
 
 _WINDOW = "reduce-window"
-_CLONED_BY_PARTITIONER = ("all-reduce", "all-reduce-start", "reduce-scatter", "scatter")
+_SELECTED = ".reduce_window"
+_FIRST_FLATTENING = "FlattenCallGraph, first"
+_APPROXIMATE_TOP_K = "top_k_"
+"""Begins the names of JAX's comparators for `approx_top_k`, whose custom call goes."""
 _REWRITTEN_TO = frozenset({_WINDOW, "map", "reduce"})
 
 # The program's own.
@@ -58,55 +64,8 @@ def place_in_program(trace: Trace, _claims: Claims) -> Priority:
 # Derived from others.
 
 
-def _is_cloned_for_partitions(trace: Trace) -> bool:
-    """In a partitioned program the partitioner clones whatever nobody else does."""
-    return trace.module.is_partitioned and trace.is_clone
-
-
-def _is_cloned_for_collective(trace: Trace) -> bool:
-    return _is_cloned_for_partitions(trace) and _is_applied_by(trace, *_CLONED_BY_PARTITIONER)
-
-
 def _is_applied_by(trace: Trace, *opcodes: str) -> bool:
     return trace.application is not None and trace.application.opcode in opcodes
-
-
-def _when_partitioned(trace: Trace, claims: Claims) -> Priority:
-    return *claims.once(_places_of_calls).get(trace.computation, (0, 0)), *when_met(trace, claims)
-
-
-def _places_of_calls(claims: Claims) -> dict[HloComputation, tuple[int, int]]:
-    """The times at which the partitioner met calls: it counts the channels of collectives.
-
-    Others come before the first channel whose operand is scheduled later: not the collective
-    itself, which may have been combined with others since.
-    """
-    call_graph = claims.traces.call_graph
-    channels: dict[HloComputation, int] = {}
-    time_of_call: dict[HloComputation, tuple[int, int]] = {}
-    for number, computation in enumerate(call_graph.module.computations):
-        if not call_graph.is_in_flow(computation):
-            continue
-        time_of = {member: time for time, member in enumerate(computation.instructions)}
-        for instruction in reversed(computation.instructions):
-            channel = channel_of(instruction)
-            operands = instruction.operands if channel is None else instruction.operands[:1]
-            time = number, max((time_of[operand] for operand in operands), default=0)
-            for callee in instruction.called_computations:
-                if channel is not None:
-                    channels[callee] = channel
-                for applied in (callee, *call_graph.callees[callee]):
-                    time_of_call[applied] = time
-    places: dict[HloComputation, tuple[int, int]] = {}
-    next_channel = _NO_CHANNEL
-    for callee in sorted(time_of_call, key=time_of_call.__getitem__, reverse=True):
-        channel = channels.get(callee)
-        places[callee] = (next_channel, 0) if channel is None else (channel, 1)
-        next_channel = min(next_channel, channel or _NO_CHANNEL)
-    return places
-
-
-_NO_CHANNEL = 1 << 62
 
 
 def _is_cloned_for_top_k(trace: Trace) -> bool:
@@ -114,11 +73,12 @@ def _is_cloned_for_top_k(trace: Trace) -> bool:
 
 
 def _when_flattened(clone: Trace, claims: Claims) -> Priority:
-    """By the function that is called again, then by the call."""
+    """By the function that is called again, by the call, then as the pass goes through it."""
     own = clone.original_name.partition(CLONE)[0]
     call = clone.original_name.count(CLONE), number_of(clone.computation)
     function = claims.once(_functions)[own]
-    return *function, *call, *place_by_name(own), *when_met(clone, claims)
+    place = claims.once(_places_in_functions)[own]
+    return *function, *call, place, *when_met(clone, claims)
 
 
 def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
@@ -127,14 +87,35 @@ def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
     What one function calls was cloned as often, so that the clones end alike.
     """
     ends: dict[str, set[str]] = {}
-    for trace in claims.made_in(_DERIVED):
-        own, clone, end = trace.name.partition(CLONE)
-        if clone:
-            ends.setdefault(own, set()).add(end)
+    for trace in claims.made_by(_FIRST_FLATTENING):
+        own, _, end = trace.name.partition(CLONE)
+        ends.setdefault(own, set()).add(end)
     start_of: dict[frozenset[str], tuple[int, int]] = {}
     for own in sorted(ends, key=place_by_name):
         start_of.setdefault(frozenset(ends[own]), place_by_name(own))
     return {own: start_of[frozenset(end)] for own, end in ends.items()}
+
+
+def _places_in_functions(claims: Claims) -> dict[str, int]:
+    """The order in which the pass copies what a function calls: of what is left, the last first.
+
+    All that a computation calls is copied before any of that is looked into.
+    """
+    called: dict[str, dict[str, None]] = {}
+    for trace in claims.made_by(_FIRST_FLATTENING):
+        caller = flow_name(trace.site_in_flow[0].name).partition(CLONE)[0]
+        called.setdefault(caller, {})[trace.name.partition(CLONE)[0]] = None
+    inside = {own for owns in called.values() for own in owns}
+    places: dict[str, int] = {}
+    pending = [caller for caller in called if caller not in inside]
+    while pending:
+        owns = sorted(called.pop(pending.pop(), ()), key=place_by_name)
+        for own in owns:
+            places.setdefault(own, len(places))
+        pending += owns
+    for own in sorted(inside - places.keys(), key=place_by_name):
+        places[own] = len(places)
+    return places
 
 
 def _is_normalized(trace: Trace) -> bool:
@@ -161,8 +142,21 @@ def _is_made_anew(trace: Trace) -> bool:
     return trace.is_derived and not trace.is_clone
 
 
-def _is_loop_rewritten_again(trace: Trace) -> bool:
-    return CLONE in trace.original_name and _is_applied_by(trace, "while")
+def _is_selected(trace: Trace) -> bool:
+    """True if it selects for a select-and-scatter, in a window of its own."""
+    return trace.name.endswith(_SELECTED)
+
+
+def _is_loop_rewritten(trace: Trace) -> bool:
+    """True if it is a loop's, and a clone of what the first flattening does not leave alone."""
+    is_cloned_again = CLONE in trace.original_name or trace.name.startswith(WIDENED)
+    return is_cloned_again and trace.is_clone and _is_applied_by(trace, "while")
+
+
+def _when_loop_rewritten(trace: Trace, claims: Claims) -> Priority:
+    """Loop by loop, conditions first."""
+    body = trace.module[trace.sites[0].called_computations[0]]
+    return trace.loop_number, *when_met(body, claims), trace.is_loop_body
 
 
 def _is_doubled(clone: Trace) -> bool:
@@ -173,7 +167,7 @@ def _is_doubled(clone: Trace) -> bool:
     """
     original = clone.original
     if original is None:
-        return _is_cloned_for_top_k(clone)
+        return _is_cloned_for_top_k(clone) or clone.name.startswith(_APPROXIMATE_TOP_K)
     is_partial = clone.module.is_partitioned and clone.computation.root.shape.is_tuple
     is_made_by_pass = original.is_derived and not original.is_clone
     return is_partial or is_made_by_pass or _is_rewritten(clone)
@@ -204,13 +198,15 @@ def _when_flattened_last(clone: Trace, claims: Claims) -> Priority:
     """By the age of the original: the program's own first."""
     original = clone.original
     if original is None:
-        return _TOP_K_AGE, *when_met(clone, claims)
+        if _is_cloned_for_top_k(clone):
+            return _TOP_K_AGE, *when_met(clone, claims)
+        return _OWN_AGE, *place_by_name(clone.original_name), *when_met(clone, claims)
     if original.is_derived:
         return *claims.priority(original), *when_met(clone, claims)
-    return -1, *original.place_in_program, *when_met(clone, claims)
+    return _OWN_AGE, *original.place_in_program, *when_met(clone, claims)
 
 
-_TOP_K_AGE = 0
+_OWN_AGE, _TOP_K_AGE = -1, 0
 
 
 def _sort_derived(made: list[Trace], claims: Claims) -> list[Trace]:
@@ -264,9 +260,9 @@ _DERIVED = Stage(
             OBSERVED,
             f"{_SPMD}: SpmdPartitioningVisitor; channels are counted as they are made",
             f"{_NEW}/partitioned_embedding",
-            find=where(_is_cloned_for_collective),
+            find=where(is_cloned_for_partitions),
             precedence=8,
-            key=_when_partitioned,
+            key=when_partitioned,
         ),
         Pass(
             "TopkDecomposer",
@@ -278,7 +274,7 @@ _DERIVED = Stage(
             key=when_met,
         ),
         Pass(
-            "FlattenCallGraph, first",
+            _FIRST_FLATTENING,
             CITED,
             f"{_SIMPLIFIERS}/flatten_call_graph.cc: RunImpl",
             f"{_NEW}/functions_twice",
@@ -323,13 +319,23 @@ _DERIVED = Stage(
             key=when_met,
         ),
         Pass(
-            "loops cloned again",
-            OBSERVED,
-            "names (`.clone.clone`) of loops, jaxlib 0.7.1",
-            "jaxlib-0.7.1/cpu/solve",
-            find=where(_is_loop_rewritten_again),
-            precedence=11,
+            "SelectAndScatterExpander",
+            CITED,
+            f"{_PIPELINE}; service/select_and_scatter_expander.cc: ExpandInstruction",
+            f"{_NEW}/pooling_gradient",
+            find=where(_is_selected),
+            precedence=6,
             key=when_met,
+        ),
+        Pass(
+            "WhileLoopSimplifier",
+            OBSERVED,
+            "service/while_loop_simplifier.cc: RunImpl; names (`.clone.clone`, `wide.`) of"
+            " loops and numbers in their conditions, jaxlib 0.7.1 to 0.12.0.1",
+            "jaxlib-0.7.1/cpu/solve",
+            find=where(_is_loop_rewritten),
+            precedence=11,
+            key=_when_loop_rewritten,
         ),
         Pass(
             "TopkRewriter, once",

@@ -161,6 +161,8 @@ def by_priority(made: list[Trace], claims: Claims) -> list[Trace]:
 
 def by_parameter_numbers(made: list[Trace], claims: Claims) -> list[Trace]:
     """Parameters' numbers first, passes where those leave it open."""
+    for trace in sorted(made, key=lambda trace: len(trace.name)):
+        claims.priority(trace)  # originals first: no long chain of clones is followed at once
     made = in_text_order(made, claims)
     return sort_by_parameter_numbers(made, {trace: claims.priority(trace) for trace in made})
 
@@ -198,13 +200,18 @@ def sort_by_parameter_numbers(
     return order
 
 
+_BUILT_NUMBERS = {"p.0.lhs": 1}
+"""The number that a builder gives to a name each time; where it is taken, the first free one is."""
+
+
 def _neighbours(made: list[Trace]) -> Iterable[tuple[Trace, Trace]]:
     """Two with parameters of one base name and successive numbers, of each base the last first."""
     chains: dict[str, list[tuple[int, Trace]]] = {}
     for trace in made:
         if trace.parameter is not None:
             chains.setdefault(trace.parameter.base, []).append((trace.parameter.number, trace))
-    for chain in chains.values():
-        chain.sort(key=lambda entry: entry[0])
+    for base, chain in chains.items():
+        natural = _BUILT_NUMBERS.get(base)
+        chain.sort(key=lambda entry: (entry[0] != natural, entry[0]))
         for (_, older), (_, younger) in reversed(list(itertools.pairwise(chain))):
             yield older, younger

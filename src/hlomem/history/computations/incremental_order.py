@@ -34,14 +34,16 @@ def sorted_incrementally(
     call_graph: CallGraph,
     count: int | None = None,
     delta: int = 0,
+    lost_calls: int = 0,
     vanished: Vanished = NONE_VANISHED,
 ) -> list[HloComputation]:
     """Replay how computations were made and called (`HloModule::AddComputationInternal`).
 
     With a `count`, how they lay when the first so many had been made. `delta` starts the limit of
-    the search where computations that no longer exist had pushed it; those that are known to have
-    `vanished` moved their callers. A computation that calls only older ones was cut out of its
-    caller, which called them before.
+    the search where computations that no longer exist had pushed it, and `lost_calls` is how many
+    calls there were of such, which push it as well; those that are known to have `vanished` moved
+    their callers. A computation that calls only older ones was cut out of its caller, which called
+    them before.
     """
     rank_of = {computation: rank for rank, computation in enumerate(created)}
     callees = _ranks_of_callees(created, rank_of, call_graph)
@@ -50,7 +52,8 @@ def sorted_incrementally(
         for callee in called:
             callers[callee].append(rank)
     older_callers = _older_callers(callers)
-    order: OnlineTopologicalSort[int] = OnlineTopologicalSort(delta)
+    kept = _callees_cut_out(created, callees, call_graph)
+    order: OnlineTopologicalSort[int] = OnlineTopologicalSort(delta, lost_calls)
     gone = [rank_of[caller] for caller in vanished.callers]
     for rank in range(len(created))[:count]:
         if rank == vanished.older_count:
@@ -58,6 +61,8 @@ def sorted_incrementally(
         order.add_node(rank)
         for caller in older_callers[rank]:
             order.add_edge(caller, rank)
+        for callee in kept[rank]:
+            order.add_edge(rank, callee)
         for callee in callees[rank]:
             if callee < rank:
                 order.add_edge(rank, callee)
@@ -83,6 +88,29 @@ def _ranks_of_callees(
     """The callees of each computation, the oldest first; a rank is a place in the order of age."""
     callees = [call_graph.callees[computation] for computation in created]
     return [sorted([rank_of[callee] for callee in called]) if called else [] for called in callees]
+
+
+def _callees_cut_out(
+    created: Sequence[HloComputation], callees: list[list[int]], call_graph: CallGraph
+) -> list[list[int]]:
+    """The older computations that each one called itself until a call of them was cut out of it."""
+    is_cut_out = [
+        call_graph.is_fused(computation)
+        or any(site.opcode == "call" for site in call_graph.callsites[computation])
+        for computation in created
+    ]
+    kept: list[list[int]] = []
+    for rank, called in enumerate(callees):
+        found: dict[int, None] = {}
+        pending = [callee for callee in called if callee > rank and is_cut_out[callee]]
+        while pending:
+            for callee in callees[pending.pop()]:
+                if callee < rank:
+                    found[callee] = None
+                elif is_cut_out[callee]:
+                    pending.append(callee)
+        kept.append(sorted(found))
+    return kept
 
 
 def _older_callers(callers: list[list[int]]) -> list[list[int]]:

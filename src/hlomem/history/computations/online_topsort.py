@@ -43,11 +43,14 @@ _ORDER = attrgetter("level", "index")
 class OnlineTopologicalSort(Generic[Node]):
     """Nodes in an order in which every edge points forward."""
 
-    def __init__(self, delta: int = 0) -> None:
-        """`delta` is how far a search went already, because of nodes that are gone."""
+    def __init__(self, delta: int = 0, edge_count: int = 0) -> None:
+        """`delta` is how far a search went already, because of nodes that are gone.
+
+        `edge_count` is how many edges they had.
+        """
         self._place_of: dict[Node, _Place[Node]] = {}
         self._next_index = 0
-        self._edge_count = 0
+        self._edge_count = edge_count
         self._delta = delta
 
     def add_node(self, node: Node) -> None:

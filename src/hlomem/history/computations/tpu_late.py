@@ -9,67 +9,77 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.history.names import CLONE, number_of, split_number
+from hlomem.history.computations.partitioner import is_cloned_for_partitions
+from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
 from hlomem.hlo.ir import MAIN_THREAD
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from hlomem.history.computations.engine import Claims
     from hlomem.history.evidence import Trace
     from hlomem.hlo.ir import HloInstruction
 
-_SUNK = ".sunk"
-_WIDENED = "wide."
 _COPY_FUSION = "copy_fusion"
+BITCAST_FUSION = "bitcast_fusion"
 
 
 # Loops.
 
 
 def find_widened(claims: Claims) -> Iterator[Trace]:
-    """Loops, inner ones first, in the order in which fusion went through the program."""
-    place = _places_in_fusion(claims)
-    for loop in _loops_of(sorted(place, key=place.__getitem__)):
-        if loop.called_computations[0].name.endswith(CLONE):
-            continue  # as the simplifier of loops left it
+    """Loops in the order in which they were widened: conditions are made anew, and numbered so.
+
+    A loop whose condition reads nothing of its state keeps its place after those inside it.
+    """
+    loops = [
+        loop
+        for caller in claims.traces.values()
+        for loop in _loops_in(caller)
+        if not loop.called_computations[0].name.endswith(CLONE)  # as their simplifier left them
+    ]
+    traces = claims.traces
+    for loop in sorted(loops, key=lambda loop: traces[loop.called_computations[1]].loop_number):
         for computation in reversed(loop.called_computations):
-            if computation.name.startswith(_WIDENED) and not computation.name.endswith(_SUNK):
-                yield from _with_clones(claims.traces[computation])
+            if computation.name.startswith(WIDENED) and not computation.name.endswith(SUNK):
+                yield from _with_clones(traces[computation])
 
 
 def find_sunk(claims: Claims) -> Iterator[Trace]:
-    """Bodies of loops into which constants were sunk, outer ones first."""
-    outer_first = [trace for trace in claims.traces.values() if not trace.is_fused][::-1]
-    for loop in _loops_of(outer_first):
-        for computation in reversed(loop.called_computations):
-            if computation.name.endswith(_SUNK):
-                yield from _with_clones(claims.traces[computation])
+    """Bodies of loops into which constants were sunk, outer ones first.
+
+    Those in a computation are sunk into before any of what it calls is looked at, the last first.
+    """
+    agenda = [claims.traces.entry]
+    visited: set[Trace] = set()
+    while agenda:
+        caller = agenda.pop()
+        if caller in visited:
+            continue
+        visited.add(caller)
+        for loop in _loops_in(caller):
+            for computation in reversed(loop.called_computations):
+                if computation.name.endswith(SUNK):
+                    yield from _with_clones(claims.traces[computation])
+        agenda += _callees_as_listed(caller)
 
 
-def _loops_of(callers: Iterable[Trace]) -> list[HloInstruction]:
-    """The loops of computations one after the other, those of one by number."""
-    loops: list[HloInstruction] = []
-    for caller in callers:
-        here = [loop for loop in caller.computation.instructions if loop.opcode == "while"]
-        loops += sorted(here, key=number_of)
-    return loops
+def _callees_as_listed(caller: Trace) -> list[Trace]:
+    """The computations that one runs, loops by number and others as they stand in the text."""
+    loops = iter(_loops_in(caller))
+    callees: list[Trace] = []
+    for instruction in caller.computation.instructions:
+        if instruction.opcode in RUN_IN_PLACE:
+            listed = next(loops) if instruction.opcode == "while" else instruction
+            callees += [caller.module[callee] for callee in listed.called_computations]
+    return callees
 
 
-def _places_in_fusion(claims: Claims) -> dict[Trace, int]:
-    """The number of the first fusion in each computation; one after its callees has theirs."""
-    place: dict[Trace, int] = {}
-    for trace in claims.traces.values():
-        if not trace.is_fused:
-            numbers = [_original_number(callee) for callee in trace.callees if callee.is_fused]
-            after = [place[callee] for callee in trace.callees if callee in place]
-            place[trace] = max(min(numbers, default=-1), *after, -1)
-    return place
-
-
-def _original_number(body: Trace) -> int:
-    """The number of the body of a fusion, or of the one it was cloned from."""
-    return split_number(body.name.partition(CLONE)[0])[1]
+def _loops_in(caller: Trace) -> list[HloInstruction]:
+    """The loops of a computation by number."""
+    loops = [loop for loop in caller.computation.instructions if loop.opcode == "while"]
+    return sorted(loops, key=number_of)
 
 
 def _with_clones(trace: Trace) -> Iterator[Trace]:
@@ -78,11 +88,14 @@ def _with_clones(trace: Trace) -> Iterator[Trace]:
     for instruction in traces.call_graph.post_order(trace.computation):
         for computation in instruction.called_computations:
             callee = traces[computation]
-            if instruction.opcode == "fusion" and callee.is_clone:
+            if instruction.opcode in _COPIED_WITH_CALLER and callee.is_clone:
                 yield from _with_nested(callee)
             elif _is_clone_of_clone(callee):
                 yield callee
     yield trace
+
+
+_COPIED_WITH_CALLER = ("fusion", "custom-call")
 
 
 def _with_nested(body: Trace) -> Iterator[Trace]:
@@ -97,7 +110,8 @@ def _with_nested(body: Trace) -> Iterator[Trace]:
 
 def _is_clone_of_clone(trace: Trace) -> bool:
     """True if it was cloned again and again with the loop it is used in."""
-    return trace.is_embedded and not trace.is_fused and trace.name.count(CLONE) > 1
+    is_cloned_again = trace.name.count(CLONE) > 1 and not is_flattened_clone(trace)
+    return trace.is_embedded and not trace.is_fused and is_cloned_again
 
 
 # Flattening of the call graph, again.
@@ -113,11 +127,47 @@ def find_flattened(claims: Claims) -> Iterator[Trace]:
     for trace in claims.traces.values():
         if trace.original is not None and not trace.is_fused:
             copies_of.setdefault(trace.original, []).append(trace)
-    for original in sorted(copies_of, key=lambda trace: trace.computation.index):
+    for original in sorted(copies_of, key=_age):
         first = _applying(original)
         for copy in sorted(copies_of[original], key=lambda trace: trace.number):
-            if _is_copied(first, _applying(copy), claims):
+            is_older = is_cloned_for_partitions(copy) or _is_copied_early(copy, original)
+            if not is_older and _is_copied(first, _applying(copy), claims):
                 yield copy
+
+
+def _age(trace: Trace) -> tuple[bool, int, int, int]:
+    """The program's own are older than what passes made."""
+    return trace.is_derived, *trace.place_in_program, trace.computation.index
+
+
+def is_flattened_clone(trace: Trace) -> bool:
+    """True if it is a copy of a clone that is still there: both have a caller."""
+    original = trace.original
+    return original is not None and original.is_clone
+
+
+def _is_copied_early(copy: Trace, original: Trace) -> bool:
+    """True if operations were copied before fusion: with a function, or out of a pipelined loop.
+
+    What runs the copy is then a copy of what runs the original, or one of both is such a loop.
+    """
+    callers = [trace.site_in_flow[0] for trace in (original, copy)]
+    own, copied = (flow_name(trace.name).partition(CLONE)[0] for trace in callers)
+    is_function = own == copied and callers[0] is not callers[1]
+    return is_function or any(map(_is_pipelined, callers))
+
+
+def _is_pipelined(body: Trace) -> bool:
+    """True if a collective pipeliner made the loop, which runs some iterations outside."""
+    return any(
+        condition.first_parameter_name.removeprefix(WIDENED).startswith(_PIPELINED_STATES)
+        for loop in body.sites
+        if loop.opcode == "while"
+        for condition in loop.called_computations
+    )
+
+
+_PIPELINED_STATES = ("loop_peel_", "cond_param")
 
 
 def _applying(applied: Trace) -> HloInstruction | None:
@@ -172,10 +222,15 @@ def _is_asynchronous(trace: Trace) -> bool:
     return bool(trace.sites) and trace.sites[0].opcode == "async-start"
 
 
-def _number_inside(trace: Trace) -> int:
-    """The number of what runs asynchronously, where it is more than one instruction."""
+def _number_inside(trace: Trace) -> tuple[int, int]:
+    """The number of the parameter of what runs asynchronously, then its own.
+
+    Parameters are numbered as they are made; what runs on a sparse core is more than one
+    instruction, and was made anew after the computation around it.
+    """
     inside = [callee for callee in trace.callees if not callee.is_fused]
-    return (inside[0] if inside else trace).number
+    made = inside[0] if inside else trace
+    return made.parameter_number, made.number
 
 
 def _with_all_callees(trace: Trace) -> Iterator[Trace]:

@@ -1,13 +1,12 @@
 """The passes of libtpu that make computations, in the order of its pipeline.
 
 The TPU compiler is not public: the order is what its pass dumps show (docs/tpu-rules.md).
-`TPU_PASSES` is the table; above it stands what its rows ask, and in `tpu_late.py` what those after
-fusion do.
+`TPU_PASSES` is the table; what its rows ask stands in `tpu_early.py` and, for those after fusion,
+in `tpu_late.py`.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hlomem.history.computations.engine import (
@@ -24,95 +23,48 @@ from hlomem.history.computations.engine import (
 )
 from hlomem.history.computations.marks import (
     is_derived,
+    is_first_top_k_comparator,
     is_fused,
     is_own,
-    is_top_k_comparator,
+    is_partitioned,
+)
+from hlomem.history.computations.partitioner import when_partitioned
+from hlomem.history.computations.tpu_early import (
+    SPLIT_REDUCER,
+    by_expansion,
+    by_name,
+    find_gathers,
+    find_strided,
+    is_built,
+    is_flattened_early,
+    is_legalized,
+    is_made_before_fusion,
+    is_made_for_collective,
+    is_made_for_complex,
+    is_made_stable,
+    is_partitioners_clone,
+    is_split,
+    number_of_split,
+    place_in_program,
+    sort_partitioned,
+    sort_program,
+    when_entered,
+    when_flattened_early,
+    when_made_for_complex,
+    when_rewritten,
 )
 from hlomem.history.computations.tpu_late import (
+    BITCAST_FUSION,
     find_asynchronous,
     find_flattened,
     find_sunk,
     find_widened,
     is_copy_fusion,
 )
-from hlomem.history.names import split_number
 from hlomem.history.rules import CITED, OBSERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hlomem.history.evidence import Trace
-
-_FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
-_BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
-_MADE_BEFORE_FUSION = frozenset({"compare", "reduce_or_computation"})
-"""Comparators for sorted scatters, reducers of bits."""
-_SPLIT_REDUCER = ".reduce_sub_computation"
-_BITCAST_FUSION = "bitcast_fusion"
-
-# Before fusion.
-
-
-def _place_in_program(trace: Trace, _claims: Claims) -> Priority:
-    return trace.place_in_program
-
-
-def _is_built(trace: Trace) -> bool:
-    return _BUILT.fullmatch(trace.numbered[0]) is not None
-
-
-def _checks_indices(trace: Trace) -> bool:
-    """True if an expander of gathers or scatters made it (`CheckIndexValidity`)."""
-    return _SPLIT_REDUCER in trace.name and trace.computation.root.opcode == "and"
-
-
-def _is_flattened_early(trace: Trace) -> bool:
-    """True if the first flattening of the call graph made it, which copies what stays in use.
-
-    The partitioner does so, too, for reductions across devices.
-    """
-    return trace.original is not None and not trace.is_called_by("all-reduce")
-
-
-def _when_flattened_early(trace: Trace, claims: Claims) -> Priority:
-    """Clones that convert, or were cloned again, before the others."""
-    is_first = _FIRST_CLONE.fullmatch(trace.name) is not None
-    is_older = is_first and (trace.converts or trace.is_cloned_again)
-    return not is_older, *when_met(trace, claims)
-
-
-def _find_gathers(claims: Claims) -> Iterator[Trace]:
-    """The fusions around gathers and scatters, made before all others and so numbered first."""
-    for body in sorted(filter(is_fused, claims.free), key=lambda trace: trace.number):
-        if body.is_clone or body.name.startswith(_BITCAST_FUSION):
-            continue
-        opcodes = claims.traces.call_graph.bodies[body.computation].opcodes
-        if opcodes.isdisjoint(("gather", "scatter")):
-            break
-        yield body
-
-
-def _is_numbered_last(trace: Trace) -> bool:
-    """True if its number exceeds the entry's, so that a pass must have made it."""
-    entry = trace.module.entry
-    return trace is not entry and 0 < entry.number <= trace.number
-
-
-def _is_split(trace: Trace) -> bool:
-    return _SPLIT_REDUCER in trace.name and not _checks_indices(trace)
-
-
-def _number_of_split(trace: Trace, _claims: Claims) -> Priority:
-    return (split_number(trace.name.removesuffix(_SPLIT_REDUCER))[1],)
-
-
-def _is_made_before_fusion(trace: Trace) -> bool:
-    return trace.numbered[0] in _MADE_BEFORE_FUSION
-
-
-def _by_name(made: list[Trace], _claims: Claims) -> list[Trace]:
-    return sorted(made, key=lambda trace: trace.numbered)
-
 
 # Fusion.
 
@@ -122,7 +74,7 @@ def _when_numbered(trace: Trace, _claims: Claims) -> Priority:
 
 
 def _is_around_bitcast(trace: Trace) -> bool:
-    return trace.is_fused and trace.name.startswith(_BITCAST_FUSION)
+    return trace.is_fused and trace.name.startswith(BITCAST_FUSION)
 
 
 def _fusion_number(body: Trace, claims: Claims) -> Priority:
@@ -136,16 +88,19 @@ def _fusion_number(body: Trace, claims: Claims) -> Priority:
     return (min((sibling.number for sibling in siblings), default=-1),)
 
 
-def _reduces_exchanged(trace: Trace) -> bool:
-    """True if it reduces what devices have exchanged, which is split after fusion."""
-    return _SPLIT_REDUCER in trace.name and any(
-        site.operands[0].opcode == "all-to-all" for site in trace.sites
+def _is_normalized_last(trace: Trace) -> bool:
+    """True if it reduces what fusion left alone: what devices have exchanged, or a bitcast."""
+    return SPLIT_REDUCER in trace.name and any(
+        site.operands[0].opcode in ("all-to-all", "bitcast") for site in trace.sites
     )
 
 
 _DUMPS = "pass dumps of libtpu 0.0.51"
 _V5E, _V6E, _7X = "libtpu-0.0.51/tpu-v5e", "libtpu-0.0.51/tpu-v6e", "libtpu-0.0.51/tpu-tpu7x"
 _OLD = "libtpu-0.0.17/tpu-v5e"
+_V5P = "libtpu-0.0.51/tpu-v5p"
+_FLATTENING = "hlo/transforms/simplifiers/flatten_call_graph.cc: RunImpl"
+_SPMD = "service/spmd/spmd_partitioner.cc"
 
 _DERIVED = Stage(
     (
@@ -153,19 +108,39 @@ _DERIVED = Stage(
             "simplifiers, rewriters and other expanders",
             OBSERVED,
             _DUMPS,
-            f"{_V6E}/h_switch_in_scan",
+            f"{_V5E}/top_k_and_products",
             find=where(is_derived),
             precedence=19,
+            key=when_rewritten,
+        ),
+        Pass(
+            "expander of stable sorts",
+            OBSERVED,
+            f"{_DUMPS}: tpu-stable-sort-expander",
+            f"{_V6E}/sorts_and_sums",
+            find=where(is_made_stable),
+            precedence=11,
+            key=when_met,
+        ),
+        Pass(
+            "flattener of gathers and scatters",
+            OBSERVED,
+            f"{_DUMPS}: tpu_gather_scatter_flattener",
+            f"{_V5P}/points_of_table",
+            find=find_strided,
+            precedence=10,
             key=when_met,
         ),
         Pass(
             "first flattening",
             OBSERVED,
-            _DUMPS,
+            f"{_FLATTENING}; {_DUMPS}",
             f"{_V5E}/large_loop",
-            find=where(_is_flattened_early),
+            chips="all but 7x",
+            option="not flattens_calls_late",
+            find=where(is_flattened_early),
             precedence=13,
-            key=_when_flattened_early,
+            key=when_flattened_early,
         ),
     ),
     by_parameter_numbers,
@@ -181,23 +156,42 @@ TPU_PASSES = (
                 f"{_V5E}/embed_scatter_add",
                 find=where(is_own),
                 precedence=23,
-                key=_place_in_program,
+                key=place_in_program,
+            ),
+            Pass(
+                "complex rewriter",
+                OBSERVED,
+                f"{_DUMPS}: X64_elimination",
+                f"{_V5P}/complex_loop",
+                find=where(is_made_for_complex),
+                precedence=14,
+                key=when_made_for_complex,
             ),
         ),
-        by_priority,
+        sort_program,
     ),
     Stage(
         (
             Pass(
-                "expanders of linear algebra",
+                "SpmdPartitioner",
                 OBSERVED,
-                "hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation",
-                f"{_V5E}/triangle",
-                find=where(_is_built),
-                precedence=20,
+                f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`); {_DUMPS}",
+                f"{_V5P}/split_loop",
+                find=where(is_partitioned),
+                precedence=18,
+                key=when_entered,
+            ),
+            Pass(
+                "SpmdPartitioner: clones",
+                OBSERVED,
+                f"{_SPMD}: SpmdPartitioningVisitor; {_DUMPS}",
+                f"{_V5P}/split_loop",
+                find=where(is_partitioners_clone),
+                precedence=12,
+                key=when_partitioned,
             ),
         ),
-        by_number,
+        sort_partitioned,
     ),
     Stage(
         (
@@ -206,12 +200,25 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/top_k_and_products",
-                find=where(is_top_k_comparator),
+                find=where(is_first_top_k_comparator),
                 precedence=12,
                 key=when_met,
             ),
         ),
         by_parameter_numbers,
+    ),
+    Stage(
+        (
+            Pass(
+                "expanders of linear algebra",
+                OBSERVED,
+                "hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation",
+                f"{_V5E}/triangle",
+                find=where(is_built),
+                precedence=17,
+            ),
+        ),
+        by_expansion,
     ),
     _DERIVED,
     Stage(
@@ -221,7 +228,7 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/m_gather_sharded",
-                find=_find_gathers,
+                find=find_gathers,
                 precedence=7,
             ),
         ),
@@ -230,15 +237,45 @@ TPU_PASSES = (
     Stage(
         (
             Pass(
+                "first flattening, later",
+                OBSERVED,
+                f"{_FLATTENING}; {_DUMPS}",
+                f"{_7X}/cholesky_solve",
+                chips="7x",
+                option="flattens_calls_late",
+                find=where(is_flattened_early),
+                precedence=13,
+                key=when_flattened_early,
+            ),
+        ),
+        by_parameter_numbers,
+    ),
+    Stage(
+        (
+            Pass(
                 "decomposers of collectives",
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/m_gather_sharded",
-                find=where(_is_numbered_last),
-                precedence=22,
+                find=where(is_made_for_collective),
+                precedence=18,
             ),
         ),
         by_number,
+    ),
+    Stage(
+        (
+            Pass(
+                "legalizer of all-reduces",
+                OBSERVED,
+                f"{_DUMPS}: tpu-all-reduce-legalizer",
+                f"{_V5P}/split_statistics",
+                find=where(is_legalized),
+                precedence=4,
+                key=when_met,
+            ),
+        ),
+        by_priority,
     ),
     Stage(
         (
@@ -247,9 +284,9 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_V5E}/gathers_and_scatters",
-                find=where(_is_split),
-                precedence=10,
-                key=_number_of_split,
+                find=where(is_split),
+                precedence=16,
+                key=number_of_split,
             ),
         ),
         by_parameter_numbers,
@@ -261,11 +298,11 @@ TPU_PASSES = (
                 OBSERVED,
                 _DUMPS,
                 f"{_7X}/embed_scatter_add",
-                find=where(_is_made_before_fusion),
+                find=where(is_made_before_fusion),
                 precedence=11,
             ),
         ),
-        _by_name,
+        by_name,
     ),
     Stage(
         (
@@ -288,11 +325,11 @@ TPU_PASSES = (
                 key=_fusion_number,
             ),
             Pass(
-                "splitters of exchanged reductions",
+                "copy normalizer, after fusion",
                 OBSERVED,
-                _DUMPS,
+                f"{_DUMPS}: tpu-copy-normalizer of multi_output_fusion_and_bf16_folding",
                 f"{_V5E}/sharded_top_k",
-                find=where(_reduces_exchanged),
+                find=where(_is_normalized_last),
                 precedence=0,
             ),
             Pass(
