@@ -317,7 +317,7 @@ def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
     effects = Effects(stages.call_graph)
     awaited = {earlier for node in flow.nodes for earlier in node.control_predecessors}
     return [
-        _is_pure(instruction, effects)
+        is_repeatable(instruction, effects)
         and instruction not in awaited
         and not instruction.control_predecessors
         and _is_alone(stages, instruction)
@@ -325,7 +325,8 @@ def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
     ]
 
 
-def _is_pure(instruction: HloInstruction, effects: Effects) -> bool:
+def is_repeatable(instruction: HloInstruction, effects: Effects) -> bool:
+    """Whether an instruction gives the same for the same operands, and does nothing else."""
     opcode = instruction.opcode
     if opcode not in KNOWN_OPCODES or opcode in _NEVER | COLLECTIVES | RUN_IN_PLACE:
         return False
