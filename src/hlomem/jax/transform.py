@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.api.improve import Rules, improve_stages
-from hlomem.api.recompute import judge_edited, recompute_stages
+from hlomem.api.recompute import choose_cheapest, judge_edited, recompute_program
 from hlomem.hlo.barriers import has_barriers, without_barriers
-from hlomem.hlo.schedule import Schedule, running_computations
+from hlomem.hlo.schedule import running_computations
 from hlomem.jax.log import Outcome, record
-from hlomem.jax.module_proto import text_of, with_edit, with_orders
+from hlomem.jax.module_proto import text_of, with_edit, with_orders, with_text
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
@@ -132,30 +132,32 @@ class Transform:
         self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
     ) -> tuple[bytes | None, Outcome]:
         """Compute values again if the program is larger than a number even in the order found."""
-        starts = [found.stages]
-        if found.orders:
-            orders = {one: list(order) for one, order in found.orders.items()}
-            starts.insert(0, found.stages.rescheduled(Schedule(orders)))
-        total = starts[0].assignment.total_bytes
+        total = found.total
         outcome = outcome._replace(total=total, limit=limit)
         if total <= limit:
             return None, outcome
-        made = recompute_stages(starts, limit)
-        point = made.point
-        if point is None or point.total >= total:
+        made = choose_cheapest(recompute_program(found, limit, self._rules), limit)
+        if made is None or made.total >= total:
             return None, outcome
-        answer = with_edit(proto, point.edit)
-        edited = hlo.parse(text_of(answer))
-        problems = judge_edited(found.stages, edited, point, self._rules)
+        looped = with_text(proto, made.text) if made.text else proto
+        answer = with_edit(looped, made.edit)
+        problems = judge_edited(
+            found.stages,
+            hlo.parse(text_of(answer)),
+            made.temporaries,
+            self._rules,
+            hlo.parse(text_of(looped)) if made.text else None,
+        )
         if problems:
             reason = f"values computed again were rejected: {problems[0]}"
             return None, outcome._replace(reason="; ".join(filter(None, (outcome.reason, reason))))
         return answer, outcome._replace(
             kind="improved",
-            after=point.temporaries,
-            total=point.total,
-            clones=point.clones,
-            flops=point.flops,
+            after=made.temporaries,
+            total=made.total,
+            clones=made.clones,
+            stacks=made.stacks,
+            flops=made.flops,
             program_flops=made.program_flops,
         )
 

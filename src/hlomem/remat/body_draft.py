@@ -40,8 +40,66 @@ class Names:
         return free
 
 
+class Wrapper:
+    """Bodies of fusions of one instruction each: compilers take none bare at this stage."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self.texts: list[str] = []
+        """Of the bodies, which call nothing."""
+
+    def wrap(
+        self,
+        body: BodyDraft,
+        name: str,
+        shape: Shape,
+        opcode: Opcode,
+        operands: Sequence[HloInstruction | int],
+        attributes: Mapping[str, str] | None = None,
+    ) -> HloInstruction:
+        """A fusion of one instruction, in no list yet; an operand that is a number stays inside."""
+        inside = BodyDraft.empty(body, self._names.new(f"wrapped_{opcode}"))
+        outer = [operand for operand in operands if isinstance(operand, HloInstruction)]
+        index_shape = outer[-1].shape if outer else shape.with_layout(None)
+        taken: list[HloInstruction] = []
+        for operand in operands:
+            if isinstance(operand, int):
+                zero = inside.make(
+                    self._names.new("constant"), index_shape, "constant", payload=str(operand)
+                )
+                taken.append(zero)
+            else:
+                number = str(sum(one.opcode == "parameter" for one in taken))
+                parameter = inside.make(
+                    self._names.new("parameter"), operand.shape, "parameter", payload=number
+                )
+                taken.append(parameter)
+        root = inside.make(self._names.new(opcode), shape, opcode, taken, attributes=attributes)
+        inside.instructions, inside.root = [*taken, root], root
+        self.texts.append(inside.text())
+        return body.make(
+            self._names.new(name),
+            shape,
+            "fusion",
+            outer,
+            attributes={"kind": "kLoop", "calls": f"%{inside.made.name}"},
+            called=[inside.made],
+        )
+
+
 class BodyDraft:
     """The instructions of a computation while they change."""
+
+    @classmethod
+    def empty(cls, like: BodyDraft, name: str) -> BodyDraft:
+        """A body without instructions yet, in the module of another."""
+        draft = cls.__new__(cls)
+        draft._style = like._style
+        draft.made = HloComputation(
+            like.made.module, name, -1, False, like.made.execution_thread, is_fused=True
+        )
+        draft.copy_of, draft.instructions = {}, []
+        return draft
 
     def __init__(self, given: HloComputation, name: str = "") -> None:
         self._style = given.module.style._replace(compact_gte=False, async_sugar=False)

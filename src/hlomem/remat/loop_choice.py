@@ -39,30 +39,19 @@ class LoopPlan(NamedTuple):
     """Values of the first body that are stacked, by a stack that is there or a new one."""
     remade: tuple[HloInstruction, ...]
     """Values of the first body computed again in the second."""
-    flops: int
-    """Operations that are added, all iterations together."""
     freed: int
     """Bytes of stacks that are freed; new ones are taken off."""
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Equal for equal plans."""
-        return tuple(stack.index for stack in self.dropped), self.stored, self.remade
-
 
 def plan_loops(
-    pair: LoopPair, costs: Costs, size_of: Callable[[Shape], int], effects: Effects
-) -> Iterator[LoopPlan]:
-    """Plans of a pair, each once, the cheapest to compute first."""
+    pair: LoopPair, costs: Costs, size_of: Callable[[Shape], int], effects: Effects, price: int
+) -> LoopPlan | None:
+    """The plan of a pair for a price; None where it frees nothing."""
     chooser = _Chooser(pair, costs, size_of, effects)
     if len(chooser.nodes) > MAX_NODES:
-        return
-    seen: set[tuple[object, ...]] = set()
-    for price in PRICES:
-        plan = chooser.choose(price)
-        if plan.dropped and plan.freed > 0 and plan.key not in seen:
-            seen.add(plan.key)
-            yield plan
+        return None
+    plan = chooser.choose(price)
+    return plan if plan.dropped and plan.freed > 0 else None
 
 
 class _Chooser:
@@ -79,12 +68,14 @@ class _Chooser:
         self.nodes = [
             instruction
             for instruction in pair.first.body.instructions
-            if instruction not in self._free and instruction.opcode not in ("parameter", "tuple")
+            if instruction not in self._free
+            and instruction.opcode != "parameter"
+            and instruction is not pair.first.body.root
         ]
         self._node_of = {instruction: node for node, instruction in enumerate(self.nodes)}
 
     def _find_free(self) -> Iterator[HloInstruction]:
-        """What the second body has in any case, or can make of nothing."""
+        """Values that the second body has in any case, or can make of nothing."""
         first = self._pair.first
         for index, elements in first.elements.items():
             if first.is_invariant(index):
@@ -159,12 +150,9 @@ class _Chooser:
             if stack.source in stored and stack.source not in kept:
                 kept[stack.source] = stack
         dropped = tuple(stack for stack in again if stack not in kept.values())
-        flops = self._costs.total(remade) + sum(map(self._slice_flops, dropped))
         freed = sum(self._bytes(stack.update.shape) for stack in dropped)
         freed -= sum(self._bytes(one.shape) for one in stored if one not in kept)
-        return LoopPlan(
-            self._pair, dropped, stored, remade, flops * self._trips, freed * self._trips
-        )
+        return LoopPlan(self._pair, dropped, stored, remade, freed * self._trips)
 
     def _sorted(self, chosen: set[HloInstruction]) -> tuple[HloInstruction, ...]:
         return tuple(sorted(chosen, key=lambda instruction: instruction.index))

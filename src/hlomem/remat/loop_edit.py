@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.shape import ElementType, Layout, Shape, default_layout, tuple_shape
+from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
 from hlomem.hlo.text.printer import format_computation
-from hlomem.remat.body_draft import BodyDraft, Names
+from hlomem.remat.body_draft import BodyDraft, Names, Wrapper
 from hlomem.remat.loop_remake import LoopEditError, Remaker, element_of, find_counter, stacked
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class _Editor:
         self._plan = plan
         self._first, self._second = plan.pair.first, plan.pair.second
         self._names = Names(module)
+        self._wrapper = Wrapper(self._names)
         self._drafts: dict[HloComputation, BodyDraft] = {}
         self._parent = self._draft(self._first.instruction.parent)
         self._kept = kept_stacks(plan)
@@ -47,14 +48,17 @@ class _Editor:
         """Values that get a stack of their own."""
 
     def run(self) -> str:
+        if self._second.body.index < self._first.body.index:
+            raise LoopEditError("the second loop's body stands before that of the first")
         first, parent = self._draft(self._first.body), self._parent
         shapes = [stacked(value.shape, len(self._first.ticks)) for value in self._new]
         starts = [self._start(shape) for shape in shapes]
-        dropped = {stack.index for stack in self._plan.dropped}
+        dropped = {stack.earlier_index for stack in self._plan.dropped}
         writes = self._write_new(first, shapes, len(first.root.operands) - len(dropped))
         self._change_state(self._first, dropped, starts, writes)
         results = self._take_results(shapes)
-        remaker = Remaker(self._plan, self._draft(self._second.body), self._names, self._kept)
+        second = self._draft(self._second.body)
+        remaker = Remaker(self._plan, second, self._names, self._wrapper, self._kept)
         outside = remaker.run(self._new, shapes)
         given = [*results, *[parent.copy_of[one] for one in outside]]
         dropped = {stack.later_index for stack in self._plan.dropped}
@@ -77,8 +81,8 @@ class _Editor:
             "constant",
             payload="false" if element is ElementType.PRED else "0",
         )
-        start = parent.make(
-            self._names.new("stack"), shape, "broadcast", [zero], attributes={"dimensions": "{}"}
+        start = self._wrapper.wrap(
+            parent, "stack", shape, "broadcast", [zero], {"dimensions": "{}"}
         )
         parent.put_before(parent.copy_of[self._first.initial], zero, start)
         return start
@@ -96,12 +100,11 @@ class _Editor:
             part = body.make(
                 self._names.new(value.name), stacked(value.shape, 1), "bitcast", [copy]
             )
-            zero = body.make(self._names.new("zero"), place.shape, "constant", payload="0")
-            places = [place, *[zero] * value.shape.rank]
-            write = body.make(
-                self._names.new("stacked"), shape, "dynamic-update-slice", [element, part, *places]
+            places: list[HloInstruction | int] = [place, *[0] * value.shape.rank]
+            write = self._wrapper.wrap(
+                body, "stacked", shape, "dynamic-update-slice", [element, part, *places]
             )
-            body.put_behind([copy, place, parameter], element, part, zero, write)
+            body.put_behind([copy, place, parameter], element, part, write)
             writes.append(write)
         return writes
 
@@ -141,8 +144,8 @@ class _Editor:
             for user in whole.users:
                 copy = draft.copy_of[user]
                 if user.tuple_index in place_of:
-                    index = str(place_of[user.tuple_index])
-                    copy.set_attributes({**copy.attributes, "index": index})
+                    place = str(place_of[user.tuple_index])
+                    copy.set_attributes({**copy.attributes, "index": place})
                 else:
                     draft.instructions.remove(copy)
         initial.shape = body.root.shape = shape
@@ -163,6 +166,7 @@ class _Editor:
         pieces = [f"HloModule {module.name}{header}\n", module.stack_frame_tables.format(), "\n"]
         if pieces[1]:
             pieces[1] += "\n"
+        pieces += [f"{text}\n\n" for text in self._wrapper.texts]
         changed = {**self._drafts, **remaker.changed}
         for computation in module.computations:
             if computation is self._second.body:
@@ -175,10 +179,10 @@ class _Editor:
 
 def kept_stacks(plan: LoopPlan) -> dict[HloInstruction, Stack]:
     """By stored value the stack that holds it and stays."""
-    dropped = {stack.index for stack in plan.dropped}
+    dropped = {stack.earlier_index for stack in plan.dropped}
     kept: dict[HloInstruction, Stack] = {}
     for stack in plan.pair.stacks:
         source = stack.source
-        if stack.index not in dropped and source is not None and source in plan.stored:
+        if stack.earlier_index not in dropped and source is not None and source in plan.stored:
             kept.setdefault(source, stack)
     return kept

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.remat.body_draft import Names
+    from hlomem.hlo.opcodes import Opcode
+    from hlomem.remat.body_draft import Names, Wrapper
     from hlomem.remat.loop_choice import LoopPlan
     from hlomem.remat.loops import Loop, LoopPair, Stack
-
-_ELEMENT = "get-tuple-element"
 
 
 class LoopEditError(Exception):
@@ -45,7 +44,7 @@ def element_of(
     body: BodyDraft, name: str, whole: HloInstruction, shape: Shape, index: int
 ) -> HloInstruction:
     """An element of a tuple, in no list yet."""
-    return body.make(name, shape, _ELEMENT, [whole], attributes={"index": str(index)})
+    return body.make(name, shape, "get-tuple-element", [whole], attributes={"index": str(index)})
 
 
 def find_counter(pair: LoopPair, loop: Loop) -> HloInstruction:
@@ -68,13 +67,19 @@ class Remaker:
     """The second body on its way."""
 
     def __init__(
-        self, plan: LoopPlan, body: BodyDraft, names: Names, kept: Mapping[HloInstruction, Stack]
+        self,
+        plan: LoopPlan,
+        body: BodyDraft,
+        names: Names,
+        wrapper: Wrapper,
+        kept: Mapping[HloInstruction, Stack],
     ) -> None:
         self._plan = plan
         self._pair = plan.pair
         self._first, self._second = plan.pair.first, plan.pair.second
         self._body = body
         self._names = names
+        self._wrapper = wrapper
         self._kept = kept
         self._remade = frozenset(plan.remade)
         self._made: dict[HloInstruction, HloInstruction] = {}
@@ -82,6 +87,7 @@ class Remaker:
         self._stacks: dict[HloInstruction, HloInstruction] = {}
         """By stored value of the first body, its stack in the second."""
         self._pending: list[HloInstruction] = []
+        self._counts: dict[tuple[int, ...], HloInstruction] = {}
         self.elements: list[HloInstruction] = []
         """New elements of the state, which go around unchanged."""
         self.callees: list[BodyDraft] = []
@@ -89,9 +95,7 @@ class Remaker:
         self.changed: dict[HloComputation, BodyDraft] = {}
         """Bodies of fusions that take slices now."""
 
-    def run(
-        self, new: Sequence[HloInstruction], shapes: Sequence[Shape]
-    ) -> list[HloInstruction]:
+    def run(self, new: Sequence[HloInstruction], shapes: Sequence[Shape]) -> list[HloInstruction]:
         """Change the body; the values outside the loops that it is given in addition."""
         for value, shape in zip(new, shapes, strict=True):
             self._stacks[value] = self._add_element("stack", shape)
@@ -157,7 +161,7 @@ class Remaker:
             if value not in self._made:
                 self._made[value] = self._value(value)
         if not stack.is_fused:
-            return self._again(stack.update)
+            return self._made[stack.update]
         source = stack.source
         if source is not None:
             return self._emit(
@@ -188,9 +192,6 @@ class Remaker:
         if value in self._stacks:
             return self._read(value)
         return self._clone(value)
-
-    def _again(self, update: HloInstruction) -> HloInstruction:
-        return self._made[update]
 
     def _emit(self, instruction: HloInstruction) -> HloInstruction:
         self._pending.append(instruction)
@@ -223,19 +224,30 @@ class Remaker:
         return draft.made
 
     def _integer(self, value: HloInstruction) -> HloInstruction:
-        """An integer of the iteration that is gone through again, made of this one's counter."""
+        """An integer of the iteration that is gone through again."""
         wanted = [self._first.ticks[tick][value] for tick in self._pair.counterparts]
+        return self._count(wanted, value.name)
+
+    def _count(self, wanted: Sequence[int], name: str) -> HloInstruction:
+        """Integers by iteration, made of this loop's counter."""
         counter = self._body.copy_of[find_counter(self._pair, self._second)]
+        key = tuple(wanted)
+        if key not in self._counts:
+            self._counts[key] = self._new_count(key, name, counter)
+        return self._counts[key]
+
+    def _new_count(
+        self, wanted: tuple[int, ...], name: str, counter: HloInstruction
+    ) -> HloInstruction:
         start = wanted[0]
         if len(set(wanted)) == 1:
             return self._constant(counter.shape, start)
-        for step, opcode in ((1, "add"), (-1, "subtract")):
-            if wanted == [start + step * tick for tick in range(len(wanted))]:
-                first = self._constant(counter.shape, start)
-                name = self._names.new(value.name)
-                made = self._body.make(name, counter.shape, opcode, [first, counter])
+        steps: tuple[tuple[int, Opcode], ...] = ((1, "add"), (-1, "subtract"))
+        for step, opcode in steps:
+            if list(wanted) == [start + step * tick for tick in range(len(wanted))]:
+                made = self._wrapper.wrap(self._body, name, counter.shape, opcode, [start, counter])
                 return self._emit(made)
-        raise LoopEditError(f"{value.name} does not go up or down by one")
+        raise LoopEditError(f"{name} does not go up or down by one")
 
     def _constant(self, shape: Shape, number: int) -> HloInstruction:
         name = self._names.new("constant")
@@ -248,26 +260,29 @@ class Remaker:
         kept = self._kept.get(value)
         if kept is not None:
             part = kept.update.shape
-        place = self._integer(self._place_of(value))
-        zero = self._constant(place.shape, 0)
+        place = self._place(value)
         sizes = ",".join(map(str, part.dimensions))
         read = self._emit(
-            self._body.make(
-                self._names.new(f"{value.name}.slice"),
+            self._wrapper.wrap(
+                self._body,
+                f"{value.name}.slice",
                 part,
                 "dynamic-slice",
-                [stack, place, *[zero] * (len(part.dimensions) - 1)],
-                attributes={"dynamic_slice_sizes": f"{{{sizes}}}"},
+                [stack, place, *[0] * (len(part.dimensions) - 1)],
+                {"dynamic_slice_sizes": f"{{{sizes}}}"},
             )
         )
         name = self._names.new(value.name)
         return self._emit(self._body.make(name, value.shape, "bitcast", [read]))
 
-    def _place_of(self, value: HloInstruction) -> HloInstruction:
-        """The integer of the first body that says where a value is stacked."""
-        if value not in self._kept:
-            return find_counter(self._pair, self._first)
-        return find_counter(self._pair, self._first)
+    def _place(self, value: HloInstruction) -> HloInstruction:
+        """The place of the slice of a stored value in its stack."""
+        kept = self._kept.get(value)
+        if kept is None:
+            wanted = list(self._pair.counterparts)
+        else:
+            wanted = [kept.places[tick] for tick in self._pair.counterparts]
+        return self._count(wanted, value.name)
 
     def _slice_fusion(self, stack: Stack) -> HloInstruction:
         """The fusion that wrote a stack, ending in the slice."""

@@ -1,4 +1,4 @@
-"""Pairs of loops of which one stacks values that the other reads, as `jax.lax.scan` saves residuals.
+"""Pairs of loops of which one stacks values that the other reads, as `jax.lax.scan` leaves them.
 
 In: a module and its schedule. Out: `LoopPair`s. The first loop writes a slice of a stack in every
 iteration (`dynamic-update-slice`), the second reads one slice in every iteration (`dynamic-slice`)
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MAX_TRIPS = 4096
 """Iterations of a loop that is run through."""
 MIN_TRIPS = 2
-_WRITE, _READ = "dynamic-update-slice", "dynamic-slice"
+_WRITE = "dynamic-update-slice"
+_READ = "dynamic-slice"
 _OPERANDS_BEFORE_PLACES = {_WRITE: 2, _READ: 1}
 
 
@@ -58,23 +59,25 @@ class Read(NamedTuple):
 
     instruction: HloInstruction
     number: int
-    """Which of its operands the stack is."""
+    """The number of its operand that the stack is."""
 
 
 class Stack(NamedTuple):
     """An element of both loops' states that the first writes and the second reads, by slices."""
 
-    index: int
+    earlier_index: int
     """In the state of the first loop."""
     later_index: int
     """In the state of the second."""
     write: HloInstruction
     """The instruction of the first body that writes it: an update, or a fusion that ends in one."""
     number: int
-    """Which operand of the write the stack is."""
+    """The number of the write's operand that the stack is."""
     update: HloInstruction
     """The slice, in the body of the fusion or of the loop."""
     reads: tuple[Read, ...]
+    places: tuple[int, ...]
+    """By iteration of the first loop where its slice goes."""
 
     @property
     def is_fused(self) -> bool:
@@ -85,7 +88,7 @@ class Stack(NamedTuple):
     def source(self) -> HloInstruction | None:
         """The instruction of the first body whose value the slice is, in another shape at most."""
         inside = self.update
-        while inside.opcode in ("bitcast", "reshape"):
+        while inside.opcode == "bitcast":
             inside = inside.operands[0]
         if not self.is_fused:
             return inside
@@ -148,7 +151,7 @@ def _read_loop(instruction: HloInstruction) -> Loop | None:
 def _elements_of(
     whole: HloInstruction, *, may_be_root: bool = False
 ) -> dict[int, tuple[HloInstruction, ...]] | None:
-    """Who takes each element of a tuple; None where somebody takes the tuple whole."""
+    """Those that take each element of a tuple; None where somebody takes the tuple whole."""
     found: dict[int, tuple[HloInstruction, ...]] = {}
     if whole.is_root:
         return None
@@ -170,9 +173,7 @@ def _run(
     parent = loop.parent.instructions
     outside = find_integers(filter(is_integer, parent[: loop.index]), {})
     initial = loop.operands[0].operands
-    state = {
-        index: outside[operand] for index, operand in enumerate(initial) if operand in outside
-    }
+    state = {index: outside[operand] for index, operand in enumerate(initial) if operand in outside}
     in_body, in_condition = scalars_of(body), scalars_of(condition)
     ticks: list[dict[HloInstruction, int]] = []
     while len(ticks) <= MAX_TRIPS:
@@ -195,7 +196,9 @@ def _given(
     elements: Mapping[int, tuple[HloInstruction, ...]], state: Mapping[int, int]
 ) -> dict[HloInstruction, int]:
     return {
-        element: state[index] for index, taken in elements.items() for element in taken
+        element: state[index]
+        for index, taken in elements.items()
+        for element in taken
         if index in state
     }
 
@@ -228,7 +231,8 @@ def _iter_stacks(
         reads = _find_reads(second, later, callers)
         if not reads:
             continue
-        stack = Stack(index, later, write, number, update, tuple(read for read, _ in reads))
+        readers = tuple(read for read, _ in reads)
+        stack = Stack(index, later, write, number, update, readers, tuple(places))
         orders = {_match(places, read_places) for _, read_places in reads}
         order = orders.pop()
         if order is not None and not orders:
@@ -307,7 +311,9 @@ def _slices_of(
         return []
     parameter = user.called_computations[0].parameters[number]
     if parameter.is_root or any(
-        reader.opcode != _READ or reader.operands.index(parameter) or reader.operands.count(parameter) > 1
+        reader.opcode != _READ
+        or reader.operands.index(parameter)
+        or reader.operands.count(parameter) > 1
         for reader in parameter.users
     ):
         return []

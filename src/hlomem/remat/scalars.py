@@ -41,7 +41,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "NE": lambda one, other: one != other,
 }
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
-"""What is outside may wrap around, and is not known."""
+"""Numbers outside may wrap around, and are not known."""
 
 
 def is_integer(instruction: HloInstruction) -> bool:
@@ -58,7 +58,7 @@ def scalars_of(computation: HloComputation) -> list[HloInstruction]:
 def find_integers(
     scalars: Iterable[HloInstruction], known: Mapping[HloInstruction, int], depth: int = 0
 ) -> dict[HloInstruction, int]:
-    """What scalars are, in the order they are computed, given what some are."""
+    """The integers that scalars are, in the order they are computed, given what some are."""
     found = dict(known)
     for instruction in scalars:
         if instruction not in found:
