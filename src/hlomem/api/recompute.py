@@ -1,24 +1,32 @@
 """Values of a program computed again, until it fits a number: found, then judged by others.
 
 In: a program in the order that was found for it, and the bytes that all allocations together may
-take. Out: a `Recomputed`. Loops come first: what they stack for one another is chosen anew
-(`hlomem.remat.variants`), since that frees most for least. Then single values are computed again
-(`hlomem.remat.fit`), where a program is not far from the number. What is found is handed out only
-if judges that know nothing of the search, and the verifier of plans, have nothing against it.
+take. Out: `Recomputed`s. Variants that keep less are made for rising prices
+(`hlomem.remat.variants`). One that is near the number gets an order of its own, and single values
+are computed again (`hlomem.remat.fit`). What is found is handed out only if judges that know
+nothing of the search, and the verifier of plans, have nothing against it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem import hlo
 from hlomem.api.improve import improve_stages, new_findings
+from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.check import find_edit_problems
 from hlomem.remat.edit import Edit
 from hlomem.remat.fit import fit
-from hlomem.remat.meaning import find_meaning_problems
-from hlomem.remat.variants import find_variants, program_flops
+from hlomem.remat.variants import (
+    PRICES,
+    Change,
+    Variant,
+    iter_variants,
+    judge_changes,
+    program_flops,
+)
 from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
@@ -28,20 +36,19 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.pipeline import Stages
     from hlomem.remat.fit import Point
-    from hlomem.remat.variants import Variant
     from hlomem.schedule.search import Orders
 
-FAR = 0.6
-"""The share of a program that single values are not expected to come down to where loops could."""
+NEAR = 1.25
+"""How much more than the number a variant may take to be worth a search of its own."""
 
 
 class Recomputed(NamedTuple):
     """A program with values computed again, as it is planned."""
 
-    text: str
-    """The program with other loops; empty where the loops stay."""
+    changes: tuple[Change, ...]
+    """Texts of the program, one after another; empty where it is edited as it was given."""
     edit: Edit
-    """The rest, made to that: clones, and the order of all."""
+    """The rest, made to the last of them: clones, and the order of all."""
     temporaries: int
     total: int
     flops: int
@@ -50,16 +57,14 @@ class Recomputed(NamedTuple):
     """Operations of the program as given."""
     stacks: int
     """Stacks of loops that are gone."""
-
-    @property
-    def clones(self) -> int:
-        """Instructions outside of loops that are computed again."""
-        return len(self.edit.clones)
+    clones: int
+    """Instructions outside of loops that are computed again."""
 
 
 def recompute_program(found: BetterOrder, limit: int, rules: Rules) -> list[Recomputed]:
     """Programs that need less, each planned, in the order they were found."""
-    return list(_Search(found, limit, rules).run())
+    with collector_off():
+        return list(_Search(found, limit, rules).run())
 
 
 def choose_cheapest(points: Sequence[Recomputed], limit: int) -> Recomputed | None:
@@ -76,43 +81,69 @@ class _Search:
     def __init__(self, found: BetterOrder, limit: int, rules: Rules) -> None:
         self._found = found
         self._limit = limit
-        self._rules = rules
+        self._rules = rules._replace(effort="low")
         self._flops = program_flops(found.stages)
+        self._cheapest: int | None = None
+        """Operations that the cheapest adds that fits."""
 
     def run(self) -> Iterator[Recomputed]:
-        """Loops from the cheapest on until one fits, single values where that may be cheaper."""
-        variants = find_variants(self._found.stages)
-        cheapest: int | None = None
-        for number, variant in enumerate((None, *variants)):
-            if cheapest is not None and variant and variant.flops - self._flops >= cheapest:
-                return
-            for point in self._of_variant(variant, is_last=number == len(variants)):
-                yield point
-                if point.total <= self._limit:
-                    cheapest = min(point.flops, cheapest if cheapest is not None else point.flops)
+        """Rising prices, until they cost more than something that fits."""
+        given = Variant((), self._found.stages, self._flops)
+        yield from self._refined(given, self._found.orders)
+        starts = [self._found.stages]
+        if self._found.orders:
+            starts.insert(0, _ordered(self._found.stages, self._found.orders))
+        for start in starts:
+            if self._cheapest is None:
+                yield from self._varied(start)
+        if self._cheapest is None and not self._is_near(self._found.stages):
+            yield from self._fitted(given, starts)
 
-    def _of_variant(self, variant: Variant | None, *, is_last: bool) -> Iterator[Recomputed]:
-        if variant is not None:
-            yield self._plain(variant, variant.stages, {})
-            if variant.stages.assignment.total_bytes <= self._limit:
-                return
-        stages = variant.stages if variant else self._found.stages
-        orders = self._found.orders
-        if variant is not None:
+    def _varied(self, start: Stages) -> Iterator[Recomputed]:
+        for price in PRICES:
+            for variant in iter_variants(start, price):
+                if self._is_dear(variant):
+                    return
+                yield self._plain(variant, variant.stages, {})
+                yield from self._refined(variant)
+
+    def _is_dear(self, variant: Variant) -> bool:
+        """Whether a variant costs no less than something that fits."""
+        return self._cheapest is not None and variant.flops - self._flops >= self._cheapest
+
+    def _note(self, point: Recomputed) -> Recomputed:
+        if point.total <= self._limit:
+            known = self._cheapest
+            self._cheapest = point.flops if known is None else min(point.flops, known)
+        return point
+
+    def _is_near(self, stages: Stages) -> bool:
+        rest = stages.assignment.total_bytes - temporary_bytes(stages)
+        return temporary_bytes(stages) <= NEAR * max(self._limit - rest, 0)
+
+    def _refined(self, variant: Variant, orders: Orders | None = None) -> Iterator[Recomputed]:
+        """A variant that is near in an order of its own, and with single values computed again."""
+        stages = variant.stages
+        if self._is_dear(variant) or not self._is_near(stages):
+            return
+        if orders is None:
             orders = improve_stages(stages.module.name, stages, self._rules).orders
         starts = [stages]
         if orders:
-            ordered = {one: list(order) for one, order in orders.items()}
-            starts.insert(0, stages.rescheduled(Schedule(ordered)))
-            if variant is not None:
+            starts.insert(0, _ordered(stages, orders))
+            if variant.changes:
                 yield self._plain(variant, starts[0], orders)
-        if starts[0].assignment.total_bytes <= self._limit:
-            return
+        if not self._is_dear(variant):
+            yield from self._fitted(variant, starts)
+
+    def _fitted(self, variant: Variant, starts: Sequence[Stages]) -> Iterator[Recomputed]:
         for start in starts:
             rest = start.assignment.total_bytes - temporary_bytes(start)
-            wanted = max(self._limit - rest, 0)
-            if is_last or wanted >= FAR * temporary_bytes(start):
-                yield from (self._edited(variant, point) for point in fit(start, wanted).points)
+            most = self._cheapest
+            if most is not None:
+                most -= variant.flops - self._flops
+            for point in fit(start, max(self._limit - rest, 0), most).points:
+                yield self._edited(variant, point)
 
     def _plain(self, variant: Variant, stages: Stages, orders: Orders) -> Recomputed:
         names = {
@@ -121,26 +152,38 @@ class _Search:
             )
             for computation in running_computations(stages.module)
         }
-        return Recomputed(
-            variant.text,
-            Edit(stages.module.entry.name, (), {}, names),
-            temporary_bytes(stages),
-            stages.assignment.total_bytes,
-            variant.flops - self._flops,
-            self._flops,
-            variant.stacks,
+        return self._note(
+            Recomputed(
+                variant.changes,
+                Edit(stages.module.entry.name, (), {}, names),
+                temporary_bytes(stages),
+                stages.assignment.total_bytes,
+                variant.flops - self._flops,
+                self._flops,
+                variant.stacks,
+                variant.clones,
+            )
         )
 
-    def _edited(self, variant: Variant | None, point: Point) -> Recomputed:
-        return Recomputed(
-            variant.text if variant else "",
-            point.edit,
-            point.temporaries,
-            point.total,
-            point.flops + (variant.flops - self._flops if variant else 0),
-            self._flops,
-            variant.stacks if variant else 0,
+    def _edited(self, variant: Variant, point: Point) -> Recomputed:
+        return self._note(
+            Recomputed(
+                variant.changes,
+                point.edit,
+                point.temporaries,
+                point.total,
+                point.flops + variant.flops - self._flops,
+                self._flops,
+                variant.stacks,
+                variant.clones + point.clones,
+            )
         )
+
+
+def _ordered(stages: Stages, orders: Orders) -> Stages:
+    return stages.rescheduled(
+        Schedule({computation: list(order) for computation, order in orders.items()})
+    )
 
 
 def judge_edited(
@@ -148,16 +191,13 @@ def judge_edited(
     edited: HloModule,
     temporaries: int,
     rules: Rules,
-    looped: HloModule | None = None,
+    changes: tuple[Change, ...] = (),
 ) -> list[str]:
-    """Problems of an edited module as the compiler will read it.
-
-    `looped` is the module whose loops were changed first, where any were; it is judged, too.
-    """
+    """Problems of an edited module as the compiler will read it; `changes` came before the edit."""
     given = stages.module
-    problems = find_meaning_problems(given, looped) if looped is not None else []
+    problems = judge_changes(given, changes)
     problems = problems or find_edit_problems(
-        looped or given,
+        hlo.parse(changes[-1].text) if changes else given,
         edited,
         may_reorder_collectives=rules.may_reorder_collectives,
         may_lose_overlap=bool(rules.max_slowdown),

@@ -139,14 +139,14 @@ class Transform:
         made = choose_cheapest(recompute_program(found, limit, self._rules), limit)
         if made is None or made.total >= total:
             return None, outcome
-        looped = with_text(proto, made.text) if made.text else proto
-        answer = with_edit(looped, made.edit)
+        changed = with_text(proto, made.changes[-1].text) if made.changes else proto
+        answer = with_edit(changed, made.edit)
         problems = judge_edited(
             found.stages,
             hlo.parse(text_of(answer)),
             made.temporaries,
             self._rules,
-            hlo.parse(text_of(looped)) if made.text else None,
+            made.changes,
         )
         if problems:
             reason = f"values computed again were rejected: {problems[0]}"

@@ -34,6 +34,7 @@ _ONCE = """
     rng-get-and-update-state send send-done tuple while
 """
 _NEVER_TWICE = frozenset(_ONCE.split())
+_SAME_BY_OPERANDS = ("parameter", "tuple")
 _NAMING = """
     body branch_computations called_computations calls condition control-predecessors
     false_computation metadata scatter select to_apply true_computation
@@ -122,6 +123,8 @@ class Classes:
 
     def _is_unique(self, instruction: HloInstruction) -> bool:
         """Whether no other instruction is like it, since something beside its operands counts."""
+        if instruction.opcode in _SAME_BY_OPERANDS:
+            return False
         return not is_pure(instruction) and not instruction.parent.is_fused
 
     def of_body(self, computation: HloComputation) -> int:
@@ -142,7 +145,7 @@ def is_pure(instruction: HloInstruction) -> bool:
     if instruction.opcode in _NEVER_TWICE or instruction.control_predecessors:
         return False
     return all(
-        inside.opcode in ("parameter", "tuple") or is_pure(inside)
+        inside.opcode in _SAME_BY_OPERANDS or is_pure(inside)
         for callee in instruction.called_computations
         for inside in callee.instructions
     )

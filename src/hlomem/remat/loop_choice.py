@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hlomem.remat.loops import LoopPair, Stack
     from hlomem.schedule.effects import Effects
 
-PRICES = (4, 16, 64, 256, 1024, 4096, 16384, 0)
-"""Operations and bytes touched that a byte of a stack is worth; 0 stands for any number."""
 MAX_NODES = 4000
 """Instructions of a body that is looked at."""
 
