@@ -122,9 +122,9 @@ class _Search:
         return temporary_bytes(stages) <= NEAR * max(self._limit - rest, 0)
 
     def _refined(self, variant: Variant, orders: Orders | None = None) -> Iterator[Recomputed]:
-        """A variant that is near in an order of its own, and with single values computed again."""
+        """A variant in an order of its own; where it is near, with single values made again."""
         stages = variant.stages
-        if self._is_dear(variant) or not self._is_near(stages):
+        if self._is_dear(variant):
             return
         if orders is None:
             orders = improve_stages(stages.module.name, stages, self._rules).orders
@@ -134,7 +134,7 @@ class _Search:
             if variant.changes:
                 yield self._plain(variant, starts[0], orders)
         if not self._is_dear(variant):
-            yield from self._fitted(variant, starts)
+            yield from self._fitted(variant, [start for start in starts if self._is_near(start)])
 
     def _fitted(self, variant: Variant, starts: Sequence[Stages]) -> Iterator[Recomputed]:
         for start in starts:
