@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.api.improve import Rules, improve_stages
-from hlomem.api.recompute import choose_cheapest, judge_edited, recompute_program
+from hlomem.api.recompute import choose_cheapest, recompute_program
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.log import Outcome, record
-from hlomem.jax.module_proto import text_of, with_edit, with_orders, with_text
+from hlomem.jax.module_proto import text_of, with_orders
+from hlomem.jax.proven_fits import prove_fit, write_recomputed
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.api.improve import BetterOrder
+    from hlomem.api.recompute import Recomputed
     from hlomem.machines.options import Options
     from hlomem.schedule.search import Orders
 
@@ -62,13 +64,19 @@ class Transform:
         rules: Rules,
         limits: Limits,
         plan: Callable[[bytes], int] | None = None,
+        *,
+        foresees_orders: bool = False,
     ) -> None:
-        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen."""
+        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen.
+
+        `foresees_orders` says that it can be for orders, and need not be asked then.
+        """
         self._platform = platform
         self._options = options
         self._rules = rules
         self._limits = limits
         self._plan = plan
+        self._foresees_orders = foresees_orders or plan is None
         self._known: OrderedDict[bytes, tuple[bytes | None, Outcome]] = OrderedDict()
         self._lock = Lock()
 
@@ -112,7 +120,7 @@ class Transform:
         if before < self._limits.min_bytes:
             return None, outcome._replace(before=before, after=before, reason="small")
         found = improve_stages(module.name, stages, self._rules)
-        if self._plan is None:
+        if self._foresees_orders:
             orders, outcome = found.orders, _forecast(outcome, found)
         else:
             orders, outcome = self._prove(proto, found, outcome)
@@ -124,7 +132,9 @@ class Transform:
         else:
             outcome = outcome._replace(kind="kept")
         if self._limits.fit is not None:
-            better, outcome = self._fit(proto, found, outcome, self._limits.fit)
+            found = found._replace(orders=orders)
+            fit = self._fit if self._plan is None else self._prove_fit
+            better, outcome = fit(proto, found, outcome, self._limits.fit)
             answer = better or answer
         return answer, outcome._replace(seconds=time.thread_time() - start)
 
@@ -139,27 +149,26 @@ class Transform:
         made = choose_cheapest(recompute_program(found, limit, self._rules), limit)
         if made is None or made.total >= total:
             return None, outcome
-        changed = with_text(proto, made.changes[-1].text) if made.changes else proto
-        answer = with_edit(changed, made.edit)
-        problems = judge_edited(
-            found.stages,
-            hlo.parse(text_of(answer)),
-            made.temporaries,
-            self._rules,
-            made.changes,
-        )
+        answer, problems = write_recomputed(proto, made, found, self._rules)
         if problems:
-            reason = f"values computed again were rejected: {problems[0]}"
-            return None, outcome._replace(reason="; ".join(filter(None, (outcome.reason, reason))))
-        return answer, outcome._replace(
-            kind="improved",
-            after=made.temporaries,
-            total=made.total,
-            clones=made.clones,
-            stacks=made.stacks,
-            flops=made.flops,
-            program_flops=made.program_flops,
-        )
+            return None, _noted(outcome, f"values computed again were rejected: {problems[0]}")
+        return answer, _recomputed(outcome, made, made.temporaries, made.total)
+
+    def _prove_fit(
+        self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
+    ) -> tuple[bytes | None, Outcome]:
+        """The same where the compiler itself says what a program needs."""
+        assert self._plan is not None
+        rest = found.stages.assignment.total_bytes - temporary_bytes(found.stages)
+        outcome = outcome._replace(total=rest + outcome.after, limit=limit)
+        if outcome.total <= limit:
+            return None, outcome
+        proven = prove_fit(proto, found, limit, self._rules, self._plan, outcome.after)
+        outcome = _noted(outcome, f"{proven.tried} programs tried", *proven.problems)
+        if proven.answer is None or proven.made is None:
+            return None, outcome
+        total = rest + proven.temporaries
+        return proven.answer, _recomputed(outcome, proven.made, proven.temporaries, total)
 
     def _prove(self, proto: bytes, found: BetterOrder, outcome: Outcome) -> tuple[Orders, Outcome]:
         """The order the compiler itself was seen to need least for."""
@@ -169,6 +178,23 @@ class Transform:
         return proven.orders, outcome._replace(
             before=proven.before, after=proven.after, reason="; ".join(notes)
         )
+
+
+def _noted(outcome: Outcome, *notes: str) -> Outcome:
+    return outcome._replace(reason="; ".join(filter(None, (outcome.reason, *notes))))
+
+
+def _recomputed(outcome: Outcome, made: Recomputed, temporaries: int, total: int) -> Outcome:
+    """The outcome with values computed again."""
+    return outcome._replace(
+        kind="improved",
+        after=temporaries,
+        total=total,
+        clones=made.clones,
+        stacks=made.stacks,
+        flops=made.flops,
+        program_flops=made.program_flops,
+    )
 
 
 def _forecast(outcome: Outcome, found: BetterOrder) -> Outcome:
