@@ -1,0 +1,173 @@
+"""Runs random programs with and without values computed again, and compares all results to the bit.
+
+    python -m tools.check_recompute [--count 1000] [--seed 0] [--wrong 3]
+
+Each program of `tools.random_programs` is compiled by XLA:CPU as it is and with
+`hlomem.jax.optimize(fit=…)` for a random share of its temporaries, and both are run. Then `--wrong`
+wrong edits of what was handed over are made, each reading another value of the same shape
+somewhere, or another number, and the judges must refuse them; one that they let pass is compiled
+and run, and must give the same bits. Needs jax 0.10.2 or later. The exit code is 1 if a result
+differs, a program needs more than XLA's or other than was said, something failed, or a wrong edit
+with other results was let pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from importlib import import_module
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import hlomem.jax
+from hlomem import hlo
+from hlomem.base.errors import HlomemError
+from hlomem.jax import log, transform
+from hlomem.jax.module_proto import text_of
+from hlomem.jax.proven_fits import write_recomputed
+from hlomem.remat.check import find_edit_problems
+from hlomem.remat.meaning import find_meaning_problems
+from tools.random_programs import arguments, make_program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.random_programs import RandomProgram
+
+jax: Any = import_module("jax")
+numpy: Any = import_module("numpy")
+_LINE = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\S+|\(.*?\)) ([\w\-]+)\(", re.MULTILINE)
+_BODY = re.compile(r"^(?:ENTRY )?%[^\n]*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
+
+
+def check(seed: int, wrong: int) -> Counter[str]:
+    """One program; what came of it, by word."""
+    program, given = make_program(seed), arguments()
+    handed: list[tuple[bytes, bytes]] = []
+
+    def keep(proto: bytes, *rest: Any) -> Any:
+        answer, problems = write_recomputed(proto, *rest)
+        handed.append((proto, answer))
+        return answer, problems
+
+    compiled = jax.jit(program.function, donate_argnums=program.donated)
+    jax.clear_caches()
+    plain = compiled.lower(*given).compile()
+    log.forget()
+    transform.write_recomputed = keep  # to see what is handed over
+    try:
+        limit = _limit(plain, program)
+        with hlomem.jax.optimize(fit=limit, min_bytes=1 << 10, platforms="cpu", effort="low"):
+            fitted = compiled.lower(*given).compile()
+    finally:
+        transform.write_recomputed = write_recomputed
+    outcome = log.report().outcomes[-1]
+    expected = _results(plain, given)
+    found = Counter({f"kind {program.kind}": 1, outcome.kind: 1})
+    found["fits"] += outcome.kind == "improved" and not outcome.missing
+    found["computed again"] += bool(outcome.clones or outcome.stacks)
+    found["other loops"] += bool(outcome.stacks)
+    after = fitted.memory_analysis().temp_size_in_bytes
+    found["FAILED"] += outcome.kind == "failed" or "rejected" in outcome.reason
+    found["OTHER BITS"] += _results(fitted, given) != expected
+    found["LARGER"] += after > plain.memory_analysis().temp_size_in_bytes
+    found["NOT AS SAID"] += outcome.kind == "improved" and after != outcome.after
+    if handed and wrong:
+        found += _check_wrong(*handed[-1], Random(seed), wrong)
+    return found
+
+
+def _limit(plain: Any, program: RandomProgram) -> int:
+    sizes = plain.memory_analysis()
+    rest = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+    return int(rest + program.share * sizes.temp_size_in_bytes)
+
+
+def _results(compiled: Any, given: tuple[Any, ...]) -> list[bytes]:
+    leaves = jax.tree.leaves(compiled(*[jax.numpy.array(one) for one in given]))
+    return [numpy.asarray(leaf).tobytes() for leaf in leaves]
+
+
+def _check_wrong(before: bytes, after: bytes, chance: Random, count: int) -> Counter[str]:
+    """Wrong edits of a module that was handed over, each to be refused."""
+    given, text = hlo.parse(text_of(before)), text_of(after)
+    found: Counter[str] = Counter()
+    for _ in range(count):
+        changed = spoil(text, chance)
+        if changed is None:
+            continue
+        found["wrong"] += 1
+        try:
+            edited = hlo.parse(changed)
+            edited.validate()
+        except HlomemError:
+            found["wrong refused"] += 1
+            continue
+        is_refused = find_meaning_problems(given, edited)
+        is_refused = is_refused or _is_other(hlo.parse(text), edited)
+        found["wrong refused" if is_refused else "LET PASS"] += 1
+    return found
+
+
+def _is_other(right: hlo.HloModule, edited: hlo.HloModule) -> bool:
+    """Whether a judge of terms may let an edit pass, since it computes the same: it is no mistake.
+
+    Instructions that nobody reads may read what they like.
+    """
+    return bool(find_edit_problems(right, edited)) and not _is_read(right, edited)
+
+
+def _is_read(right: hlo.HloModule, edited: hlo.HloModule) -> bool:
+    return bool(find_meaning_problems(right, edited))
+
+
+def spoil(text: str, chance: Random) -> str | None:
+    """The text with one operand or number changed for another; None where nothing was found."""
+    bodies = list(_BODY.finditer(text))
+    for _ in range(20):
+        body = chance.choice(bodies)
+        lines = list(_LINE.finditer(body.group()))
+        line = chance.choice(lines)
+        end = body.group().find("\n", line.end())
+        whole = body.group()[line.start() : end]
+        names = [name for name in re.findall(r"%([\w.\-]+)", whole[line.end() - line.start() :])]
+        shape_of = {one[1]: one[2] for one in lines if one.start() < line.start()}
+        wanted = [name for name in names if name in shape_of]
+        if line[3] == "constant" and line[2].startswith("s32[]"):
+            new = re.sub(r"constant\((-?\d+)\)", lambda m: f"constant({int(m[1]) + 1})", whole)
+        elif wanted:
+            name = chance.choice(wanted)
+            others = [one for one in shape_of if shape_of[one] == shape_of[name] and one != name]
+            if not others:
+                continue
+            new = whole.replace(f"%{name}", f"%{chance.choice(others)}", 1)
+        else:
+            continue
+        if new != whole:
+            start = body.start() + line.start()
+            return f"{text[:start]}{new}{text[start + len(whole) :]}"
+    return None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--wrong", type=int, default=3)
+    options = parser.parse_args(arguments)
+    total: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + options.count):
+        found = check(seed, options.wrong)
+        total += found
+        faults = [word for word in found if word.isupper() and found[word]]
+        if faults:
+            print(f"seed {seed}: {', '.join(faults)}", flush=True)
+    print(", ".join(f"{word} {count}" for word, count in sorted(total.items())))
+    return int(any(word.isupper() and total[word] for word in total))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
