@@ -21,7 +21,7 @@ lax: Any = import_module("jax.lax")
 
 UNARY = ("tanh", "exp", "sin", "negative", "square", "transpose", "cumsum", "flip", "logistic")
 BINARY = ("add", "multiply", "maximum", "matmul", "subtract")
-SIDE = 32
+SIDE = 64
 LAYERS = 5
 
 
@@ -38,12 +38,12 @@ class RandomProgram(NamedTuple):
 def make_program(seed: int) -> RandomProgram:
     """The program of a seed."""
     chance = Random(seed)
-    kind = chance.choice(("plain", "plain", "gradient", "scanned", "scanned", "twice scanned"))
-    steps = [_step(chance) for _ in range(chance.randint(4, 11))]
-    others = [_step(chance) for _ in range(chance.randint(3, 6))]
+    kind = chance.choice(("plain", "gradient", "gradient", "scanned", "scanned", "twice scanned"))
+    steps = [_step(chance) for _ in range(chance.randint(3, 8))]
+    others = [_step(chance) for _ in range(chance.randint(2, 4))]
     functions = {
         "plain": _plain(steps),
-        "gradient": _gradient(lambda x, y, ws: _apply(steps, [x, y, ws[0]])[-1]),
+        "gradient": _gradient(lambda x, y, ws: sum(_apply(steps, [x, y, ws[0]]))),
         "scanned": _gradient(lambda x, y, ws: _scan(steps, x, y, ws)),
         "twice scanned": _gradient(
             lambda x, y, ws: _scan(others, _scan(steps, x, y, ws), y, ws[::-1])
@@ -81,7 +81,7 @@ def _plain(steps: list[tuple[str, int, int]]) -> Callable[..., Any]:
 
 
 def _scan(steps: list[tuple[str, int, int]], x: Any, y: Any, ws: Any) -> Any:
-    return lax.scan(lambda x, w: (x + _apply(steps, [x, y, w])[-1], None), x, ws)[0]
+    return lax.scan(lambda x, w: (sum(_apply(steps, [x, y, w])) / 9, None), x, ws)[0]
 
 
 def _gradient(loss: Callable[..., Any]) -> Callable[..., Any]:

@@ -100,10 +100,15 @@ class _Search:
             yield from self._fitted(given, starts)
 
     def _varied(self, start: Stages) -> Iterator[Recomputed]:
+        seen: set[tuple[int, int]] = set()
         for price in PRICES:
             for variant in iter_variants(start, price):
+                key = variant.flops, variant.stages.assignment.total_bytes
                 if self._is_dear(variant):
                     return
+                if key in seen:  # the same for another price
+                    continue
+                seen.add(key)
                 yield self._plain(variant, variant.stages, {})
                 yield from self._refined(variant)
 

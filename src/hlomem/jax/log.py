@@ -74,7 +74,8 @@ class Outcome(NamedTuple):
         share = percent(self.flops, self.program_flops)
         parts = [f"{self.clones} instructions computed again"] if self.clones else []
         parts += [f"{self.stacks} stacks of loops computed again"] if self.stacks else []
-        return f"{', '.join(parts)}, +{share} FLOPs"
+        sign = "" if self.flops < 0 else "+"
+        return f"{', '.join(parts)}, {sign}{share} FLOPs"
 
     def _fitness(self) -> str:
         """The verdict on a number, if one was named and the program was planned."""
