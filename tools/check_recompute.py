@@ -5,10 +5,9 @@
 Each program of `tools.random_programs` is compiled by XLA:CPU as it is and with
 `hlomem.jax.optimize(fit=…)` for a random share of its temporaries, and both are run. Then `--wrong`
 wrong edits of what was handed over are made, each reading another value of the same shape
-somewhere, or another number, and the judges must refuse them; one that they let pass is compiled
-and run, and must give the same bits. Needs jax 0.10.2 or later. The exit code is 1 if a result
+somewhere, or another number, and a judge must refuse each. Needs jax 0.10.2 or later. The exit code is 1 if a result
 differs, a program needs more than XLA's or other than was said, something failed, or a wrong edit
-with other results was let pass.
+was let pass.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 jax: Any = import_module("jax")
 numpy: Any = import_module("numpy")
+_WRITER = "write_recomputed"
 _LINE = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\S+|\(.*?\)) ([\w\-]+)\(", re.MULTILINE)
 _BODY = re.compile(r"^(?:ENTRY )?%[^\n]*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
 
@@ -56,13 +56,13 @@ def check(seed: int, wrong: int) -> Counter[str]:
     jax.clear_caches()
     plain = compiled.lower(*given).compile()
     log.forget()
-    transform.write_recomputed = keep  # to see what is handed over
+    setattr(transform, _WRITER, keep)  # to see what is handed over
     try:
         limit = _limit(plain, program)
         with hlomem.jax.optimize(fit=limit, min_bytes=1 << 10, platforms="cpu", effort="low"):
             fitted = compiled.lower(*given).compile()
     finally:
-        transform.write_recomputed = write_recomputed
+        setattr(transform, _WRITER, write_recomputed)
     outcome = log.report().outcomes[-1]
     expected = _results(plain, given)
     found = Counter({f"kind {program.kind}": 1, outcome.kind: 1})
@@ -75,7 +75,8 @@ def check(seed: int, wrong: int) -> Counter[str]:
     found["LARGER"] += after > plain.memory_analysis().temp_size_in_bytes
     found["NOT AS SAID"] += outcome.kind == "improved" and after != outcome.after
     if handed and wrong:
-        found += _check_wrong(*handed[-1], Random(seed), wrong)
+        chance = Random(seed)  # noqa: S311 - no secrets
+        found += _check_wrong(*handed[-1], chance, wrong)
     return found
 
 
@@ -93,6 +94,7 @@ def _results(compiled: Any, given: tuple[Any, ...]) -> list[bytes]:
 def _check_wrong(before: bytes, after: bytes, chance: Random, count: int) -> Counter[str]:
     """Wrong edits of a module that was handed over, each to be refused."""
     given, text = hlo.parse(text_of(before)), text_of(after)
+    right = hlo.parse(text)
     found: Counter[str] = Counter()
     for _ in range(count):
         changed = spoil(text, chance)
@@ -105,22 +107,9 @@ def _check_wrong(before: bytes, after: bytes, chance: Random, count: int) -> Cou
         except HlomemError:
             found["wrong refused"] += 1
             continue
-        is_refused = find_meaning_problems(given, edited)
-        is_refused = is_refused or _is_other(hlo.parse(text), edited)
+        is_refused = bool(find_edit_problems(right, edited) or find_meaning_problems(given, edited))
         found["wrong refused" if is_refused else "LET PASS"] += 1
     return found
-
-
-def _is_other(right: hlo.HloModule, edited: hlo.HloModule) -> bool:
-    """Whether a judge of terms may let an edit pass, since it computes the same: it is no mistake.
-
-    Instructions that nobody reads may read what they like.
-    """
-    return bool(find_edit_problems(right, edited)) and not _is_read(right, edited)
-
-
-def _is_read(right: hlo.HloModule, edited: hlo.HloModule) -> bool:
-    return bool(find_meaning_problems(right, edited))
 
 
 def spoil(text: str, chance: Random) -> str | None:
@@ -132,7 +121,7 @@ def spoil(text: str, chance: Random) -> str | None:
         line = chance.choice(lines)
         end = body.group().find("\n", line.end())
         whole = body.group()[line.start() : end]
-        names = [name for name in re.findall(r"%([\w.\-]+)", whole[line.end() - line.start() :])]
+        names = re.findall(r"%([\w.\-]+)", whole[line.end() - line.start() :])
         shape_of = {one[1]: one[2] for one in lines if one.start() < line.start()}
         wanted = [name for name in names if name in shape_of]
         if line[3] == "constant" and line[2].startswith("s32[]"):
@@ -162,6 +151,8 @@ def main(arguments: Sequence[str]) -> int:
     for seed in range(options.seed, options.seed + options.count):
         found = check(seed, options.wrong)
         total += found
+        if seed % 50 == 49:
+            print(f"{seed + 1 - options.seed} done", file=sys.stderr, flush=True)
         faults = [word for word in found if word.isupper() and found[word]]
         if faults:
             print(f"seed {seed}: {', '.join(faults)}", flush=True)

@@ -12,9 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
+from hlomem.api.improve import improve_stages
 from hlomem.api.recompute import choose_cheapest, judge_edited, recompute_program
 from hlomem.base.errors import HlomemError
-from hlomem.jax.module_proto import text_of, with_edit, with_text
+from hlomem.jax.module_proto import text_of, with_edit, with_orders, with_text
+from hlomem.jax.proven_orders import prove_orders
+from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_FITS: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
 """Programs that a compiler plans."""
+NEAR = 1.4
+"""How much more than the number a plan may take for other orders of the program to be tried."""
 _MARGIN = 0.98
 """How much less is asked for than what a plan missed by."""
 
@@ -81,9 +86,22 @@ def prove_fit(
         except HlomemError as error:
             problems.append(str(error).partition("\n")[0])
             break
+        if room < size <= NEAR * room:
+            answer, size = _try_orders(answer, size, found, rules, plan)
         if size < best.temporaries:
             best = ProvenFit(answer, made, size, tried, ())
         if rest + size <= limit or made.total > aim:
             break
         aim = rest + round((aim - rest) * room / size * _MARGIN)
     return best._replace(tried=tried, problems=tuple(problems))
+
+
+def _try_orders(
+    answer: bytes, size: int, found: BetterOrder, rules: Rules, plan: Callable[[bytes], int]
+) -> tuple[bytes, int]:
+    """The program in the order that the compiler was seen to need least for."""
+    module = hlo.parse(text_of(answer))
+    stages = start_stages(module, found.stages.options, order_lists=in_text_order)
+    ordered = improve_stages(module.name, stages, rules._replace(effort="low"))
+    proven = prove_orders(answer, ordered, rules, plan, before=size)
+    return (with_orders(answer, proven.orders), proven.after) if proven.orders else (answer, size)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_REMEMBERED = 256
 """Modules whose answers are kept."""
+MAX_REJECTED = 3
+"""Programs with values computed again that judges are asked about."""
 UNNAMED = "a module"
 
 
@@ -146,13 +148,17 @@ class Transform:
         outcome = outcome._replace(total=total, limit=limit)
         if total <= limit:
             return None, outcome
-        made = choose_cheapest(recompute_program(found, limit, self._rules), limit)
-        if made is None or made.total >= total:
-            return None, outcome
-        answer, problems = write_recomputed(proto, made, found, self._rules)
-        if problems:
-            return None, _noted(outcome, f"values computed again were rejected: {problems[0]}")
-        return answer, _recomputed(outcome, made, made.temporaries, made.total)
+        points = recompute_program(found, limit, self._rules)
+        for _ in range(MAX_REJECTED):
+            made = choose_cheapest(points, limit)
+            if made is None or made.total >= total:
+                break
+            answer, problems = write_recomputed(proto, made, found, self._rules)
+            if not problems:
+                return answer, _recomputed(outcome, made, made.temporaries, made.total)
+            outcome = _noted(outcome, f"values computed again were rejected: {problems[0]}")
+            points = [point for point in points if point.changes != made.changes]
+        return None, outcome
 
     def _prove_fit(
         self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int

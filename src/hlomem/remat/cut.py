@@ -59,8 +59,9 @@ class _Cut:
         self._places = {node: place for place, node in enumerate(state.order)}
         self._before = state.order[: at + 1]
         self._behind = state.order[at + 1 :]
-        self._kept: set[int] = set()
-        """Nodes that cannot be computed again: what they read is written over by then."""
+        self._kept = self._find_tupled()
+        """Nodes not to be computed again: what they read is written over by then, or a loop's state
+        begins with them, and with it the memory that others lie in."""
         self._names = [one.name for one in state.flow.nodes]
 
     def edit(self, orders: Mapping[HloComputation, Sequence[HloInstruction]]) -> Edit | None:
@@ -105,6 +106,24 @@ class _Cut:
             operands,
             {**others, computation.name: tuple(sequence)},
         )
+
+    def _find_tupled(self) -> set[int]:
+        """Nodes whose values are put into a tuple behind the peak."""
+        state = self._state
+        pending = [
+            operand
+            for node in self._behind
+            if state.instruction(node).opcode == "tuple"
+            for operand in state.operands[node]
+        ]
+        found: set[int] = set()
+        while pending:
+            node = pending.pop()
+            if node not in found:
+                found.add(node)
+                if state.instruction(node).opcode in FORWARDS:
+                    pending += state.operands[node]
+        return found
 
     def _read(self, node: int, clones: Mapping[int, Clone]) -> tuple[str, ...]:
         return tuple(
@@ -166,7 +185,7 @@ class _Cut:
     def _size(self, node: int) -> int:
         """Bytes to keep what a node holds; one that only hands on keeps nothing of its own."""
         state = self._state
-        if state.instruction(node).opcode in FORWARDS:
+        if state.instruction(node).opcode in FORWARDS and node not in self._kept:
             return UNCUT
         return sum(
             state.flow.sizes[state.flow.values[value].buffer]

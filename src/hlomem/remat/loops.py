@@ -325,7 +325,7 @@ def _is_slice(part: HloInstruction, access: HloInstruction) -> bool:
     whole = access.operands[0].shape
     return (
         not any(whole.dynamic)
-        and len(whole.dimensions) > 1
+        and len(whole.dimensions) > 0
         and part.shape.dimensions == (1, *whole.dimensions[1:])
         and whole.layout is not None
         and whole.layout.minor_to_major[-1] == 0
