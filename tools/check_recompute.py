@@ -5,15 +5,14 @@
 Each program of `tools.random_programs` is compiled by XLA:CPU as it is and with
 `hlomem.jax.optimize(fit=…)` for a random share of its temporaries, and both are run. Then `--wrong`
 wrong edits of what was handed over are made, each reading another value of the same shape
-somewhere, or another number, and a judge must refuse each. Needs jax 0.10.2 or later. The exit code is 1 if a result
-differs, a program needs more than XLA's or other than was said, something failed, or a wrong edit
-was let pass.
+somewhere, or another number, and a judge must refuse each. Needs jax 0.10.2 or later. The exit
+code is 1 if a result differs, a program needs more than XLA's or other than was said, something
+failed, or a wrong edit was let pass.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections import Counter
 from importlib import import_module
@@ -29,6 +28,7 @@ from hlomem.jax.proven_fits import write_recomputed
 from hlomem.remat.check import find_edit_problems
 from hlomem.remat.meaning import find_meaning_problems
 from tools.random_programs import arguments, make_program
+from tools.spoiling import spoil
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 jax: Any = import_module("jax")
 numpy: Any = import_module("numpy")
 _WRITER = "write_recomputed"
-_LINE = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\S+|\(.*?\)) ([\w\-]+)\(", re.MULTILINE)
-_BODY = re.compile(r"^(?:ENTRY )?%[^\n]*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
 
 
 def check(seed: int, wrong: int) -> Counter[str]:
@@ -110,34 +108,6 @@ def _check_wrong(before: bytes, after: bytes, chance: Random, count: int) -> Cou
         is_refused = bool(find_edit_problems(right, edited) or find_meaning_problems(given, edited))
         found["wrong refused" if is_refused else "LET PASS"] += 1
     return found
-
-
-def spoil(text: str, chance: Random) -> str | None:
-    """The text with one operand or number changed for another; None where nothing was found."""
-    bodies = list(_BODY.finditer(text))
-    for _ in range(20):
-        body = chance.choice(bodies)
-        lines = list(_LINE.finditer(body.group()))
-        line = chance.choice(lines)
-        end = body.group().find("\n", line.end())
-        whole = body.group()[line.start() : end]
-        names = re.findall(r"%([\w.\-]+)", whole[line.end() - line.start() :])
-        shape_of = {one[1]: one[2] for one in lines if one.start() < line.start()}
-        wanted = [name for name in names if name in shape_of]
-        if line[3] == "constant" and line[2].startswith("s32[]"):
-            new = re.sub(r"constant\((-?\d+)\)", lambda m: f"constant({int(m[1]) + 1})", whole)
-        elif wanted:
-            name = chance.choice(wanted)
-            others = [one for one in shape_of if shape_of[one] == shape_of[name] and one != name]
-            if not others:
-                continue
-            new = whole.replace(f"%{name}", f"%{chance.choice(others)}", 1)
-        else:
-            continue
-        if new != whole:
-            start = body.start() + line.start()
-            return f"{text[:start]}{new}{text[start + len(whole) :]}"
-    return None
 
 
 def main(arguments: Sequence[str]) -> int:

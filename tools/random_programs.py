@@ -96,4 +96,5 @@ def arguments() -> tuple[Any, Any, Any]:
     numpy: Any = import_module("numpy")
     chance = numpy.random.default_rng(3)
     shapes = ((SIDE, SIDE), (SIDE, SIDE), (LAYERS, SIDE, SIDE))
-    return tuple(chance.normal(size=shape).astype("float32") for shape in shapes)  # type: ignore[return-value]
+    first, second, stack = (chance.normal(size=shape).astype("float32") for shape in shapes)
+    return first, second, stack
