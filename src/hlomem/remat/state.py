@@ -289,6 +289,26 @@ def start_state(stages: Stages, peaks: Mapping[HloComputation, int] | None = Non
     return State(facts, flow, list(range(count)), list(range(count)), operands, holds)
 
 
+def floor_of(stages: Stages) -> int:
+    """Bytes of temporaries that the hungriest instruction of the entry reads and makes.
+
+    What it may write over its operands counts once. No order, and nothing computed again, needs
+    less.
+    """
+    state = start_state(stages)
+    flow = state.flow
+    most = 0
+    for node in state.order:
+        made = {flow.values[value].buffer for value in flow.made_by[node]}
+        read = {flow.values[value].buffer for value in flow.read_by[node]}
+        shared = sum(
+            flow.sizes[flow.values[value].buffer] for value, _ in flow.shares.get(node, ())
+        )
+        needed = sum(flow.sizes[buffer] for buffer in made | read) - shared
+        most = max(most, needed + flow.inner.get(node, 0))
+    return most
+
+
 def _inner_peaks(builder: FlowBuilder) -> dict[HloComputation, int]:
     """Bytes that what the entry runs needs at once, each computation in its own order."""
     peaks: dict[HloComputation, int] = {}
