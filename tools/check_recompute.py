@@ -5,7 +5,8 @@
 Each program of `tools.random_programs` is compiled by XLA:CPU as it is and with
 `hlomem.jax.optimize(fit=…)` for a random share of its temporaries, and both are run. Then `--wrong`
 wrong edits of what was handed over are made, each reading another value of the same shape
-somewhere, or another number, and a judge must refuse each. Needs jax 0.10.2 or later. The exit
+somewhere, or another number, and a judge must refuse each; one that is let pass is run, and must
+give the same bits: another value may be an equal one. Needs jax 0.10.2 or later. The exit
 code is 1 if a result differs, a program needs more than XLA's or other than was said, something
 failed, or a wrong edit was let pass.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from functools import partial
 from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,7 @@ import hlomem.jax
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
 from hlomem.jax import log, transform
-from hlomem.jax.module_proto import text_of
+from hlomem.jax.module_proto import text_of, with_text
 from hlomem.jax.proven_fits import write_recomputed
 from hlomem.remat.check import find_edit_problems
 from hlomem.remat.meaning import find_meaning_problems
@@ -31,13 +33,14 @@ from tools.random_programs import arguments, make_program
 from tools.spoiling import spoil
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tools.random_programs import RandomProgram
 
 jax: Any = import_module("jax")
 numpy: Any = import_module("numpy")
 _WRITER = "write_recomputed"
+_HOOK = "hlomem-check"
 
 
 def check(seed: int, wrong: int) -> Counter[str]:
@@ -74,7 +77,8 @@ def check(seed: int, wrong: int) -> Counter[str]:
     found["NOT AS SAID"] += outcome.kind == "improved" and after != outcome.after
     if handed and wrong:
         chance = Random(seed)  # noqa: S311 - no secrets
-        found += _check_wrong(*handed[-1], chance, wrong)
+        run = partial(_run_instead, program, given)
+        found += _check_wrong(*handed[-1], chance, wrong, run, expected)
     return found
 
 
@@ -89,7 +93,14 @@ def _results(compiled: Any, given: tuple[Any, ...]) -> list[bytes]:
     return [numpy.asarray(leaf).tobytes() for leaf in leaves]
 
 
-def _check_wrong(before: bytes, after: bytes, chance: Random, count: int) -> Counter[str]:
+def _check_wrong(
+    before: bytes,
+    after: bytes,
+    chance: Random,
+    count: int,
+    run: Callable[[bytes], list[bytes]],
+    expected: list[bytes],
+) -> Counter[str]:
     """Wrong edits of a module that was handed over, each to be refused."""
     given, text = hlo.parse(text_of(before)), text_of(after)
     right = hlo.parse(text)
@@ -105,9 +116,28 @@ def _check_wrong(before: bytes, after: bytes, chance: Random, count: int) -> Cou
         except HlomemError:
             found["wrong refused"] += 1
             continue
-        is_refused = bool(find_edit_problems(right, edited) or find_meaning_problems(given, edited))
-        found["wrong refused" if is_refused else "LET PASS"] += 1
+        if find_edit_problems(right, edited) or find_meaning_problems(given, edited):
+            found["wrong refused"] += 1
+        elif run(with_text(before, changed)) == expected:
+            found["wrong by its text alone"] += 1
+        else:
+            found["LET PASS"] += 1
     return found
+
+
+def _run_instead(program: RandomProgram, given: tuple[Any, ...], module: bytes) -> list[bytes]:
+    """The results of a module put in the place of a program's."""
+    extension: Any = import_module("jax.extend.xla")
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.register_hlo_module_transformation(
+        lambda _: module, name=_HOOK, stage=stage, platforms="cpu"
+    )
+    try:
+        jax.clear_caches()
+        compiled = jax.jit(program.function, donate_argnums=program.donated)
+        return _results(compiled.lower(*given).compile(), given)
+    finally:
+        extension.clear_hlo_module_transformation(_HOOK, stage=stage, platforms="cpu")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ from hlomem.api.improve import Rules, improve_stages
 from hlomem.api.recompute import choose_cheapest, recompute_program
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
-from hlomem.jax.log import Outcome, record
+from hlomem.jax.log import Outcome, logger, record
 from hlomem.jax.module_proto import text_of, with_orders
 from hlomem.jax.proven_fits import prove_fit, write_recomputed
 from hlomem.jax.proven_orders import prove_orders
@@ -135,10 +135,22 @@ class Transform:
             outcome = outcome._replace(kind="kept")
         if self._limits.fit is not None:
             found = found._replace(orders=orders)
-            fit = self._fit if self._plan is None else self._prove_fit
-            better, outcome = fit(proto, found, outcome, self._limits.fit)
+            better, outcome = self._try_to_fit(proto, found, outcome, self._limits.fit)
             answer = better or answer
         return answer, outcome._replace(seconds=time.thread_time() - start)
+
+    def _try_to_fit(
+        self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
+    ) -> tuple[bytes | None, Outcome]:
+        """Fit a program; whatever goes wrong leaves the order that was found."""
+        fit = self._fit if self._plan is None else self._prove_fit
+        try:
+            return fit(proto, found, outcome, limit)
+        except Exception as error:  # noqa: BLE001 - the order is right without it
+            reason = f"nothing was computed again: {type(error).__name__}: {error}"
+            reason = reason.partition("\n")[0]
+            logger.warning("%s: %s", outcome.program, reason)
+            return None, _noted(outcome._replace(total=found.total, limit=limit), reason)
 
     def _fit(
         self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int

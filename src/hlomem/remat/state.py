@@ -292,20 +292,18 @@ def start_state(stages: Stages, peaks: Mapping[HloComputation, int] | None = Non
 def floor_of(stages: Stages) -> int:
     """Bytes of temporaries that the hungriest instruction of the entry reads and makes.
 
-    What it may write over its operands counts once. No order, and nothing computed again, needs
-    less.
+    What it may write over its operands counts once; loops and calls, whose state may change, do not
+    count.
     """
-    state = start_state(stages)
-    flow = state.flow
+    flow = start_state(stages).flow
     most = 0
-    for node in state.order:
+    for node in range(len(flow.nodes)):
+        if node in flow.inner:
+            continue
         made = {flow.values[value].buffer for value in flow.made_by[node]}
         read = {flow.values[value].buffer for value in flow.read_by[node]}
-        shared = sum(
-            flow.sizes[flow.values[value].buffer] for value, _ in flow.shares.get(node, ())
-        )
-        needed = sum(flow.sizes[buffer] for buffer in made | read) - shared
-        most = max(most, needed + flow.inner.get(node, 0))
+        shared = {flow.values[value].buffer for value, _ in flow.shares.get(node, ())}
+        most = max(most, sum(flow.sizes[buffer] for buffer in (made | read) - shared))
     return most
 
 
