@@ -2,7 +2,7 @@
 
     python -m tools.measure_fits [--share 0.5] [--only NAME …] [--write docs/recompute.md]
 
-Needs jax 0.10.2 or later. The programs are the training steps of `tools.order_programs`. For each:
+Needs jax 0.10.2 or later. The programs are the training steps of `tools.fit_programs`. For each:
 XLA's report of temporaries as it compiles them and with `hlomem.jax.optimize(fit=…)`, whether they
 fit, the operations added by XLA's own cost analysis and by our count, whether XLA reports what was
 planned, whether all results are equal to the bit on random inputs, the CPU time of a run divided by
@@ -26,7 +26,7 @@ from hlomem import hlo
 from hlomem.jax import log
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.state import floor_of
-from tools.order_programs import PROGRAMS
+from tools.fit_programs import FIT_PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 jax: Any = import_module("jax")
 numpy: Any = import_module("numpy")
 
-_KINDS = ("_train", "_adam", "_remat")
-STEPS = (*(name for name in PROGRAMS if any(kind in name for kind in _KINDS)), "drop", "moe")
+_KINDS = ("_train", "_adam", "_remat", "flax_")
+STEPS = (
+    *(name for name in FIT_PROGRAMS if any(kind in name for kind in _KINDS)),
+    *("drop", "moe"),
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     rows: list[Row] = []
     for name in options.only:
-        row = _measure(name, PROGRAMS[name], options.share)
+        row = _measure(name, FIT_PROGRAMS[name], options.share)
         if row is not None:
             rows.append(row)
             print(_line(row), flush=True)
