@@ -26,7 +26,14 @@ Value: TypeAlias = "int | tuple[Value, ...]"
 MAX_OPERATIONS = 4_000_000
 """Operations on terms, beyond which nothing is said for a program."""
 _ALIKE = frozenset({"bitcast", "copy", "reshape"})
-_INTEGERS = frozenset({"pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"})
+_RANGES = {
+    "pred": range(2),
+    "s32": range(-(1 << 31), 1 << 31),
+    "s64": range(-(1 << 31), 1 << 31),
+    "u32": range(1 << 31),
+    "u64": range(1 << 31),
+}
+"""By type the numbers that are computed with; others might wrap around."""
 _ARITHMETIC: Mapping[Opcode, Callable[..., int]] = {
     "add": lambda one, other: one + other,
     "subtract": lambda one, other: one - other,
@@ -189,7 +196,7 @@ class _Terms:
             return self._read(instruction, operands)
         if opcode == "dynamic-update-slice":
             return self._write(instruction, operands)
-        if shape.dimensions or shape.element_type.text not in _INTEGERS:
+        if shape.dimensions or shape.element_type.text not in _RANGES:
             return None
         if opcode == "constant":
             return self._constant(instruction)
@@ -202,7 +209,8 @@ class _Terms:
         if operation is None:
             return None
         number = int(operation(*numbers))
-        return self._of_integer(shape, number) if abs(number) <= _MOST else None
+        is_sure = number in _RANGES[shape.element_type.text]
+        return self._of_integer(shape, number) if is_sure else None
 
     def _constant(self, instruction: HloInstruction) -> int | None:
         text = instruction.payload.strip()

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 4
 """Fusions within fusions that are looked into."""
-_INTEGERS = frozenset({"pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"})
+_LEAST_OF = {"pred": 0, "s32": -(1 << 31), "s64": -(1 << 31), "u32": 0, "u64": 0}
+"""By type the least number that is known; below, and above the most, it may wrap around."""
 _OPERATIONS: Mapping[Opcode, Callable[..., int]] = {
     "add": lambda one, other: one + other,
     "and": lambda one, other: one & other,
@@ -40,14 +41,13 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "LT": lambda one, other: one < other,
     "NE": lambda one, other: one != other,
 }
-_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
-"""Numbers outside may wrap around, and are not known."""
+_MOST = (1 << 31) - 1
 
 
 def is_integer(instruction: HloInstruction) -> bool:
     """Whether it is a single integer."""
     shape = instruction.shape
-    return not shape.is_tuple and not shape.dimensions and shape.element_type.text in _INTEGERS
+    return not shape.is_tuple and not shape.dimensions and shape.element_type.text in _LEAST_OF
 
 
 def scalars_of(computation: HloComputation) -> list[HloInstruction]:
@@ -63,9 +63,14 @@ def find_integers(
     for instruction in scalars:
         if instruction not in found:
             value = _value_of(instruction, found, depth)
-            if value is not None and _LEAST <= value <= _MOST:
+            if value is not None and _is_in_range(instruction, value):
                 found[instruction] = value
     return found
+
+
+def _is_in_range(instruction: HloInstruction, value: int) -> bool:
+    name = instruction.shape.element_type.text
+    return _LEAST_OF[name] <= value <= (1 if name == "pred" else _MOST)
 
 
 def integers_inside(
