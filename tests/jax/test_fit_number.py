@@ -142,6 +142,7 @@ def test_a_scanned_step_fits_half_of_its_temporaries_with_the_same_bits() -> Non
     assert outcome.stacks
     assert outcome.missing == 0
     assert "stacks of loops computed again" in str(outcome)
+    assert any("test_fit_number.py:" in line for line in outcome.again)
     assert fitted.memory_analysis().temp_size_in_bytes == outcome.after
     expected, found = _run(plain, arguments), _run(fitted, arguments)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))

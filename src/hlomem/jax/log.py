@@ -17,6 +17,8 @@ from hlomem.report.screens.text import percent
 logger = logging.getLogger("hlomem.jax")
 MAX_OUTCOMES = 1000
 """The latest programs that are remembered."""
+MAX_LINES = 2
+"""Lines of the user's code that a report of one program names."""
 
 Kind: TypeAlias = Literal["improved", "kept", "skipped", "failed"]
 
@@ -53,6 +55,9 @@ class Outcome(NamedTuple):
     program_flops: int = 0
     """Operations of the program as it was; nothing where none are computed again."""
 
+    again: tuple[str, ...] = ()
+    """Lines of the user's code whose values are computed again, those with most bytes first."""
+
     @property
     def missing(self) -> int:
         """Bytes by which the program is larger than the limit; nothing where it fits."""
@@ -75,7 +80,8 @@ class Outcome(NamedTuple):
         parts = [f"{self.clones} instructions computed again"] if self.clones else []
         parts += [f"{self.stacks} stacks of loops computed again"] if self.stacks else []
         sign = "" if self.flops < 0 else "+"
-        return f"{', '.join(parts)}, {sign}{share} FLOPs"
+        lines = f" ({', '.join(self.again[:MAX_LINES])})" if self.again else ""
+        return f"{', '.join(parts)}{lines}, {sign}{share} FLOPs"
 
     def _fitness(self) -> str:
         """The verdict on a number, if one was named and the program was planned."""

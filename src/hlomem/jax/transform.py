@@ -23,6 +23,7 @@ from hlomem.jax.module_proto import text_of, with_orders
 from hlomem.jax.proven_fits import prove_fit, write_recomputed
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
+from hlomem.remat.origins import find_origins
 from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.waiting import model_time
 
@@ -167,7 +168,7 @@ class Transform:
                 break
             answer, problems = write_recomputed(proto, made, found, self._rules)
             if not problems:
-                return answer, _recomputed(outcome, made, made.temporaries, made.total)
+                return answer, _recomputed(outcome, answer, made, made.temporaries, made.total)
             outcome = _noted(outcome, f"values computed again were rejected: {problems[0]}")
             points = [point for point in points if point.changes != made.changes]
         return None, outcome
@@ -186,7 +187,8 @@ class Transform:
         if proven.answer is None or proven.made is None:
             return None, outcome
         total = rest + proven.temporaries
-        return proven.answer, _recomputed(outcome, proven.made, proven.temporaries, total)
+        answer, made = proven.answer, proven.made
+        return answer, _recomputed(outcome, answer, made, proven.temporaries, total)
 
     def _prove(self, proto: bytes, found: BetterOrder, outcome: Outcome) -> tuple[Orders, Outcome]:
         """The order the compiler itself was seen to need least for."""
@@ -202,7 +204,9 @@ def _noted(outcome: Outcome, *notes: str) -> Outcome:
     return outcome._replace(reason="; ".join(filter(None, (outcome.reason, *notes))))
 
 
-def _recomputed(outcome: Outcome, made: Recomputed, temporaries: int, total: int) -> Outcome:
+def _recomputed(
+    outcome: Outcome, answer: bytes, made: Recomputed, temporaries: int, total: int
+) -> Outcome:
     """The outcome with values computed again."""
     return outcome._replace(
         kind="improved",
@@ -212,6 +216,7 @@ def _recomputed(outcome: Outcome, made: Recomputed, temporaries: int, total: int
         stacks=made.stacks,
         flops=made.flops,
         program_flops=made.program_flops,
+        again=find_origins(hlo.parse(text_of(answer))),
     )
 
 
