@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import hlomem.jax
 from hlomem import hlo
+from hlomem.api.improve import new_findings
 from hlomem.base.errors import HlomemError
 from hlomem.jax import log, transform
 from hlomem.jax.module_proto import text_of, with_text
 from hlomem.jax.proven_fits import write_recomputed
+from hlomem.jax.registration import compiler_options
 from hlomem.remat.check import find_edit_problems
 from hlomem.remat.meaning import find_meaning_problems
 from tools.random_programs import arguments, make_program
@@ -116,7 +118,11 @@ def _check_wrong(
         except HlomemError:
             found["wrong refused"] += 1
             continue
-        if find_edit_problems(right, edited) or find_meaning_problems(given, edited):
+        if (
+            find_edit_problems(right, edited)
+            or find_meaning_problems(given, edited)
+            or new_findings(edited, right, compiler_options("cpu"))
+        ):
             found["wrong refused"] += 1
         elif run(with_text(before, changed)) == expected:
             found["wrong by its text alone"] += 1

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
 from hlomem.remat.edit import SUFFIX, Clone, Edit
-from hlomem.schedule.effects import Effects
+from hlomem.schedule.effects import Effects, takes_time
 from hlomem.schedule.flow import Flow, FlowBuilder, FlowValue
 from hlomem.schedule.model import levels_of
 from hlomem.schedule.places import AT_START
@@ -298,7 +298,8 @@ def floor_of(stages: Stages) -> int:
     flow = start_state(stages).flow
     most = 0
     for node in range(len(flow.nodes)):
-        if node in flow.inner:
+        instruction = flow.nodes[node]
+        if instruction.opcode in RUN_IN_PLACE or not takes_time(instruction):
             continue
         made = {flow.values[value].buffer for value in flow.made_by[node]}
         read = {flow.values[value].buffer for value in flow.read_by[node]}
