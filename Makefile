@@ -36,7 +36,7 @@ DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
 .PHONY: demo docs dist test lint format types js browser pytest coverage jax jax-orders \
-	tpu-orders cuda-orders fleet native bench parity support replay \
+	tpu-orders cuda-orders fits tpu-fits fleet native bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -78,6 +78,16 @@ cuda-orders: $(JAX_READY)
 	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax-cuda13-plugin
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_orders \
 	    --target cuda-h100 --write docs/improve.md
+
+# Programs fitted to half of their temporaries: run on CPU, planned for a TPU.
+fits: $(JAX_READY)
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_fits --write docs/recompute.md
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.check_recompute
+
+tpu-fits: $(JAX_READY)
+	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check libtpu
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_fits \
+	    --target tpu-v5e:2x2 --write docs/recompute.md
 
 # For users: a training step that does not fit, why, what would help, and the fix beside it.
 demo: $(READY)

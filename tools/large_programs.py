@@ -226,15 +226,20 @@ LARGE_PROGRAMS: dict[str, Program] = {
 }
 
 
-def program(name: str, target: str = "", effort: str = "default", log: str = "") -> Any:
-    """The factory: a program by name; for a `target`, with the pass on, which reports to `log`."""
+def program(
+    name: str, target: str = "", effort: str = "default", log: str = "", fit: int | None = None
+) -> Any:
+    """The factory: a program by name; for a `target`, with the pass on, which reports to `log`.
+
+    `fit` is the memory it may take.
+    """
     found = LARGE_PROGRAMS[name]
     if target:
         logger = logging.getLogger("hlomem.jax")
         logger.setLevel(logging.INFO)
         logger.addHandler(_Recorder(Path(log)))
         hlomem_jax: Any = import_module("hlomem.jax")
-        hlomem_jax.optimize(target=target, effort=effort)
+        hlomem_jax.optimize(target=target, effort=effort, fit=fit)
     return jax.jit(found.function, donate_argnums=found.donated), found.arguments
 
 

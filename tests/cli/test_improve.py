@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.places import ROOT
+from tests.places import GOLDENS, ROOT
 
 TRAIN_STEP = ROOT / "examples" / "train_step"
 
@@ -23,6 +23,22 @@ def test_one_screen_says_what_is_saved_and_how_far_it_could_go(run: Run) -> None
     assert "temporaries 2.66 MiB → 1.66 MiB  -37.7%" in screen
     assert "every order needs" in screen
     assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_memory_is_shown_against_operations(run: Run) -> None:
+    module = GOLDENS / "pairs" / "remat_removed" / "after" / "module.hlo"
+    result = run("improve", module, "--pareto")
+    screen = result.out.decode()
+    assert result.code == 0
+    assert "Memory against operations" in screen
+    assert "stacks of loops" in screen
+    assert max(map(len, screen.splitlines())) <= 80
+    front = json.loads(run("improve", module, "--pareto", "--json").out)["front"]
+    best = [point for point in front if point["on_front"]]
+    sizes = [point["temporaries"] for point in best]
+    assert sizes == sorted(sizes, reverse=True)
+    assert [point["flops"] for point in best] == sorted(point["flops"] for point in best)
+    assert {"as given", "better order"} <= {point["name"] for point in front}
 
 
 def test_json_has_bytes_bound_and_computations(run: Run) -> None:

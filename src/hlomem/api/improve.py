@@ -23,7 +23,7 @@ from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST
 from hlomem.dump.parts import Part, Wrapping
 from hlomem.hlo.rewrite import Rewriter
-from hlomem.hlo.schedule import running_computations
+from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.hlo.text.printer import format_module
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.report.data.improvement import (
@@ -56,6 +56,14 @@ class BetterOrder(NamedTuple):
     """The instructions of every computation whose order is another."""
     is_rebuilt: bool
     """Whether the program was made of a dump, and is not the text XLA had."""
+
+    @property
+    def total(self) -> int:
+        """Bytes of all allocations in the new order, as planned."""
+        if not self.orders:
+            return self.stages.assignment.total_bytes
+        orders = {computation: list(order) for computation, order in self.orders.items()}
+        return self.stages.rescheduled(Schedule(orders)).assignment.total_bytes
 
     def text(self) -> str:
         """The program's text in the new order, scheduled."""

@@ -1,64 +1,208 @@
 """Values of a program computed again, until it fits a number: found, then judged by others.
 
-In: the stages of a plan whose order is chosen, and the bytes that all allocations together may
-take. Out: a `Recomputed`. What `hlomem.remat.fit` finds is handed out only if `hlomem.remat.check`
-and the verifier of plans have nothing against it.
+In: a program in the order that was found for it, and the bytes that all allocations together may
+take. Out: `Recomputed`s. Variants that keep less are made for rising prices
+(`hlomem.remat.variants`). One that is near the number gets an order of its own, and single values
+are computed again (`hlomem.remat.fit`). What is found is handed out only if judges that know
+nothing of the search, and the verifier of plans, have nothing against it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.api.improve import new_findings
+from hlomem import hlo
+from hlomem.api.improve import improve_stages, new_findings
+from hlomem.base.gc_pause import collector_off
+from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.check import find_edit_problems
+from hlomem.remat.edit import Edit
 from hlomem.remat.fit import fit
+from hlomem.remat.variants import (
+    PRICES,
+    Change,
+    Variant,
+    iter_variants,
+    judge_changes,
+    program_flops,
+)
 from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from hlomem.api.improve import Rules
+    from hlomem.api.improve import BetterOrder, Rules
     from hlomem.hlo.ir import HloModule
     from hlomem.pipeline import Stages
     from hlomem.remat.fit import Point
+    from hlomem.schedule.search import Orders
+
+NEAR = 1.25
+"""How much more than the number a variant may take to be worth a search of its own."""
 
 
 class Recomputed(NamedTuple):
-    """The worth of computing values again."""
+    """A program with values computed again, as it is planned."""
 
-    point: Point | None
-    """None where nothing was found that needs less."""
+    changes: tuple[Change, ...]
+    """Texts of the program, one after another; empty where it is edited as it was given."""
+    edit: Edit
+    """The rest, made to the last of them: clones, and the order of all."""
+    temporaries: int
+    total: int
+    flops: int
+    """Operations more than in the program as given, by our count."""
     program_flops: int
-    """Operations of the program as given, by our count."""
+    """Operations of the program as given."""
+    stacks: int
+    """Stacks of loops that are gone."""
+    clones: int
+    """Instructions outside of loops that are computed again."""
 
 
-def recompute_stages(starts: Sequence[Stages], limit: int) -> Recomputed:
-    """Compute values again until all allocations together take no more than a number of bytes.
+def recompute_program(found: BetterOrder, limit: int, rules: Rules) -> list[Recomputed]:
+    """Programs that need less, each planned, in the order they were found."""
+    with collector_off():
+        return list(_Search(found, limit, rules).run())
 
-    `starts` are plans of one program in several orders: the order that needs least is not always
-    the one from which it costs least to need less still. The cheapest that fits is taken, else the
-    smallest.
-    """
-    found = []
-    for stages in starts:
-        rest = stages.assignment.total_bytes - temporary_bytes(stages)
-        found.append(fit(stages, max(limit - rest, 0)))
-    points = [one.best for one in found if one.best is not None]
+
+def choose_cheapest(points: Sequence[Recomputed], limit: int) -> Recomputed | None:
+    """The cheapest that fits, else the smallest; None where there is none."""
     fitting = [point for point in points if point.total <= limit]
-    best = min(
+    return min(
         fitting or points,
-        key=lambda point: point.flops if fitting else point.total,
+        key=lambda point: (point.flops, point.total) if fitting else (point.total, point.flops),
         default=None,
     )
-    return Recomputed(best, found[0].program_flops)
 
 
-def judge_edited(stages: Stages, edited: HloModule, point: Point, rules: Rules) -> list[str]:
-    """Problems of an edited module as the compiler will read it."""
+class _Search:
+    def __init__(self, found: BetterOrder, limit: int, rules: Rules) -> None:
+        self._found = found
+        self._limit = limit
+        self._rules = rules._replace(effort="low")
+        self._flops = program_flops(found.stages)
+        self._cheapest: int | None = None
+        """Operations that the cheapest adds that fits."""
+
+    def run(self) -> Iterator[Recomputed]:
+        """Rising prices, until they cost more than something that fits."""
+        given = Variant((), self._found.stages, self._flops)
+        yield from self._refined(given, self._found.orders)
+        starts = [self._found.stages]
+        if self._found.orders:
+            starts.insert(0, _ordered(self._found.stages, self._found.orders))
+        for start in starts:
+            if self._cheapest is None:
+                yield from self._varied(start)
+        if self._cheapest is None and not self._is_near(self._found.stages):
+            yield from self._fitted(given, starts)
+
+    def _varied(self, start: Stages) -> Iterator[Recomputed]:
+        seen: set[tuple[int, int]] = set()
+        for price in PRICES:
+            for variant in iter_variants(start, price):
+                key = variant.flops, variant.stages.assignment.total_bytes
+                if self._is_dear(variant):
+                    return
+                if key in seen:  # the same for another price
+                    continue
+                seen.add(key)
+                yield self._plain(variant, variant.stages, {})
+                yield from self._refined(variant)
+
+    def _is_dear(self, variant: Variant) -> bool:
+        """Whether a variant costs no less than something that fits."""
+        return self._cheapest is not None and variant.flops - self._flops >= self._cheapest
+
+    def _note(self, point: Recomputed) -> Recomputed:
+        if point.total <= self._limit:
+            known = self._cheapest
+            self._cheapest = point.flops if known is None else min(point.flops, known)
+        return point
+
+    def _is_near(self, stages: Stages) -> bool:
+        rest = stages.assignment.total_bytes - temporary_bytes(stages)
+        return temporary_bytes(stages) <= NEAR * max(self._limit - rest, 0)
+
+    def _refined(self, variant: Variant, orders: Orders | None = None) -> Iterator[Recomputed]:
+        """A variant in an order of its own; where it is near, with single values made again."""
+        stages = variant.stages
+        if self._is_dear(variant):
+            return
+        if orders is None:
+            orders = improve_stages(stages.module.name, stages, self._rules).orders
+        starts = [stages]
+        if orders:
+            starts.insert(0, _ordered(stages, orders))
+            if variant.changes:
+                yield self._plain(variant, starts[0], orders)
+        if not self._is_dear(variant):
+            yield from self._fitted(variant, [start for start in starts if self._is_near(start)])
+
+    def _fitted(self, variant: Variant, starts: Sequence[Stages]) -> Iterator[Recomputed]:
+        for start in starts:
+            rest = start.assignment.total_bytes - temporary_bytes(start)
+            most = self._cheapest
+            if most is not None:
+                most -= variant.flops - self._flops
+            for point in fit(start, max(self._limit - rest, 0), most).points:
+                yield self._edited(variant, point)
+
+    def _plain(self, variant: Variant, stages: Stages, orders: Orders) -> Recomputed:
+        names = {
+            computation.name: tuple(
+                one.name for one in orders.get(computation) or stages.schedule.sequence(computation)
+            )
+            for computation in running_computations(stages.module)
+        }
+        return self._note(
+            Recomputed(
+                variant.changes,
+                Edit(stages.module.entry.name, (), {}, names),
+                temporary_bytes(stages),
+                stages.assignment.total_bytes,
+                variant.flops - self._flops,
+                self._flops,
+                variant.stacks,
+                variant.clones,
+            )
+        )
+
+    def _edited(self, variant: Variant, point: Point) -> Recomputed:
+        return self._note(
+            Recomputed(
+                variant.changes,
+                point.edit,
+                point.temporaries,
+                point.total,
+                point.flops + variant.flops - self._flops,
+                self._flops,
+                variant.stacks,
+                variant.clones + point.clones,
+            )
+        )
+
+
+def _ordered(stages: Stages, orders: Orders) -> Stages:
+    return stages.rescheduled(
+        Schedule({computation: list(order) for computation, order in orders.items()})
+    )
+
+
+def judge_edited(
+    stages: Stages,
+    edited: HloModule,
+    temporaries: int,
+    rules: Rules,
+    changes: tuple[Change, ...] = (),
+) -> list[str]:
+    """Problems of an edited module as the compiler will read it; `changes` came before the edit."""
     given = stages.module
-    problems = find_edit_problems(
-        given,
+    problems = judge_changes(given, changes)
+    problems = problems or find_edit_problems(
+        hlo.parse(changes[-1].text) if changes else given,
         edited,
         may_reorder_collectives=rules.may_reorder_collectives,
         may_lose_overlap=bool(rules.max_slowdown),
@@ -66,6 +210,6 @@ def judge_edited(stages: Stages, edited: HloModule, point: Point, rules: Rules) 
     if problems:
         return problems
     planned = start_stages(edited, stages.options, order_lists=in_text_order)
-    if temporary_bytes(planned) != point.temporaries:
-        return [f"it is planned in {temporary_bytes(planned)} bytes, not {point.temporaries}"]
+    if temporary_bytes(planned) != temporaries:
+        return [f"it is planned in {temporary_bytes(planned)} bytes, not {temporaries}"]
     return new_findings(edited, given, stages.options)

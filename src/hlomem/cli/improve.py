@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from hlomem.api.improve import Rules, improve
 from hlomem.api.improved_page import format_orders
@@ -24,6 +25,7 @@ from hlomem.schedule.search import EFFORTS
 
 if TYPE_CHECKING:
     from hlomem.api.improve import BetterOrder
+    from hlomem.report.data.improvement import FrontPoint
     from hlomem.schedule.search import Effort
 
 _TIMEOUT = 1800.0
@@ -62,6 +64,11 @@ _TIMEOUT = 1800.0
     metavar="SHARE",
     help="Let transfers show for this share of the program's time, by a rough model.",
 )
+@click.option(
+    "--pareto",
+    is_flag=True,
+    help="Show memory against operations, with more and more values computed again.",
+)
 @click.option("-o", "--output", metavar="FILE", type=Path, help="Write the program so ordered.")
 @click.option(
     "--html", "page", metavar="PAGE", type=Path, help="Write a page that draws both orders."
@@ -81,6 +88,7 @@ def command(
     effort: Effort,
     reorder_collectives: bool,
     max_slowdown: float,
+    pareto: bool,
     output: Path | None,
     page: Path | None,
     force: bool,
@@ -92,6 +100,9 @@ def command(
     says what no order can go below. With -o the program is written as scheduled HLO text in the new
     order, or in the given one where none is better; with --html a page shows the memory of both
     orders beside each other. A DUMP without its HLO module is rebuilt first, and cannot be written.
+
+    With --pareto values are computed again, more and more of them: sizes are those of plans,
+    operations are counted. Such a program is not written; `hlomem.jax.optimize(fit=…)` compiles it.
 
     With --target the program of a FACTORY is compiled for a machine that is not here, as `hlomem
     compile` does. For a TPU several orders are tried, each by a plan of libtpu's own.
@@ -108,11 +119,21 @@ def command(
             raise CommandError("`--set` is for a factory; `--target` says which machine it is for")
         needs_text = output is not None or page is not None
         found = _of_file(path, module, hlo, backend, chip, era, rules, needs_text=needs_text)
+    if pareto:
+        found = found._replace(report=replace(found.report, front=_front(found, rules)))
     if output is not None:
         _write(output, found.text(), force=force)
     if page is not None:
         _write(page, format_orders(found), force=force)
     return write("improvement", found.report, draw_improvement, as_json)
+
+
+def _front(found: BetterOrder, rules: Rules) -> tuple[FrontPoint, ...]:
+    from hlomem.api.front import find_front  # noqa: PLC0415 - only this needs it
+
+    if found.is_rebuilt:
+        raise CommandError("`--pareto` needs the HLO module; give --hlo MODULE")
+    return find_front(found, rules)
 
 
 def _of_factory(factory: str, target: str, settings: tuple[str, ...], rules: Rules) -> BetterOrder:

@@ -35,7 +35,7 @@ def improve_factory(
     job: Job, rules: Rules, timeout: float, on_progress: Callable[[str], None] = lambda _: None
 ) -> BetterOrder:
     """Look for an order of a factory's program that needs less memory on the job's target."""
-    planned, proto = _capture(job, timeout, on_progress)
+    planned, proto = capture(job, timeout, on_progress)
     options = compiler_options(planned.target.family, planned.target.machine.chip_name)
     stages = start_stages(hlo.parse(text_of(proto)), options, order_lists=in_text_order)
     on_progress("searches")
@@ -59,7 +59,7 @@ def improve_factory(
     return found._replace(report=report, orders=proven.orders)
 
 
-def _capture(
+def capture(
     job: Job, timeout: float, on_progress: Callable[[str], None]
 ) -> tuple[PlannedProgram, bytes]:
     """The compiler's plan of its own order, and the module it handed to passes."""

@@ -17,6 +17,8 @@ from hlomem.report.screens.text import percent
 logger = logging.getLogger("hlomem.jax")
 MAX_OUTCOMES = 1000
 """The latest programs that are remembered."""
+MAX_LINES = 2
+"""Lines of the user's code that a report of one program names."""
 
 Kind: TypeAlias = Literal["improved", "kept", "skipped", "failed"]
 
@@ -46,10 +48,15 @@ class Outcome(NamedTuple):
     """Bytes that they may take; None where no number was named."""
     clones: int = 0
     """Instructions that are computed again."""
+    stacks: int = 0
+    """Stacks of loops that are gone: what they held is computed again in the loop that reads it."""
     flops: int = 0
-    """Operations they add, by our count."""
+    """Operations that are added, by our count."""
     program_flops: int = 0
-    """Operations of the program's entry without them; nothing where none are computed again."""
+    """Operations of the program as it was; nothing where none are computed again."""
+
+    again: tuple[str, ...] = ()
+    """Lines of the user's code whose values are computed again, those with most bytes first."""
 
     @property
     def missing(self) -> int:
@@ -62,7 +69,7 @@ class Outcome(NamedTuple):
             saved = percent(self.before - self.after, self.before)
             sizes = f"{format_bytes(self.before)} → {format_bytes(self.after)}, -{saved}"
             slower = f", modelled time {self.time_ratio:.3f}×" if self.time_ratio != 1 else ""
-            again = f", {self._again()}" if self.clones else ""
+            again = f", {self._again()}" if self.clones or self.stacks else ""
             return (
                 f"{head}, temporaries {sizes}{again}{slower}{self._fitness()}, {self.seconds:.2f} s"
             )
@@ -70,7 +77,11 @@ class Outcome(NamedTuple):
 
     def _again(self) -> str:
         share = percent(self.flops, self.program_flops)
-        return f"{self.clones} instructions computed again, +{share} FLOPs"
+        parts = [f"{self.clones} instructions computed again"] if self.clones else []
+        parts += [f"{self.stacks} stacks of loops computed again"] if self.stacks else []
+        sign = "" if self.flops < 0 else "+"
+        lines = f" ({', '.join(self.again[:MAX_LINES])})" if self.again else ""
+        return f"{', '.join(parts)}{lines}, {sign}{share} FLOPs"
 
     def _fitness(self) -> str:
         """The verdict on a number, if one was named and the program was planned."""

@@ -7,10 +7,12 @@ numbers they have in `xla/service/hlo.proto`; all others are kept as they are.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.remat.edit import SUFFIX
 
 if TYPE_CHECKING:
@@ -21,17 +23,23 @@ if TYPE_CHECKING:
 
 _PACKAGE = "hlomem.jax"
 _FUSION = "fusion"
+_CONSTANT = "constant"
+_ELIDED = lazy_pattern(
+    r"^\s*(?:ROOT )?%([\w.\-]+) = [^\n]{1,4096}? constant\(\{\.\.\.\}\)", re.MULTILINE
+)
+_OF_CLONE = lazy_pattern(rf"(?:\.{SUFFIX}\d*)+$")
 _ID_BITS = 32
 """An instruction's id has that of its computation above these bits."""
 # number, kind (`*` repeated), name; a kind is a scalar or another message.
 _FIELDS = {
-    "Instruction": "1 string name; 2 string opcode; 35 int64 id; 36 *int64 operand_ids; "
-    "37 *int64 control_predecessor_ids; 38 *int64 called_computation_ids",
+    "Instruction": "1 string name; 2 string opcode; 8 bytes literal; 35 int64 id; "
+    "36 *int64 operand_ids; 37 *int64 control_predecessor_ids; 38 *int64 called_computation_ids",
     "Computation": "1 string name; 2 *Instruction instructions; 5 int64 id; 6 int64 root_id",
     "Sequence": "1 *int64 instruction_ids",
     "SequenceEntry": "1 int64 key; 2 Sequence value",
     "Schedule": "1 *SequenceEntry sequences",
-    "Module": "1 string name; 3 *Computation computations; 5 int64 id; 7 Schedule schedule",
+    "Module": "1 string name; 2 string entry_computation_name; 3 *Computation computations; "
+    "5 int64 id; 6 int64 entry_computation_id; 7 Schedule schedule",
 }
 
 
@@ -90,6 +98,38 @@ def with_edit(proto: bytes, edit: Edit) -> bytes:
     module.ParseFromString(proto)
     _Editor(module).run(edit)
     _set_orders(module, edit.orders)
+    return bytes(module.SerializeToString())
+
+
+def with_text(proto: bytes, text: str) -> bytes:
+    """The module with the computations of another text, whose constants may be left out.
+
+    All else stays as it is. A constant of which the text has no numbers takes those of the constant
+    of its name; `ValueError` where there is none.
+    """
+    module, read = _module_type()(), _module_type()()
+    module.ParseFromString(proto)
+    parsed = import_module("jaxlib._hlo").hlo_module_from_text(text)
+    read.ParseFromString(bytes(parsed.as_serialized_hlo_module_proto()))
+    literal_of = {
+        part.name: part.literal
+        for computation in module.computations
+        for part in computation.instructions
+        if part.opcode == _CONSTANT
+    }
+    elided = set(_ELIDED.findall(text))
+    for computation in read.computations:
+        for part in computation.instructions:
+            if part.opcode == _CONSTANT and part.name in elided:
+                name = part.name if part.name in literal_of else _OF_CLONE.sub("", part.name)
+                if name not in literal_of:
+                    raise ValueError(f"the numbers of {part.name} are not known")
+                part.literal = literal_of[name]
+    del module.computations[:]
+    module.computations.extend(read.computations)
+    module.schedule.CopyFrom(read.schedule)
+    module.entry_computation_id = read.entry_computation_id
+    module.entry_computation_name = read.entry_computation_name
     return bytes(module.SerializeToString())
 
 

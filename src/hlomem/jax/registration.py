@@ -47,7 +47,8 @@ DEFAULT_PLATFORMS = ("cpu", "cuda")
 takes longer, and is to be asked for."""
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 FITTED = "cpu"
-"""The platform whose programs can be fitted to a number."""
+"""The platform whose programs are fitted to a number unless another is named; there the compiler
+plans as foreseen, elsewhere it is asked."""
 TRIED = "tpu"
 """The platform to try orders on: its compiler does more with a program than can be foreseen."""
 _CHIP_OF_KIND = {
@@ -108,9 +109,9 @@ def optimize(
     if platforms is None and (aim is not None or fit is not None):
         platforms = aim.family if aim is not None else FITTED
     chosen = _choose_platforms(platforms)
-    if fit is not None and set(chosen) != {FITTED}:
-        raise CommandError(f"`fit` is for {FITTED} so far, not for {', '.join(chosen)}")
     aims = {platform: _aim_of(platform, aim, chip) for platform in chosen}
+    if fit is not None and any(platform != FITTED and not aims[platform] for platform in chosen):
+        raise CommandError("`fit` on a GPU is tried: name the chip, as in target='cuda-h100'")
     for platform in chosen:
         _test_once(extension, platform)
     transforms = {}
@@ -136,10 +137,17 @@ def _transform(
 ) -> Transform:
     """The pass for a platform; for a TPU one that tries orders."""
     chip = aim.machine.chip_name if aim is not None else chip
-    plan = partial(planned_bytes, aim.name, platform) if aim and platform == TRIED else None
-    store = AnswerStore(f"{platform} {aim.name if aim is not None else chip} {rules} {limits}")
-    options = compiler_options(platform, chip)
-    return Transform(platform, options, rules, limits, plan, store=store)
+    is_tried = platform == TRIED or (limits.fit is not None and platform != FITTED)
+    plan = partial(planned_bytes, aim.name, platform) if aim and is_tried else None
+    return Transform(
+        platform,
+        compiler_options(platform, chip),
+        rules,
+        limits,
+        plan,
+        foresees_orders=platform != TRIED,
+        store=AnswerStore(f"{platform} {aim.name if aim is not None else chip} {rules} {limits}"),
+    )
 
 
 def _chip_here(platform: str) -> str:

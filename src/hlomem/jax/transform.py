@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.api.improve import Rules, improve_stages
-from hlomem.api.recompute import judge_edited, recompute_stages
+from hlomem.api.recompute import choose_cheapest, recompute_program
 from hlomem.hlo.barriers import has_barriers, without_barriers
-from hlomem.hlo.schedule import Schedule, running_computations
+from hlomem.hlo.schedule import running_computations
 from hlomem.jax.kept_answers import Answer
-from hlomem.jax.log import Outcome, record
-from hlomem.jax.module_proto import text_of, with_edit, with_orders
+from hlomem.jax.log import Outcome, logger, record
+from hlomem.jax.module_proto import text_of, with_orders
+from hlomem.jax.proven_fits import prove_fit, write_recomputed
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
+from hlomem.remat.origins import find_origins
 from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.waiting import model_time
 
@@ -31,12 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.api.improve import BetterOrder
+    from hlomem.api.recompute import Recomputed
     from hlomem.jax.kept_answers import AnswerStore
     from hlomem.machines.options import Options
     from hlomem.schedule.search import Orders
 
 MAX_REMEMBERED = 256
 """Modules whose answers are kept."""
+MAX_REJECTED = 3
+"""Programs with values computed again that judges are asked about."""
 UNNAMED = "a module"
 
 
@@ -66,17 +71,20 @@ class Transform:
         limits: Limits,
         plan: Callable[[bytes], int] | None = None,
         *,
+        foresees_orders: bool = False,
         store: AnswerStore | None = None,
     ) -> None:
         """`plan` asks the compiler itself what a module needs, where that cannot be foreseen.
 
-        `store` keeps answers for other processes.
+        `foresees_orders` says that it can be for orders, and need not be asked then. `store` keeps
+        answers for other processes.
         """
         self._platform = platform
         self._options = options
         self._rules = rules
         self._limits = limits
         self._plan = plan
+        self._foresees_orders = foresees_orders or plan is None
         self._store = store
         self._known: OrderedDict[bytes, Answer] = OrderedDict()
         self._lock = Lock()
@@ -130,7 +138,7 @@ class Transform:
         if before < self._limits.min_bytes:
             return None, outcome._replace(before=before, after=before, reason="small")
         found = improve_stages(module.name, stages, self._rules)
-        if self._plan is None:
+        if self._foresees_orders:
             orders, outcome = found.orders, _forecast(outcome, found)
         else:
             orders, outcome = self._prove(proto, found, outcome)
@@ -142,40 +150,60 @@ class Transform:
         else:
             outcome = outcome._replace(kind="kept")
         if self._limits.fit is not None:
-            better, outcome = self._fit(proto, found, outcome, self._limits.fit)
+            found = found._replace(orders=orders)
+            better, outcome = self._try_to_fit(proto, found, outcome, self._limits.fit)
             answer = better or answer
         return answer, outcome._replace(seconds=time.thread_time() - start)
+
+    def _try_to_fit(
+        self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
+    ) -> tuple[bytes | None, Outcome]:
+        """Fit a program; whatever goes wrong leaves the order that was found."""
+        fit = self._fit if self._plan is None else self._prove_fit
+        try:
+            return fit(proto, found, outcome, limit)
+        except Exception as error:  # noqa: BLE001 - the order is right without it
+            reason = f"nothing was computed again: {type(error).__name__}: {error}"
+            reason = reason.partition("\n")[0]
+            logger.warning("%s: %s", outcome.program, reason)
+            return None, _noted(outcome._replace(total=found.total, limit=limit), reason)
 
     def _fit(
         self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
     ) -> tuple[bytes | None, Outcome]:
         """Compute values again if the program is larger than a number even in the order found."""
-        starts = [found.stages]
-        if found.orders:
-            orders = {one: list(order) for one, order in found.orders.items()}
-            starts.insert(0, found.stages.rescheduled(Schedule(orders)))
-        total = starts[0].assignment.total_bytes
+        total = found.total
         outcome = outcome._replace(total=total, limit=limit)
         if total <= limit:
             return None, outcome
-        made = recompute_stages(starts, limit)
-        point = made.point
-        if point is None or point.total >= total:
+        points = recompute_program(found, limit, self._rules)
+        for _ in range(MAX_REJECTED):
+            made = choose_cheapest(points, limit)
+            if made is None or made.total >= total:
+                break
+            answer, problems = write_recomputed(proto, made, found, self._rules)
+            if not problems:
+                return answer, _recomputed(outcome, answer, made, made.temporaries, made.total)
+            outcome = _noted(outcome, f"values computed again were rejected: {problems[0]}")
+            points = [point for point in points if point.changes != made.changes]
+        return None, outcome
+
+    def _prove_fit(
+        self, proto: bytes, found: BetterOrder, outcome: Outcome, limit: int
+    ) -> tuple[bytes | None, Outcome]:
+        """The same where the compiler itself says what a program needs."""
+        assert self._plan is not None
+        rest = found.stages.assignment.total_bytes - temporary_bytes(found.stages)
+        outcome = outcome._replace(total=rest + outcome.after, limit=limit)
+        if outcome.total <= limit:
             return None, outcome
-        answer = with_edit(proto, point.edit)
-        edited = hlo.parse(text_of(answer))
-        problems = judge_edited(found.stages, edited, point, self._rules)
-        if problems:
-            reason = f"values computed again were rejected: {problems[0]}"
-            return None, outcome._replace(reason="; ".join(filter(None, (outcome.reason, reason))))
-        return answer, outcome._replace(
-            kind="improved",
-            after=point.temporaries,
-            total=point.total,
-            clones=point.clones,
-            flops=point.flops,
-            program_flops=made.program_flops,
-        )
+        proven = prove_fit(proto, found, limit, self._rules, self._plan, outcome.after)
+        outcome = _noted(outcome, f"{proven.tried} programs tried", *proven.problems)
+        if proven.answer is None or proven.made is None:
+            return None, outcome
+        total = rest + proven.temporaries
+        answer, made = proven.answer, proven.made
+        return answer, _recomputed(outcome, answer, made, proven.temporaries, total)
 
     def _prove(self, proto: bytes, found: BetterOrder, outcome: Outcome) -> tuple[Orders, Outcome]:
         """The order the compiler itself was seen to need least for."""
@@ -185,6 +213,26 @@ class Transform:
         return proven.orders, outcome._replace(
             before=proven.before, after=proven.after, reason="; ".join(notes)
         )
+
+
+def _noted(outcome: Outcome, *notes: str) -> Outcome:
+    return outcome._replace(reason="; ".join(filter(None, (outcome.reason, *notes))))
+
+
+def _recomputed(
+    outcome: Outcome, answer: bytes, made: Recomputed, temporaries: int, total: int
+) -> Outcome:
+    """The outcome with values computed again."""
+    return outcome._replace(
+        kind="improved",
+        after=temporaries,
+        total=total,
+        clones=made.clones,
+        stacks=made.stacks,
+        flops=made.flops,
+        program_flops=made.program_flops,
+        again=find_origins(hlo.parse(text_of(answer))),
+    )
 
 
 def _forecast(outcome: Outcome, found: BetterOrder) -> Outcome:

@@ -34,15 +34,16 @@ _ONCE = """
     rng-get-and-update-state send send-done tuple while
 """
 _NEVER_TWICE = frozenset(_ONCE.split())
+_SAME_BY_OPERANDS = ("parameter", "tuple")
 _NAMING = """
     body branch_computations called_computations calls condition control-predecessors
     false_computation metadata scatter select to_apply true_computation
 """
-_NAMES = frozenset(_NAMING.split())
+NAMES = frozenset(_NAMING.split())
 """Attributes that name what is compared otherwise, or where it comes from."""
-_HEADER = ("input_output_alias", "buffer_donor", "entry_computation_layout", "is_scheduled")
-_ELIDED = "{...}"
-_OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
+HEADER = ("input_output_alias", "buffer_donor", "entry_computation_layout", "is_scheduled")
+ELIDED = "{...}"
+OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
 
 
 def find_edit_problems(
@@ -55,7 +56,7 @@ def find_edit_problems(
     """Problems of an edited module."""
     problems = [
         f"the header says another {name}"
-        for name in _HEADER
+        for name in HEADER
         if given.attributes.get(name) != edited.attributes.get(name)
     ]
     problems += _compare(given, edited)
@@ -88,7 +89,7 @@ def find_edit_problems(
 # What is computed.
 
 
-class _Classes:
+class Classes:
     """The classes of a pair of modules' instructions."""
 
     def __init__(self) -> None:
@@ -105,10 +106,10 @@ class _Classes:
 
     def _key(self, instruction: HloInstruction) -> Key:
         attributes = instruction.attributes
-        own = tuple(sorted((key, attributes[key]) for key in attributes if key not in _NAMES))
+        own = tuple(sorted((key, attributes[key]) for key in attributes if key not in NAMES))
         name = instruction.name if self._is_unique(instruction) else ""
-        if instruction.payload.strip().endswith(_ELIDED):  # the text does not tell it from others
-            name = _OF_CLONE.sub("", instruction.name)
+        if instruction.payload.strip().endswith(ELIDED):  # the text does not tell it from others
+            name = OF_CLONE.sub("", instruction.name)
         return (
             instruction.opcode,
             instruction.shape.text,
@@ -122,6 +123,8 @@ class _Classes:
 
     def _is_unique(self, instruction: HloInstruction) -> bool:
         """Whether no other instruction is like it, since something beside its operands counts."""
+        if instruction.opcode in _SAME_BY_OPERANDS:
+            return False
         return not is_pure(instruction) and not instruction.parent.is_fused
 
     def of_body(self, computation: HloComputation) -> int:
@@ -142,7 +145,7 @@ def is_pure(instruction: HloInstruction) -> bool:
     if instruction.opcode in _NEVER_TWICE or instruction.control_predecessors:
         return False
     return all(
-        inside.opcode in ("parameter", "tuple") or is_pure(inside)
+        inside.opcode in _SAME_BY_OPERANDS or is_pure(inside)
         for callee in instruction.called_computations
         for inside in callee.instructions
     )
@@ -150,7 +153,7 @@ def is_pure(instruction: HloInstruction) -> bool:
 
 def _compare(given: HloModule, edited: HloModule) -> Iterator[str]:
     """All instructions that run, computation by computation."""
-    classes = _Classes()
+    classes = Classes()
     names = {computation.name: computation for computation in edited.outer_computations}
     missing = [one.name for one in given.outer_computations if one.name not in names]
     if missing or len(names) != len(given.outer_computations):
@@ -160,7 +163,7 @@ def _compare(given: HloModule, edited: HloModule) -> Iterator[str]:
         yield from _compare_bodies(computation, names[computation.name], classes)
 
 
-def _compare_bodies(old: HloComputation, new: HloComputation, classes: _Classes) -> Iterator[str]:
+def _compare_bodies(old: HloComputation, new: HloComputation, classes: Classes) -> Iterator[str]:
     class_of = {instruction.name: classes.of(instruction) for instruction in old.instructions}
     pure = {class_of[one.name] for one in old.instructions if is_pure(one)}
     seen = set()

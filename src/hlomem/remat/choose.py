@@ -127,6 +127,8 @@ class _Offers:
         state, places = self._state, self._places
         known = state.flow.values[value]
         later = [reader for reader in known.readers if places[reader] > place]
+        if any(state.instruction(reader).opcode == "tuple" for reader in later):
+            return None  # a loop may begin with it, and with its memory
         first = min(later, key=lambda reader: places[reader])
         moved = self._movable(value, places[first])
         chain = _Chain(self, places[first], kept_size, moved)

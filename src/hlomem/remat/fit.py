@@ -61,15 +61,19 @@ class Fit(NamedTuple):
     """The cheapest that fits, else the smallest; None where none is smaller than what was given."""
 
 
-def fit(stages: Stages, target: int) -> Fit:
-    """Compute values again until the temporaries take no more than a number of bytes."""
+def fit(stages: Stages, target: int, max_flops: int | None = None) -> Fit:
+    """Compute values again until the temporaries take no more than a number of bytes.
+
+    `max_flops` are operations beyond which it is not worth it.
+    """
     with collector_off():
-        return _Search(stages).run(target)
+        return _Search(stages, max_flops).run(target)
 
 
 class _Search:
-    def __init__(self, stages: Stages) -> None:
+    def __init__(self, stages: Stages, max_flops: int | None = None) -> None:
         self._stages = stages
+        self._max_flops = max_flops
         self._costs = Costs(stages.options.machine.size_of)
         self._state = start_state(stages)
         self._others = {
@@ -114,12 +118,15 @@ class _Search:
         while self._steps > 0 and max(self._state.levels(), default=0) > wanted:
             self._steps -= 1
             choice = choose(self._state, self._costs, wanted)
-            if choice is None:
+            if choice is None or self._is_too_much(choice.flops):
                 self._steps = 0
                 return
             self._state = choice.state
             self._flops += choice.flops
             yield self._state
+
+    def _is_too_much(self, flops: int) -> bool:
+        return self._max_flops is not None and self._flops + flops > self._max_flops
 
     def _plan(self) -> Point:
         edit = self._state.edit(self._others)

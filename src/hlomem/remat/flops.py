@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.schedule.cost import product_flops
 from hlomem.schedule.effects import takes_time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _MOVES = frozenset({"broadcast", "copy", "reshape", "transpose", "iota", "slice", "concatenate"})
 """Opcodes that move elements and compute nothing; their bytes are counted, no operations."""
+_TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
 
 
 class Costs:
@@ -33,12 +35,13 @@ class Costs:
         self._bodies: dict[HloComputation, int] = {}
 
     def flops(self, instruction: HloInstruction) -> int:
-        """Operations of one instruction; loops count one pass, as how many there are is unknown."""
+        """Operations of one instruction; a loop counts one pass where no number is known."""
         opcode = instruction.opcode
         if opcode in _MOVES or not takes_time(instruction):
             return 0
         if opcode == "fusion" or opcode in RUN_IN_PLACE:
-            return sum(self._flops_in(callee) for callee in instruction.called_computations)
+            inside = sum(self._flops_in(callee) for callee in instruction.called_computations)
+            return inside * (_trips(instruction) if opcode == "while" else 1)
         if products := product_flops(instruction):
             return products
         if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
@@ -64,6 +67,12 @@ class Costs:
         if known is None:
             known = self._bodies[body] = self.total(body.instructions)
         return known
+
+
+def _trips(loop: HloInstruction) -> int:
+    """The passes of a loop, as XLA wrote them beside it; one where it did not."""
+    found = _TRIP_COUNT.search(loop.attribute_text)
+    return int(found[1]) if found else 1
 
 
 def _elements(shape: Shape) -> int:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
 from hlomem.remat.edit import SUFFIX, Clone, Edit
-from hlomem.schedule.effects import Effects
+from hlomem.schedule.effects import Effects, takes_time
 from hlomem.schedule.flow import Flow, FlowBuilder, FlowValue
 from hlomem.schedule.model import levels_of
 from hlomem.schedule.places import AT_START
@@ -289,6 +289,25 @@ def start_state(stages: Stages, peaks: Mapping[HloComputation, int] | None = Non
     return State(facts, flow, list(range(count)), list(range(count)), operands, holds)
 
 
+def floor_of(stages: Stages) -> int:
+    """Bytes of temporaries that the hungriest instruction of the entry reads and makes.
+
+    What it may write over its operands counts once; loops and calls, whose state may change, do not
+    count.
+    """
+    flow = start_state(stages).flow
+    most = 0
+    for node in range(len(flow.nodes)):
+        instruction = flow.nodes[node]
+        if instruction.opcode in RUN_IN_PLACE or not takes_time(instruction):
+            continue
+        made = {flow.values[value].buffer for value in flow.made_by[node]}
+        read = {flow.values[value].buffer for value in flow.read_by[node]}
+        shared = {flow.values[value].buffer for value, _ in flow.shares.get(node, ())}
+        most = max(most, sum(flow.sizes[buffer] for buffer in (made | read) - shared))
+    return most
+
+
 def _inner_peaks(builder: FlowBuilder) -> dict[HloComputation, int]:
     """Bytes that what the entry runs needs at once, each computation in its own order."""
     peaks: dict[HloComputation, int] = {}
@@ -317,7 +336,7 @@ def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
     effects = Effects(stages.call_graph)
     awaited = {earlier for node in flow.nodes for earlier in node.control_predecessors}
     return [
-        _is_pure(instruction, effects)
+        is_repeatable(instruction, effects)
         and instruction not in awaited
         and not instruction.control_predecessors
         and _is_alone(stages, instruction)
@@ -325,7 +344,8 @@ def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
     ]
 
 
-def _is_pure(instruction: HloInstruction, effects: Effects) -> bool:
+def is_repeatable(instruction: HloInstruction, effects: Effects) -> bool:
+    """Whether an instruction gives the same for the same operands, and does nothing else."""
     opcode = instruction.opcode
     if opcode not in KNOWN_OPCODES or opcode in _NEVER | COLLECTIVES | RUN_IN_PLACE:
         return False

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape
 
+_LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
+_WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 FLOPS_PER_BYTE = 200
 """Operations a device does in the time it moves a byte of its memory."""
 TRANSFER_FACTOR = 10
@@ -84,13 +86,62 @@ def product_flops(instruction: HloInstruction) -> int:
         )
         return 2 * contracted * prod(instruction.shape.dimensions)
     if instruction.opcode == "convolution":
-        return 2 * prod(instruction.shape.dimensions) * _products_of_output(instruction)
+        return 2 * _products(instruction)
     return 0
 
 
-def _products_of_output(convolution: HloInstruction) -> int:
-    """Products in each output: the kernel's elements, but for the features of other outputs."""
-    kernel = convolution.operands[1].shape.dimensions
-    labels = re.fullmatch(r"\w+_(\w+)->\w+", convolution.attributes.get("dim_labels", ""))
-    outputs = kernel[labels[1].index("o")] if labels and "o" in labels[1] else 1
-    return prod(kernel) // max(outputs, 1)
+def _products(convolution: HloInstruction) -> int:
+    """Products that count: those of a window's places that lie on elements, not on what is between.
+
+    As `HloCostAnalysis::HandleConvolution` counts them; TPUs write dots as convolutions whose
+    windows lie beside their operands but for one place.
+    """
+    labels = _LABELS.fullmatch(convolution.attributes.get("dim_labels", ""))
+    left, kernel = (operand.shape.dimensions for operand in convolution.operands[:2])
+    if labels is None:
+        return prod(convolution.shape.dimensions) * prod(kernel)
+    window = dict(_WINDOW.findall(convolution.attributes.get("window", "")))
+    count = kernel[labels["kernel"].index("i")] * kernel[labels["kernel"].index("o")]
+    count *= left[labels["left"].index("b")]
+    count //= max(_integer(convolution, "batch_group_count"), 1)
+    spatial = [label for label in labels["left"] if label.isdecimal()]
+    for number, label in enumerate(spatial):
+        count *= _places(
+            left[labels["left"].index(label)],
+            convolution.shape.dimensions[labels["out"].index(label)],
+            _Side(window, number),
+        )
+    return count
+
+
+class _Side:
+    """A window in one dimension."""
+
+    def __init__(self, window: dict[str, str], number: int) -> None:
+        def part(name: str, default: str) -> str:
+            return window[name].split("x")[number] if name in window else default
+
+        self.size = int(part("size", "1"))
+        self.stride = int(part("stride", "1"))
+        self.pad = int(part("pad", "0_0").partition("_")[0])
+        self.spread = int(part("rhs_dilate", "1"))
+        self.holes = int(part("lhs_dilate", "1"))
+
+
+def _places(size: int, out: int, side: _Side) -> int:
+    """Pairs of a place of the window and one of the output that meet an element."""
+    end = (size - 1) * side.holes + 1
+    return sum(
+        1
+        for place in range(side.size)
+        for start in range(
+            place * side.spread - side.pad,
+            place * side.spread - side.pad + out * side.stride,
+            side.stride,
+        )
+        if 0 <= start < end and start % side.holes == 0
+    )
+
+
+def _integer(instruction: HloInstruction, name: str) -> int:
+    return int(instruction.attributes.get(name, "1"))

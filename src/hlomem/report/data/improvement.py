@@ -38,6 +38,20 @@ class TightPacking(Record, frozen=True, kw_only=True):
     after_proven: bool
 
 
+class FrontPoint(Record, frozen=True, kw_only=True):
+    """A program with more or less of it computed again."""
+
+    name: str
+    temporaries: int
+    """Bytes, as planned."""
+    flops: int
+    """Operations more than in the program as given, by our count."""
+    program_flops: int
+    """Operations of the program as given."""
+    on_front: bool
+    """Whether no other point is both as small and as cheap."""
+
+
 class ImprovementReport(Record, frozen=True, kw_only=True):
     """The worth of a better order."""
 
@@ -59,6 +73,8 @@ class ImprovementReport(Record, frozen=True, kw_only=True):
     packing: TightPacking | None = None
     """The needs of a tighter packing; None where it was not asked for."""
     notes: tuple[str, ...] = ()
+    front: tuple[FrontPoint, ...] = ()
+    """Memory against operations, the cheapest first; empty where it was not asked for."""
 
     @property
     def saves(self) -> int:

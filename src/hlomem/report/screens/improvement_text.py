@@ -15,7 +15,7 @@ from hlomem.report.screens.text import (
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.data.improvement import ComputationOrder, ImprovementReport
+    from hlomem.report.data.improvement import ComputationOrder, FrontPoint, ImprovementReport
 
 TOP = 8
 
@@ -39,6 +39,9 @@ def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
         lines += [[(_row(order, width), "")] for order in improved.computations[:TOP]]
     if len(improved.computations) > TOP:
         lines.append([(f"  and {len(improved.computations) - TOP} more (--json has all)", "dim")])
+    if improved.front:
+        lines += [[], [("Memory against operations", "bold")], [(_front_head(), "dim")]]
+        lines += [[(_front_row(point, improved.before, width), "")] for point in improved.front]
     if improved.notes:
         lines.append([])
     for note in improved.notes:
@@ -84,6 +87,20 @@ def _tight(size: int, proven: bool) -> str:
 
 def _head() -> str:
     return f"  {'alive at most':>24}   instructions  name and method"
+
+
+def _front_head() -> str:
+    return f"  {'temporaries':>12}  {'share':>6}  {'FLOPs':>8}  program (* none smaller as cheap)"
+
+
+def _front_row(point: FrontPoint, before: int, width: int) -> str:
+    share = point.temporaries / max(before, 1)
+    more = point.flops / max(point.program_flops, 1)
+    mark = "*" if point.on_front else " "
+    row = (
+        f"{mark} {format_bytes(point.temporaries):>12}  {share:>6.3f}  {more:>+8.1%}  {point.name}"
+    )
+    return shorten(row, width)
 
 
 def _row(order: ComputationOrder, width: int) -> str:

@@ -1,0 +1,169 @@
+"""Variants of a program that keep less, from the cheapest to the smallest.
+
+In: the stages of a plan. Out: `Variant`s, each planned. For every price of `PRICES`, all pairs of
+loops stack what is worth it (`loop_choice.py`), one pair after another, each found anew in what the
+last change left. Then what is alive at the peak is cut (`cut.py`), and again at the peak that is
+left, as long as that helps. What cannot be written, or computes something else by the judges, is no
+variant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem import hlo
+from hlomem.hlo.text.printer import format_module
+from hlomem.pipeline import in_text_order, start_stages
+from hlomem.remat.check import find_edit_problems
+from hlomem.remat.cut import cut_at_peak
+from hlomem.remat.edit import apply_edit
+from hlomem.remat.flops import Costs
+from hlomem.remat.loop_choice import plan_loops
+from hlomem.remat.loop_edit import apply_loop_plan
+from hlomem.remat.loop_remake import LoopEditError
+from hlomem.remat.loops import find_pairs
+from hlomem.remat.meaning import find_meaning_problems
+from hlomem.remat.state import start_state
+from hlomem.schedule.effects import Effects
+from hlomem.schedule.planned_orders import temporary_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.hlo.ir import HloModule
+    from hlomem.pipeline import Stages
+    from hlomem.remat.loop_choice import LoopPlan
+
+PRICES = (4, 16, 64, 128, 256, 1024, 0)
+"""Operations and bytes touched that a byte is worth; 0 stands for any number."""
+MAX_PAIRS = 8
+"""Pairs of loops that are changed in one program."""
+MAX_CUTS = 3
+"""Cuts of one program, one at the peak that another left."""
+
+
+class Change(NamedTuple):
+    """One of the changes on the way to a variant."""
+
+    text: str
+    """The program after it."""
+    is_of_loops: bool
+    """Whether loops stack other values now; else instructions are there twice."""
+
+
+class Variant(NamedTuple):
+    """A program that keeps less than the given one."""
+
+    changes: tuple[Change, ...]
+    stages: Stages
+    flops: int
+    """Operations of the whole program."""
+    stacks: int = 0
+    """Stacks that are gone, those that came in their place taken off."""
+    clones: int = 0
+    """Instructions outside of loops that are computed again."""
+
+
+def program_flops(stages: Stages) -> int:
+    """Operations of a program, loops as often as they are known to run."""
+    return Costs(stages.options.machine.size_of).total(stages.module.entry.instructions)
+
+
+def iter_variants(stages: Stages, price: int) -> Iterator[Variant]:
+    """Variants for a price, each smaller than the one before, or of other loops."""
+    variant = Variant((), stages, 0)
+    looped = _Loops(stages, price).run()
+    if looped is not None:
+        variant = looped
+        yield variant
+    for _ in range(MAX_CUTS):
+        cut = _cut(variant, price)
+        if cut is None:
+            return
+        variant = cut
+        yield variant
+
+
+def judge_changes(given: HloModule, changes: tuple[Change, ...]) -> list[str]:
+    """Problems of changes, each judged by what it followed."""
+    before = given
+    for change in changes:
+        after = hlo.parse(change.text)
+        judge = find_meaning_problems if change.is_of_loops else find_edit_problems
+        problems = judge(before, after)
+        if problems:
+            return problems
+        before = after
+    return []
+
+
+def _cut(variant: Variant, price: int) -> Variant | None:
+    """The variant cut at its peak, if that is smaller."""
+    stages = variant.stages
+    costs = Costs(stages.options.machine.size_of)
+    orders = {
+        computation: stages.schedule.sequence(computation)
+        for computation in stages.live_ranges.span_of
+    }
+    edit = cut_at_peak(start_state(stages), costs, price, orders)
+    if edit is None:
+        return None
+    module = apply_edit(stages.module, edit)
+    after = start_stages(module, stages.options, order_lists=in_text_order)
+    if temporary_bytes(after) >= temporary_bytes(stages):
+        return None
+    return Variant(
+        (*variant.changes, Change(format_module(module), is_of_loops=False)),
+        after,
+        program_flops(after),
+        variant.stacks,
+        variant.clones + len(edit.clones),
+    )
+
+
+class _Loops:
+    """All pairs of loops changed for a price."""
+
+    def __init__(self, stages: Stages, price: int) -> None:
+        self._given = stages
+        self._price = price
+        self._done: set[tuple[str, str]] = set()
+        self._stacks = 0
+
+    def run(self) -> Variant | None:
+        """The program with all loops changed; None where none is."""
+        stages = self._given
+        changes: list[Change] = []
+        for _ in range(MAX_PAIRS):
+            text = self._change_one(stages)
+            if text is None:
+                break
+            changes.append(Change(text, is_of_loops=True))
+            options = self._given.options
+            stages = start_stages(hlo.parse(text), options, order_lists=in_text_order)
+        if not changes:
+            return None
+        return Variant(tuple(changes), stages, program_flops(stages), self._stacks)
+
+    def _change_one(self, stages: Stages) -> str | None:
+        size_of = stages.options.machine.size_of
+        costs, effects = Costs(size_of), Effects(stages.call_graph)
+        for pair in find_pairs(stages.module):
+            names = pair.first.instruction.name, pair.second.instruction.name
+            if names in self._done:
+                continue
+            self._done.add(names)
+            plan = plan_loops(pair, costs, size_of, effects, self._price)
+            if plan is not None:
+                try:
+                    text = apply_loop_plan(stages.module, plan)
+                except LoopEditError:
+                    continue
+                self._stacks += _count_gone(plan)
+                return text
+        return None
+
+
+def _count_gone(plan: LoopPlan) -> int:
+    kept = {stack.source for stack in plan.pair.stacks if stack not in plan.dropped}
+    return len(plan.dropped) - sum(value not in kept for value in plan.stored)

@@ -1,0 +1,170 @@
+"""Runs random programs with and without values computed again, and compares all results to the bit.
+
+    python -m tools.check_recompute [--count 1000] [--seed 0] [--wrong 3]
+
+Each program of `tools.random_programs` is compiled by XLA:CPU as it is and with
+`hlomem.jax.optimize(fit=…)` for a random share of its temporaries, and both are run. Then `--wrong`
+wrong edits of what was handed over are made, each reading another value of the same shape
+somewhere, or another number, and a judge must refuse each; one that is let pass is run, and must
+give the same bits: another value may be an equal one. Needs jax 0.10.2 or later. The exit
+code is 1 if a result differs, a program needs more than XLA's or other than was said, something
+failed, or a wrong edit was let pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from functools import partial
+from importlib import import_module
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import hlomem.jax
+from hlomem import hlo
+from hlomem.api.improve import new_findings
+from hlomem.base.errors import HlomemError
+from hlomem.jax import log, transform
+from hlomem.jax.module_proto import text_of, with_text
+from hlomem.jax.proven_fits import write_recomputed
+from hlomem.jax.registration import compiler_options
+from hlomem.remat.check import find_edit_problems
+from hlomem.remat.meaning import find_meaning_problems
+from tools.random_programs import arguments, make_program
+from tools.spoiling import spoil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tools.random_programs import RandomProgram
+
+jax: Any = import_module("jax")
+numpy: Any = import_module("numpy")
+_WRITER = "write_recomputed"
+_HOOK = "hlomem-check"
+
+
+def check(seed: int, wrong: int) -> Counter[str]:
+    """One program; what came of it, by word."""
+    program, given = make_program(seed), arguments()
+    handed: list[tuple[bytes, bytes]] = []
+
+    def keep(proto: bytes, *rest: Any) -> Any:
+        answer, problems = write_recomputed(proto, *rest)
+        handed.append((proto, answer))
+        return answer, problems
+
+    compiled = jax.jit(program.function, donate_argnums=program.donated)
+    jax.clear_caches()
+    plain = compiled.lower(*given).compile()
+    log.forget()
+    setattr(transform, _WRITER, keep)  # to see what is handed over
+    try:
+        limit = _limit(plain, program)
+        with hlomem.jax.optimize(fit=limit, min_bytes=1 << 10, platforms="cpu", effort="low"):
+            fitted = compiled.lower(*given).compile()
+    finally:
+        setattr(transform, _WRITER, write_recomputed)
+    outcome = log.report().outcomes[-1]
+    expected = _results(plain, given)
+    found = Counter({f"kind {program.kind}": 1, outcome.kind: 1})
+    found["fits"] += outcome.kind == "improved" and not outcome.missing
+    found["computed again"] += bool(outcome.clones or outcome.stacks)
+    found["other loops"] += bool(outcome.stacks)
+    after = fitted.memory_analysis().temp_size_in_bytes
+    found["FAILED"] += outcome.kind == "failed" or "rejected" in outcome.reason
+    found["OTHER BITS"] += _results(fitted, given) != expected
+    found["LARGER"] += after > plain.memory_analysis().temp_size_in_bytes
+    found["NOT AS SAID"] += outcome.kind == "improved" and after != outcome.after
+    if handed and wrong:
+        chance = Random(seed)  # noqa: S311 - no secrets
+        run = partial(_run_instead, program, given)
+        found += _check_wrong(*handed[-1], chance, wrong, run, expected)
+    return found
+
+
+def _limit(plain: Any, program: RandomProgram) -> int:
+    sizes = plain.memory_analysis()
+    rest = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+    return int(rest + program.share * sizes.temp_size_in_bytes)
+
+
+def _results(compiled: Any, given: tuple[Any, ...]) -> list[bytes]:
+    leaves = jax.tree.leaves(compiled(*[jax.numpy.array(one) for one in given]))
+    return [numpy.asarray(leaf).tobytes() for leaf in leaves]
+
+
+def _check_wrong(
+    before: bytes,
+    after: bytes,
+    chance: Random,
+    count: int,
+    run: Callable[[bytes], list[bytes]],
+    expected: list[bytes],
+) -> Counter[str]:
+    """Wrong edits of a module that was handed over, each to be refused."""
+    given, text = hlo.parse(text_of(before)), text_of(after)
+    right = hlo.parse(text)
+    found: Counter[str] = Counter()
+    for _ in range(count):
+        changed = spoil(text, chance)
+        if changed is None:
+            continue
+        found["wrong"] += 1
+        try:
+            edited = hlo.parse(changed)
+            edited.validate()
+        except HlomemError:
+            found["wrong refused"] += 1
+            continue
+        if (
+            find_edit_problems(right, edited)
+            or find_meaning_problems(given, edited)
+            or new_findings(edited, right, compiler_options("cpu"))
+        ):
+            found["wrong refused"] += 1
+        elif run(with_text(before, changed)) == expected:
+            found["wrong by its text alone"] += 1
+        else:
+            found["LET PASS"] += 1
+    return found
+
+
+def _run_instead(program: RandomProgram, given: tuple[Any, ...], module: bytes) -> list[bytes]:
+    """The results of a module put in the place of a program's."""
+    extension: Any = import_module("jax.extend.xla")
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.register_hlo_module_transformation(
+        lambda _: module, name=_HOOK, stage=stage, platforms="cpu"
+    )
+    try:
+        jax.clear_caches()
+        compiled = jax.jit(program.function, donate_argnums=program.donated)
+        return _results(compiled.lower(*given).compile(), given)
+    finally:
+        extension.clear_hlo_module_transformation(_HOOK, stage=stage, platforms="cpu")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--wrong", type=int, default=3)
+    options = parser.parse_args(arguments)
+    total: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + options.count):
+        found = check(seed, options.wrong)
+        total += found
+        if seed % 50 == 49:
+            print(f"{seed + 1 - options.seed} done", file=sys.stderr, flush=True)
+        faults = [word for word in found if word.isupper() and found[word]]
+        if faults:
+            print(f"seed {seed}: {', '.join(faults)}", flush=True)
+    print(", ".join(f"{word} {count}" for word, count in sorted(total.items())))
+    return int(any(word.isupper() and total[word] for word in total))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

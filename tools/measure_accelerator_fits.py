@@ -1,0 +1,155 @@
+"""Fits large programs to a share of their temporaries on a machine that is not here, as a table.
+
+    python -m tools.measure_accelerator_fits --target tpu-v5e:2x2 [--share 0.5] [--only NAME …]
+                                             [--json FILE] [--write docs/recompute.md]
+
+For programs of `tools.large_programs` with more than 1 GB of temporaries: those of XLA's plan, and
+of the program that `hlomem.jax.optimize(fit=…)` hands over, both as the target's compiler plans
+them; whether that fits; the operations that were added, by our count; how many programs were tried.
+`--json` keeps what was measured: programs in the file are not measured again. `--write` puts the
+table into a document, between the lines that mark its place. The exit code is 1 if a program needs
+more than XLA's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem import hlo
+from hlomem.api.improve import Rules, improve_stages
+from hlomem.base.errors import HlomemError
+from hlomem.jax.factory_orders import capture
+from hlomem.jax.jobs import Job
+from hlomem.jax.module_plans import planned_bytes, temporaries_of
+from hlomem.jax.module_proto import text_of
+from hlomem.jax.proven_fits import prove_fit
+from hlomem.jax.registration import compiler_options
+from hlomem.pipeline import in_text_order, start_stages
+from hlomem.schedule.planned_orders import temporary_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MIN_BYTES = 1_000_000_000
+_FACTORY = "tools.large_programs:program"
+_TIMEOUT = 1800.0
+
+
+class Row(NamedTuple):
+    """One program."""
+
+    name: str
+    share: float
+    before: int
+    after: int
+    flops: float
+    """Operations added, as a share of those there were."""
+    stacks: int
+    clones: int
+    tried: int
+    seconds: float
+    reason: str
+
+
+def measure(name: str, target: str, share: float) -> Row:
+    """Fit a program to a share of what its compiler gives it."""
+    job = Job(factory=_FACTORY, target=target, settings={"name": name})
+    planned, proto = capture(job, _TIMEOUT, lambda _: None)
+    before = temporaries_of(planned.dump)
+    aim = planned.target
+    options = compiler_options(aim.family, aim.machine.chip_name)
+    stages = start_stages(hlo.parse(text_of(proto)), options, order_lists=in_text_order)
+    rest = stages.assignment.total_bytes - temporary_bytes(stages)
+    start = time.process_time()
+    rules = Rules()
+    found = improve_stages(name, stages, rules)
+    plan = partial(planned_bytes, aim.name, aim.family)
+    proven = prove_fit(proto, found, round(rest + share * before), rules, plan, before)
+    made = proven.made
+    return Row(
+        name,
+        share,
+        before,
+        proven.temporaries,
+        made.flops / max(made.program_flops, 1) if made else 0.0,
+        made.stacks if made else 0,
+        made.clones if made else 0,
+        proven.tried,
+        time.process_time() - start,
+        "; ".join(proven.problems),
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows, and what they come to."""
+    lines = [
+        "| program | XLA | hlomem | share | fits | FLOPs | stacks | clones | tried | search |",
+        "|---|---:|---:|---:|---|---:|---:|---:|---:|---:|",
+        *(
+            f"| {row.name} | {row.before:,} | {row.after:,} | {row.after / row.before:.3f} |"
+            f" {'yes' if row.after <= row.share * row.before else 'no'} | {row.flops:+.1%} |"
+            f" {row.stacks} | {row.clones} | {row.tried} | {row.seconds:.1f} s |"
+            for row in rows
+        ),
+    ]
+    fits = [row for row in rows if row.after <= row.share * row.before]
+    mean = sum(row.flops for row in fits) / max(len(fits), 1)
+    share = rows[0].share if rows else 0.0
+    said = f"{len(fits)} of {len(rows)} fit {share:g} of XLA's temporaries"
+    return "\n".join([*lines, "", f"{said}, for {mean:+.1%} operations in the mean of these."])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure programs and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args(arguments)
+    from tools.large_programs import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
+
+    rows = _known(given.json)
+    for name in given.only or LARGE_PROGRAMS:
+        if name in {row.name for row in rows}:
+            continue
+        try:
+            row = measure(name, given.target, given.share)
+        except HlomemError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
+        print(row, file=sys.stderr, flush=True)
+        if row.before >= MIN_BYTES:
+            rows.append(row)
+        if given.json:
+            given.json.write_text(json.dumps([one._asdict() for one in rows], indent=1))
+    print(table(rows))
+    if given.write:
+        _write(given.write, given.target, table(rows))
+    return int(any(row.after > row.before for row in rows))
+
+
+def _write(path: Path, target: str, text: str) -> None:
+    begin, end = f"<!-- fits, {target}: begin -->", f"<!-- fits, {target}: end -->"
+    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    if not found:
+        sys.exit(f"{path}: no line `{begin}`")
+    tail = rest.partition(end)[2]
+    path.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+
+
+def _known(path: Path | None) -> list[Row]:
+    if path is None or not path.exists():
+        return []
+    return [Row(**row) for row in json.loads(path.read_text())]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
