@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import zipfile
@@ -11,7 +12,7 @@ import pytest
 
 from hlomem.base.errors import InputError
 from hlomem.fleet.archives import unpacked
-from hlomem.fleet.finding import UnitError, find_units
+from hlomem.fleet.finding import UnitError, begins, find_units
 from hlomem.fleet.storage import FileEntry, list_files
 from hlomem.fleet.units import Unit
 
@@ -91,3 +92,13 @@ def test_an_archive_that_is_gone_is_said(tmp_path: Path) -> None:
 def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or folder"):
         _units(tmp_path / "nothing")
+
+
+def test_a_packed_file_behind_an_address_is_told_by_what_is_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    path = tmp_path / "dump.txt.gz"
+    path.write_bytes(gzip.compress(b"BufferAssignment:\n" + bytes(9000)))
+    for place in (str(path), f"local://{path}"):
+        assert begins(FileEntry(place, path.stat().st_size, "")).startswith(b"BufferAssignment:")
+    path.write_bytes(b"\x1f\x8bdamaged")
+    assert begins(FileEntry(f"local://{path}", 9, "")) == b""
