@@ -28,7 +28,7 @@ from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.transform import Limits, Transform
 from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
-from hlomem.machines.registry import find_machine
+from hlomem.machines.registry import find_device, find_machine
 from hlomem.machines.releases import Release
 from hlomem.schedule.search import EFFORTS
 
@@ -51,13 +51,6 @@ FITTED = "cpu"
 plans as foreseen, elsewhere it is asked."""
 TRIED = "tpu"
 """The platform to try orders on: its compiler does more with a program than can be foreseen."""
-_CHIP_OF_KIND = {
-    "TPU v4": "v4",
-    "TPU v5 lite": "v5e",
-    "TPU v5": "v5p",
-    "TPU v6 lite": "v6e",
-    "TPU7x": "7x",
-}
 _numbers = itertools.count(1)
 _lock = Lock()
 _tested: dict[str, str] = {}
@@ -154,8 +147,9 @@ def _chip_here(platform: str) -> str:
     """The name of this machine's chips."""
     if platform in _backends():
         kind = import_module("jax").local_devices(backend=platform)[0].device_kind
-        if kind in _CHIP_OF_KIND:
-            return _CHIP_OF_KIND[kind]
+        machine = find_device(platform, kind)
+        if machine is not None:
+            return machine.chip_name.removeprefix(platform)
     raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
 
 

@@ -24,7 +24,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.machines.capacity import capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
-from hlomem.machines.registry import find_machine
+from hlomem.machines.registry import find_machine, machines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,13 +33,11 @@ if TYPE_CHECKING:
     from hlomem.machines.machine import Machine
 
 _TPUS = {
-    "v4": ("v4", "2x2x1"),
-    "v5e": ("v5e", "2x2"),
-    "v5p": ("v5p", "2x2x1"),
-    "v6e": ("v6e", "2x2"),
-    "7x": ("tpu7x", "2x2x1"),
+    machine.chip.name.removeprefix("tpu"): machine.chip
+    for machine in machines_of("tpu")
+    if machine.chip is not None
 }
-"""By chip: its name in libtpu and here, and the topology of one host."""
+"""TPUs by the names that targets have: `v5e`, `7x`."""
 TPU_ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_ID": "0",
@@ -151,7 +149,7 @@ class TpuTarget(Target, frozen=True, dict=True):
 
     @property
     def _chip_name(self) -> str:
-        return _TPUS[self.chip][0]
+        return _TPUS[self.chip].name
 
     def _find_devices(self) -> list[Any]:
         topologies = import_module("jax.experimental.topologies")
@@ -163,7 +161,7 @@ class TpuTarget(Target, frozen=True, dict=True):
         """The target of a chip's name."""
         if chip not in _TPUS:
             return None
-        smallest = _TPUS[chip][1]
+        smallest = _TPUS[chip].one_host
         if not _GRID.fullmatch(topology or smallest):
             problem = f"`{visible(topology)}` is no topology of a TPU: give chips by chips, as in"
             raise CommandError(f"{problem} tpu-{chip}:{smallest}")
@@ -172,7 +170,7 @@ class TpuTarget(Target, frozen=True, dict=True):
     @classmethod
     def examples(cls) -> list[Target]:
         """One host of each chip."""
-        return [cls(chip, topology) for chip, (_, topology) in _TPUS.items()]
+        return [cls(name, chip.one_host) for name, chip in _TPUS.items()]
 
 
 class CudaTarget(Target, frozen=True, dict=True):

@@ -56,6 +56,8 @@ class Chip(Struct, frozen=True):
     """More to know about its memory, in words."""
     device_kind: str = ""
     """JAX's name for it (`Device.device_kind`); empty where that tells nothing about plans."""
+    one_host: str = ""
+    """The topology of one host of such chips, `2x2`, where libtpu compiles for them."""
 
     @property
     def size(self) -> int:

@@ -118,32 +118,39 @@ def _tpu(
     )
 
 
-def _chip(name: str, gibibytes: float, nominal: int, device_kind: str) -> Chip:
+def _chip(name: str, gibibytes: float, nominal: int, device_kind: str, one_host: str) -> Chip:
     """A chip whose memory is what libtpu 0.0.51 says is available when a program needs more."""
     note = f"what libtpu 0.0.51 gives to programs; the data sheet says {nominal} GB"
-    return Chip(name, gibibytes, is_nominal=False, note=note, device_kind=device_kind)
+    return Chip(name, gibibytes, False, note, device_kind, one_host)
 
 
 _NO_CMEM = (_IN_CMEM, _TALL_TILES)
 _FIRST, _SECOND, _NEWEST = (0, 0, 2), (0, 0, 4), (0, 0, 51)
 
-TPU_V4 = _tpu(_chip("v4", 15.25, 32, "TPU v4"), 512, (_NEWEST,), _CMEM, (_IN_VMEM, _TALL_TILES))
+TPU_V4 = _tpu(
+    _chip("v4", 15.25, 32, "TPU v4", "2x2x1"), 512, (_NEWEST,), _CMEM, (_IN_VMEM, _TALL_TILES)
+)
 TPU_V5E = _tpu(
-    _chip("v5e", 15.75, 16, "TPU v5 lite"),
+    _chip("v5e", 15.75, 16, "TPU v5 lite", "2x2"),
     512,
     (_FIRST, _NEWEST),
     not_marks=(_IN_CMEM, _TALL_TILES),
 )
 TPU_V5P = _tpu(
-    _chip("v5p", 95.73, 95, "TPU v5"), 32, (_FIRST, _NEWEST), not_marks=(_IN_CMEM, _TALL_TILES)
+    _chip("v5p", 95.73, 95, "TPU v5", "2x2x1"),
+    32,
+    (_FIRST, _NEWEST),
+    not_marks=(_IN_CMEM, _TALL_TILES),
 )
 TPU_V6E = _tpu(
-    _chip("v6e", 31.24, 32, "TPU v6 lite"),
+    _chip("v6e", 31.24, 32, "TPU v6 lite", "2x2"),
     32,
     (_SECOND, _NEWEST),
     not_marks=(_IN_CMEM, _TALL_TILES),
 )
-TPU_7X = _tpu(_chip(_NEWEST_CHIP, 94.74, 96, "TPU7x"), 32, (_NEWEST,), not_marks=(_IN_CMEM,))
+TPU_7X = _tpu(
+    _chip(_NEWEST_CHIP, 94.74, 96, "TPU7x", "2x2x1"), 32, (_NEWEST,), not_marks=(_IN_CMEM,)
+)
 
 MACHINES = (TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
 OTHER_CHIPS = (Chip("v2", 8), Chip("v3", 16))
