@@ -294,6 +294,8 @@ def read_metadata(line: str) -> Metadata:
     Dumps and messages print lines that may be cut off; the items before the cut still count.
     """
     position = line.find(METADATA)
+    while position > 0 and line[position - 1] == "_":  # as in `kernel_metadata={}`
+        position = line.find(METADATA, position + 1)
     fields: dict[str, str | int] = {}
     match_item = compiled(_METADATA_ITEM).match
     position += len(METADATA) if position >= 0 else len(line) + 1
