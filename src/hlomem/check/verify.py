@@ -20,6 +20,7 @@ from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
 from hlomem.check.peak import check_peak
 from hlomem.check.program import trace_program
+from hlomem.check.registers import in_registers
 from hlomem.check.required_times import ListedNeeds, TracedNeeds
 from hlomem.check.totals import check_totals
 from hlomem.view.control_flow import find_structure
@@ -164,6 +165,9 @@ def _not_checked(
             colors = ", ".join(map(str, unknown))
             reason = f"the alignment of color {colors} of {guess.machine.name} is not known"
             yield NotChecked(rules="geometry/misaligned", reason=reason)
+    if kept := in_registers(joined):
+        reason = f"scalars of pipelined loops are taken to stay in registers, {len(kept)} of them"
+        yield NotChecked(rules="where they lie, and when", reason=reason)
     for name in structure.unknown:
         reason = f"the dump does not show the parts of {name}"
         yield NotChecked(rules="alias", reason=reason)

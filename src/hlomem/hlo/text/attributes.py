@@ -317,6 +317,8 @@ def read_metadata(line: str) -> Metadata:
     Dumps and messages print lines that may be cut off; the items before the cut still count.
     """
     position = line.find(METADATA)
+    while position > 0 and line[position - 1] == "_":  # as in `kernel_metadata={}`
+        position = line.find(METADATA, position + 1)
     plain = _read_plain(line, position + len(METADATA) - 1) if position >= 0 else None
     if plain is not None:
         return plain[0]
