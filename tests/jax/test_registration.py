@@ -205,9 +205,9 @@ def test_collectives_change_places_only_where_one_process_has_all_devices(
     seen: list[Any] = []
     made = Transform
 
-    def transform(platform: str, options: Any, rules: Any, *rest: Any) -> Any:
+    def transform(platform: str, options: Any, rules: Any, *rest: Any, **more: Any) -> Any:
         seen.append(rules.may_reorder_collectives)
-        return made(platform, options, rules, *rest)
+        return made(platform, options, rules, *rest, **more)
 
     monkeypatch.setattr(jax, "process_count", lambda: processes)
     monkeypatch.setattr(registration, "Transform", transform)
