@@ -120,7 +120,8 @@ MAY_IMPORT = {
     "remat.check": {"base", "hlo", "check", "schedule.check"},  # knows nothing of who chose
     "remat.meaning": {"base", "hlo", "remat.check"},  # nor does this
     "remat": PLANNER | {"schedule"},
-    "api.recompute": {"hlo", "pipeline", "api.improve", "remat", "schedule"},
+    "api.recompute": {"base", "hlo", "pipeline", "api.improve", "remat", "schedule"},
+    "api.front": {"base", "hlo", "pipeline", "api.improve", "remat", "report", "schedule"},
     "jax": PROGRAM
     | {"__version__", "machines.registry", "machines.capacity", "api.improve", "api.recompute"}
     | {"dump", "pipeline", "remat", "report", "schedule"},

@@ -26,7 +26,7 @@ from hlomem import hlo
 from hlomem.api.improve import new_findings
 from hlomem.base.errors import HlomemError
 from hlomem.jax import log, transform
-from hlomem.jax.module_proto import text_of, with_text
+from hlomem.jax.module_proto import name_of, text_of, with_text
 from hlomem.jax.proven_fits import write_recomputed
 from hlomem.jax.registration import compiler_options
 from hlomem.remat.check import find_edit_problems
@@ -135,8 +135,12 @@ def _run_instead(program: RandomProgram, given: tuple[Any, ...], module: bytes) 
     """The results of a module put in the place of a program's."""
     extension: Any = import_module("jax.extend.xla")
     stage = extension.PipelineStage.POST_SCHEDULER
+    name = name_of(module)
     extension.register_hlo_module_transformation(
-        lambda _: module, name=_HOOK, stage=stage, platforms="cpu"
+        lambda other: module if name_of(bytes(other)) == name else None,
+        name=_HOOK,
+        stage=stage,
+        platforms="cpu",
     )
     try:
         jax.clear_caches()
