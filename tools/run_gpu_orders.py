@@ -1,12 +1,14 @@
 """Compiles large programs on a GPU with and without hlomem's pass, runs both, and prints a table.
 
     python -m tools.run_gpu_orders [--only NAME …] [--effort default] [--seconds 540] [--json FILE]
+                                   [--share 0.5 --target cuda-h200]
 
 Needs a GPU and jax 0.10.2 or later. For every program of `tools.large_programs`: XLA's report of
 temporaries in its own order and in ours; whether it is what the pass forecast; how far the results
 are apart on the same random inputs, beside how far two runs in XLA's order are; the time of a run
 in our order divided by that in XLA's, medians of runs taken in turns. No program is begun when the
-seconds are over. The exit code is 1 if an order needs
+seconds are over. With `--share` values are computed again until that share of XLA's temporaries is
+enough; `--target` says what the GPU is. The exit code is 1 if an order needs
 more, or results are further apart than those of XLA's own order and a rounding.
 """
 
@@ -52,7 +54,7 @@ class Row(NamedTuple):
         return self.after <= self.before and self.gap <= max(2 * self.own_gap, TOLERANCE)
 
 
-def measure(name: str, effort: Any) -> Row:
+def measure(name: str, effort: Any, share: float | None = None, target: str = "") -> Row:
     """Compile and run a program both ways."""
     jax: Any = import_module("jax")
     hlomem_jax: Any = import_module("hlomem.jax")
@@ -61,7 +63,8 @@ def measure(name: str, effort: Any) -> Row:
     jitted = jax.jit(program.function, donate_argnums=program.donated)
     plain = jitted.lower(*program.arguments).compile()
     log.forget()
-    with hlomem_jax.optimize(effort=effort):
+    fit = None if share is None else _limit(plain, share)
+    with hlomem_jax.optimize(effort=effort, target=target, fit=fit):
         better = jitted.lower(*program.arguments).compile()
     outcome = max(hlomem_jax.report().outcomes, key=lambda found: found.before)
     arguments = _random_arguments(program)
@@ -85,6 +88,13 @@ def measure(name: str, effort: Any) -> Row:
         usual * 1e3,
         outcome.seconds,
     )
+
+
+def _limit(plain: Any, share: float) -> int:
+    """Bytes of all allocations with a share of the temporaries."""
+    sizes = plain.memory_analysis()
+    rest = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+    return int(rest + share * sizes.temp_size_in_bytes)
 
 
 def _random_arguments(program: Any) -> Any:
@@ -147,6 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--effort", default="default")
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--share", type=float)
+    parser.add_argument("--target", default="")
     given = parser.parse_args(arguments)
     programs = import_module("tools.large_programs").LARGE_PROGRAMS
     start = time.monotonic()
@@ -155,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() - start > given.seconds:
             print(f"{name}: no time left", file=sys.stderr)
             continue
-        rows.append(measure(name, given.effort))
+        rows.append(measure(name, given.effort, given.share, given.target))
         print(rows[-1], f"{time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
         if given.json:
             given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
