@@ -52,6 +52,7 @@ KNOWN_LINE_ORDER = frozenset(
         "jaxlib-0.11.2/gpu-h200/tf_scan_layers",
         "jaxlib-0.11.2/gpu-h200/top_k_steps",
         "jaxlib-0.12.0.1/cpu/cond_in_loop",
+        "jaxlib-0.12.0.1/cpu/convolution_gradient",
         "jaxlib-0.12.0.1/cpu/deep_loops",
         "jaxlib-0.12.0.1/cpu/dynamic",
         "jaxlib-0.12.0.1/cpu/forty_params",
