@@ -54,9 +54,11 @@ class Outcome(NamedTuple):
     """Operations that are added, by our count."""
     program_flops: int = 0
     """Operations of the program as it was; nothing where none are computed again."""
-
     again: tuple[str, ...] = ()
     """Lines of the user's code whose values are computed again, those with most bytes first."""
+    verdict: str = ""
+    """How good the order is known to be, as `hlomem improve` says it: `at the bound`, `proven` or
+    `open`; empty where the compiler was asked instead."""
 
     @property
     def missing(self) -> int:

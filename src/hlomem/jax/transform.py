@@ -242,8 +242,13 @@ def _forecast(outcome: Outcome, found: BetterOrder) -> Outcome:
     if has_barriers(found.stages.module):
         before = _without_barriers(found._replace(orders={}))
         after = _without_barriers(found) if found.orders else before
-    reason = "; ".join(report.notes)
-    return outcome._replace(before=before, after=after, bound=report.bound, reason=reason)
+    return outcome._replace(
+        before=before,
+        after=after,
+        bound=report.bound,
+        verdict=report.verdict,
+        reason="; ".join(report.notes),
+    )
 
 
 def _without_barriers(found: BetterOrder) -> int:
