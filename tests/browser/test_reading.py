@@ -95,7 +95,7 @@ def test_the_bar_is_to_scale_and_the_chip_is_the_one_asked_about(show: Show) -> 
     assert share == pytest.approx(wanted, abs=0.005)
     assert "times as wide" in shown.text("enlarged-note")
     shown.page.select_option("#chip", "")
-    assert not shown.page.is_visible("#enlarged")
+    shown.page.wait_for_selector("#enlarged", state="hidden")
 
 
 def test_a_size_that_was_given_is_the_device(show: Show) -> None:

@@ -111,12 +111,13 @@ def test_a_full_disk_behind_standard_output_is_an_error(goldens: Path) -> None:
 
 
 def test_an_interrupt_is_quiet() -> None:
+    code = (
+        # A process in the background is started with interrupts ignored.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "print(flush=True); import hlomem.__main__ as m; m.sys.exit(m.main(['show', '-']))"
+    )
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "print(flush=True); import hlomem.__main__ as m; m.sys.exit(m.main(['show', '-']))",
-        ],
+        [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
