@@ -16,6 +16,9 @@ from hlomem.remat.variants import iter_variants
 from tests.remat.scanned import SCANNED, scanned_stages
 from tools.spoiling import spoil
 
+_WRONG = 8
+"""Edits of each program; `tools.check_recompute` makes many more."""
+
 
 def _edited(path: Path) -> tuple[hlo.HloModule, str]:
     stages = scanned_stages(path)
@@ -37,7 +40,7 @@ def test_wrong_edits_are_refused(path: Path) -> None:
     assert find_meaning_problems(given, right) == []
     chance = Random(5)  # noqa: S311 - no secrets
     refused = 0
-    for _ in range(30):
+    for _ in range(_WRONG):
         wrong = spoil(text, chance)
         assert wrong is not None
         try:
@@ -46,10 +49,11 @@ def test_wrong_edits_are_refused(path: Path) -> None:
         except HlomemError:
             refused += 1
             continue
+        problems = find_meaning_problems(given, edited)
         # Against the right edit, too: what nobody reads may change without harm.
-        assert find_meaning_problems(given, edited) or not find_meaning_problems(right, edited)
-        refused += bool(find_meaning_problems(given, edited))
-    assert refused > 20
+        assert problems or not find_meaning_problems(right, edited)
+        refused += bool(problems)
+    assert refused > _WRONG // 2
 
 
 @pytest.mark.parametrize("number", [1, -1])
