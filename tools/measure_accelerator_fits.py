@@ -32,6 +32,7 @@ from hlomem.jax.proven_fits import prove_fit
 from hlomem.jax.registration import compiler_options
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
+from tools.tables import known, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     from tools.large_programs import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
 
-    rows = _known(given.json)
+    rows = known(given.json, Row)
     for name in given.only or LARGE_PROGRAMS:
         if name in {row.name for row in rows}:
             continue
@@ -132,23 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.json.write_text(json.dumps([one._asdict() for one in rows], indent=1))
     print(table(rows))
     if given.write:
-        _write(given.write, given.target, table(rows))
+        put(given.write, f"fits, {given.target}", table(rows))
     return int(any(row.after > row.before for row in rows))
-
-
-def _write(path: Path, target: str, text: str) -> None:
-    begin, end = f"<!-- fits, {target}: begin -->", f"<!-- fits, {target}: end -->"
-    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
-    if not found:
-        sys.exit(f"{path}: no line `{begin}`")
-    tail = rest.partition(end)[2]
-    path.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
-
-
-def _known(path: Path | None) -> list[Row]:
-    if path is None or not path.exists():
-        return []
-    return [Row(**row) for row in json.loads(path.read_text())]
 
 
 if __name__ == "__main__":

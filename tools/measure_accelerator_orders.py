@@ -28,6 +28,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.jax.jobs import Job
 from hlomem.jax.module_plans import temporaries_of
 from hlomem.jax.plan_only import plan_in_child
+from tools.tables import known, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
-    rows = _known(given.json)
+    rows = known(given.json, Row)
     from tools.large_programs import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
 
     for name in given.only or LARGE_PROGRAMS:
@@ -141,24 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
     print(table(rows))
     if given.write:
-        _write(given.write, given.target, table(rows))
+        put(given.write, f"orders, {given.target}", table(rows))
     return int(any(row.after > row.before for row in rows))
-
-
-def _write(path: Path, target: str, text: str) -> None:
-    """Put a table between the marks of its target in a document."""
-    begin, end = f"<!-- orders, {target}: begin -->", f"<!-- orders, {target}: end -->"
-    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
-    if not found:
-        sys.exit(f"{path}: no line `{begin}`")
-    tail = rest.partition(end)[2]
-    path.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
-
-
-def _known(path: Path | None) -> list[Row]:
-    if path is None or not path.exists():
-        return []
-    return [Row(**row) for row in json.loads(path.read_text())]
 
 
 if __name__ == "__main__":

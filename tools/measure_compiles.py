@@ -11,7 +11,6 @@ Exit code 1 if the two plans differ.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,13 +19,15 @@ from hlomem.jax.jobs import Job
 from hlomem.jax.plan_only import PlannedProgram, plan_in_child
 from hlomem.jax.target_kinds import MissingSoftwareError
 from tools.documents import ROOT
+from tools.tables import held, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FACTORY = f"{ROOT / 'examples/jax/gpt.py'}:train_step"
-_HEAD = "| training step | target | plan only | whole compile | plan |\n|---|---|---|---|---|\n"
-_TABLE = re.compile(r"(?<=<!-- compiles -->\n).*?(?=<!-- end of compiles -->)", re.DOTALL)
+_PAGE = ROOT / "docs/jax.md"
+_MARK = "compiles"
+_HEAD = ("| training step | target | plan only | whole compile | plan |", "|---|---|---|---|---|")
 
 
 class Row(NamedTuple):
@@ -55,7 +56,7 @@ def _line(row: Row, stopped: PlannedProgram, whole: PlannedProgram) -> str:
     refused = ", refused" if whole.refusal else ""
     same = "the same, byte for byte" if str(stopped.dump) == str(whole.dump) else "DIFFERENT"
     seconds = f"{stopped.cpu_seconds:.1f} s | {whole.cpu_seconds:.1f} s{refused}"
-    return f"| {row.words} | `{row.target}` | {seconds} | {same} |\n"
+    return f"| {row.words} | `{row.target}` | {seconds} | {same} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,8 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=int, nargs="*", choices=range(len(ROWS)))
     parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
-    old = _TABLE.search((given.write or ROOT / "docs/jax.md").read_text(encoding="utf-8"))
-    lines = old[0].splitlines(keepends=True)[2:] if old else []
+    lines = held(given.write or _PAGE, _MARK).splitlines()[len(_HEAD) :]
     for number, row in enumerate(ROWS):
         if given.only is not None and number not in given.only:
             continue
@@ -75,11 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except MissingSoftwareError as error:
             print(f"{row.target}: {error}")
             continue
-        print(line, end="", flush=True)
+        print(line, flush=True)
         lines[number : number + 1] = [line]
     if given.write:
-        text = given.write.read_text(encoding="utf-8")
-        given.write.write_text(_TABLE.sub(_HEAD + "".join(lines), text), encoding="utf-8")
+        put(given.write, _MARK, "\n".join([*_HEAD, *lines]))
     return int(any("DIFFERENT" in line for line in lines))
 
 

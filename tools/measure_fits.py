@@ -27,6 +27,7 @@ from hlomem.jax import log
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.state import floor_of
 from tools.fit_programs import FIT_PROGRAMS
+from tools.tables import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
             print(_line(row), flush=True)
     print(_total(rows, options.share))
     if options.write:
-        _write(options.write, options.share, rows)
+        put(options.write, f"fits, cpu, {options.share:g}", _table(rows, options.share))
     return 0 if all(row.is_planned and row.is_equal for row in rows) else 1
 
 
@@ -112,14 +113,8 @@ def _total(rows: Sequence[Row], share: float) -> str:
     )
 
 
-def _write(path: Path, share: float, rows: Sequence[Row]) -> None:
-    begin, end = f"<!-- fits, cpu, {share:g}: begin -->", f"<!-- fits, cpu, {share:g}: end -->"
-    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
-    if not found:
-        sys.exit(f"{path}: no line `{begin}`")
-    lines = "\n".join([_HEAD, *map(_line, rows)])
-    text = f"{head}{begin}\n\n{lines}\n\n{_total(rows, share)}\n\n{end}{rest.partition(end)[2]}"
-    path.write_text(text, encoding="utf-8")
+def _table(rows: Sequence[Row], share: float) -> str:
+    return "\n".join([_HEAD, *map(_line, rows), "", _total(rows, share)])
 
 
 def _measure(name: str, program: Program, share: float) -> Row | None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tools.corpus import BESIDE
+from tools.tables import known, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,6 @@ MAX_RUN_BYTES = 1 << 30
 """Programs with more temporaries than this are compiled, not run."""
 LEAST_RATIO = 0.2
 """What a smaller ratio counts as in a mean, so that no single program decides it."""
-_MARKS = ("<!-- orders: begin -->", "<!-- orders: end -->")
 
 
 class Row(NamedTuple):
@@ -243,21 +243,6 @@ def _line(row: Row) -> str:
     return f"| {row.name} | {sizes} | {ratios} | {forecast} | {bits} | {times} |"
 
 
-def _write(path: Path, text: str) -> None:
-    """Put text between the marks of a document."""
-    begin, end = _MARKS
-    document = path.read_text(encoding="utf-8")
-    head, _, rest = document.partition(begin)
-    _, _, tail = rest.partition(end)
-    path.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
-
-
-def _known(path: Path | None) -> list[Row]:
-    if path is None or not path.exists():
-        return []
-    return [Row(**row) for row in json.loads(path.read_text())]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -269,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
     programs = import_module("tools.order_programs")
-    rows = _known(options.json)
+    rows = known(options.json, Row)
     measured = {(row.group, row.name) for row in rows}
 
     def is_wanted(group: str, name: str) -> bool:
@@ -284,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = tables(rows, programs.MIN_BYTES)
     print(text)
     if options.write:
-        _write(options.write, text)
+        put(options.write, "orders", text)
     return int(any(row.after > row.before or row.is_equal is False for row in rows))
 
 

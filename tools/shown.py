@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _GOLDEN = ROOT / "tests/goldens/xla/jaxlib-0.12.0.1/cpu/nested_while"
-_PROJECTS = ROOT / "tests/docs/projects"
+_RUNS = ROOT / "tests/docs/projects/runs"
 FOLDER = "/home/user/project"
 """Where documents say that the user is."""
 _MOVED = ("<30 tanh_add_fusion @0> (size=16384,offset=16384)", "(size=16384,offset=64)")
@@ -92,19 +93,20 @@ def _failure_against_a_baseline() -> str:
     return f"test_memory.py::test_step\n{found[0]}"
 
 
-def _run(script: str) -> str:
-    """What `hlomem run` prints of a script of the documents' project."""
+def _run(script: Path, beside: Path | None = None) -> str:
+    """What `hlomem run` prints of a script; it may import the program `beside` it."""
     with TemporaryDirectory() as name:
         folder = Path(name) / "project"
         folder.mkdir()
-        (folder / "train.py").write_text((_PROJECTS / "runs" / script).read_text())
-        line = [sys.executable, "-m", "hlomem", "run", "--", sys.executable, "train.py"]
+        for path in filter(None, (script, beside)):
+            shutil.copy(path, folder)
+        line = [sys.executable, "-m", "hlomem", "run", "--", sys.executable, script.name]
         return _printed(line, folder)
 
 
 def _note_of_an_error() -> str:
     """The last line of an error of compiling and what `hlomem run` adds."""
-    screen = _run("too_large.py")
+    screen = _run(_RUNS / "too_large.py", ROOT / "examples/oom/train.py")
     error = re.search(r"^\S*RuntimeError: .*$", screen, re.MULTILINE)
     if error is None:
         raise ValueError(f"there was no error:\n{screen}")
@@ -127,7 +129,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "a torn value": lambda: _finding(_TORN, "alias/torn"),
     "a failure against a baseline": _failure_against_a_baseline,
     "a run that does not fit": _note_of_an_error,
-    "a run": lambda: _run("train.py"),
+    "a run": lambda: _run(_RUNS / "train.py"),
     "targets of doctor": _targets_of_doctor,
 }
 """Who makes which block."""

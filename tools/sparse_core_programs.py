@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tools.production_programs import Made
+from tools.production_parts import Made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
