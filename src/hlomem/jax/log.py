@@ -40,8 +40,8 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     """CPU time of the thread that looked for it."""
     time_ratio: float = 1.0
-    """The time a run takes with transfers in the new order, divided by that in XLA's, by the rough
-    model of `hlomem.schedule.cost`."""
+    """The time a run takes with its transfers, to the host as well, divided by that of XLA's order,
+    by the rough model of `hlomem.schedule.cost`."""
     total: int = 0
     """Bytes of all allocations of what was handed back, as planned, where a limit was named."""
     limit: int | None = None
@@ -54,6 +54,10 @@ class Outcome(NamedTuple):
     """Operations that are added, by our count."""
     program_flops: int = 0
     """Operations of the program as it was; nothing where none are computed again."""
+    moves: int = 0
+    """Values that wait in the host's memory while they are not needed."""
+    moved_bytes: int = 0
+    """Their bytes, which go there and come back in every run."""
     again: tuple[str, ...] = ()
     """Lines of the user's code whose values are computed again, those with most bytes first."""
     verdict: str = ""
@@ -72,9 +76,9 @@ class Outcome(NamedTuple):
             sizes = f"{format_bytes(self.before)} → {format_bytes(self.after)}, -{saved}"
             slower = f", modelled time {self.time_ratio:.3f}×" if self.time_ratio != 1 else ""
             again = f", {self._again()}" if self.clones or self.stacks else ""
-            return (
-                f"{head}, temporaries {sizes}{again}{slower}{self._fitness()}, {self.seconds:.2f} s"
-            )
+            away = f", {self._away()}" if self.moves else ""
+            rest = f"{again}{away}{slower}{self._fitness()}"
+            return f"{head}, temporaries {sizes}{rest}, {self.seconds:.2f} s"
         return f"{head}{', ' if self.reason else ''}{self.reason}{self._fitness()}"
 
     def _again(self) -> str:
@@ -84,6 +88,10 @@ class Outcome(NamedTuple):
         sign = "" if self.flops < 0 else "+"
         lines = f" ({', '.join(self.again[:MAX_LINES])})" if self.again else ""
         return f"{', '.join(parts)}{lines}, {sign}{share} FLOPs"
+
+    def _away(self) -> str:
+        values = "1 value" if self.moves == 1 else f"{self.moves} values"
+        return f"{values} ({format_bytes(self.moved_bytes)}) kept by the host meanwhile"
 
     def _fitness(self) -> str:
         """The verdict on a number, if one was named and the program was planned."""

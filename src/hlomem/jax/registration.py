@@ -74,6 +74,7 @@ def optimize(
     chip: str = "",
     target: str = "",
     fit: int | str | None = None,
+    offload: bool = True,
 ) -> Optimization:
     """Give every program compiled from now on an order that needs less memory.
 
@@ -89,7 +90,8 @@ def optimize(
 
     `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
     a chip whose memory it is. A program that is larger in the order found has values computed again
-    until it fits or nothing helps; `report()` says which, and by how much it misses.
+    until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
+    not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
     """
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
@@ -97,7 +99,7 @@ def optimize(
     if may_reorder_collectives is None:
         may_reorder_collectives = import_module("jax").process_count() == 1
     rules = Rules(effort, may_reorder_collectives, max_slowdown)
-    limits = Limits(min_bytes, max_instructions, _parse_fit(fit))
+    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), offload)
     aim = parse_target(target) if target else None
     if platforms is None and (aim is not None or fit is not None):
         platforms = aim.family if aim is not None else FITTED

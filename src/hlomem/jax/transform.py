@@ -23,6 +23,7 @@ from hlomem.jax.kept_answers import Answer
 from hlomem.jax.log import Outcome, logger, record
 from hlomem.jax.module_proto import text_of, with_orders
 from hlomem.jax.proven_fits import prove_fit, write_recomputed
+from hlomem.jax.proven_moves import prove_moves
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.origins import find_origins
@@ -55,6 +56,8 @@ class Limits(NamedTuple):
     fit: int | None = None
     """Bytes that all allocations of a program may take together; values are computed again where
     an order is not enough. None where no number was named."""
+    offload: bool = True
+    """Whether values may wait in the host's memory where computing them again is not enough."""
     keeps_donations: bool = True
     """Whether the compiler keeps what is donated of a module that is handed back; where it does
     not, a module with donated arguments is left alone."""
@@ -199,11 +202,32 @@ class Transform:
             return None, outcome
         proven = prove_fit(proto, found, limit, self._rules, self._plan, outcome.after)
         outcome = _noted(outcome, f"{proven.tried} programs tried", *proven.problems)
-        if proven.answer is None or proven.made is None:
+        if proven.answer is not None and proven.made is not None:
+            total = rest + proven.temporaries
+            answer, made = proven.answer, proven.made
+            outcome = _recomputed(outcome, answer, made, proven.temporaries, total)
+        if not outcome.missing or not self._limits.offload:
+            return proven.answer, outcome
+        given = proven.answer or (with_orders(proto, found.orders) if found.orders else proto)
+        moved, outcome = self._offload(given, outcome, limit - rest)
+        return moved or proven.answer, outcome
+
+    def _offload(self, proto: bytes, outcome: Outcome, room: int) -> tuple[bytes | None, Outcome]:
+        """Let values wait in the host's memory, as the compiler itself plans it."""
+        assert self._plan is not None
+        proven = prove_moves(proto, self._options, room, self._rules, self._plan, outcome.after)
+        notes = [f"{proven.tried} programs with values on the host tried"] if proven.tried else []
+        outcome = _noted(outcome, *notes, *proven.problems)
+        if proven.answer is None:
             return None, outcome
-        total = rest + proven.temporaries
-        answer, made = proven.answer, proven.made
-        return answer, _recomputed(outcome, answer, made, proven.temporaries, total)
+        return proven.answer, outcome._replace(
+            kind="improved",
+            total=outcome.total - outcome.after + proven.temporaries,
+            after=proven.temporaries,
+            moves=len(proven.moves),
+            moved_bytes=sum(move.size for move in proven.moves),
+            time_ratio=outcome.time_ratio * proven.time_ratio,
+        )
 
     def _prove(self, proto: bytes, found: BetterOrder, outcome: Outcome) -> tuple[Orders, Outcome]:
         """The order the compiler itself was seen to need least for."""

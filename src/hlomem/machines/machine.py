@@ -204,6 +204,12 @@ class Machine(Struct, frozen=True, kw_only=True):
         """The name people use for the memory of a color."""
         return self.memory_spaces.get(color, f"color {color}")
 
+    @property
+    def host_color(self) -> int | None:
+        """The color of the host's memory; None where a device has no other."""
+        named = [color for color, name in self.memory_spaces.items() if name == "host"]
+        return named[0] if named else None
+
     def find_color(self, word: str) -> int | None:
         """The color people mean by a word; XLA's word counts where it is nobody's own."""
         for names in (self.memory_spaces, XLA_SPACE_NAMES):

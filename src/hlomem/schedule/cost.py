@@ -42,7 +42,7 @@ class Delays:
 
     def __init__(self, nodes: Sequence[HloInstruction], size_of: Callable[[Shape], int]) -> None:
         node_of = {instruction: node for node, instruction in enumerate(nodes)}
-        self._time = [_time(instruction, size_of) for instruction in nodes]
+        self._time = [time_of(instruction, size_of) for instruction in nodes]
         self._transfers = [
             _Transfer(node, node_of[end], TRANSFER_FACTOR * _bytes_of(end, size_of))
             for node, instruction in enumerate(nodes)
@@ -66,7 +66,8 @@ class Delays:
         )
 
 
-def _time(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
+def time_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
+    """The time an instruction takes, in bytes; none for transfers, which run beside the others."""
     if not takes_time(instruction) or is_start(instruction) or instruction.opcode.endswith("-done"):
         return 0
     moved = sum(_bytes_of(part, size_of) for part in (instruction, *instruction.operands))

@@ -1,0 +1,102 @@
+"""Values that wait in the host's memory until a program fits by the plan of its own compiler.
+
+In: a module as it would be handed back, the bytes its temporaries may take, and a way to let the
+compiler plan it. Out: `ProvenMoves`. What hlomem moves (`hlomem.remat.host`) is judged, then
+planned by the compiler; where that misses, more is moved, by as much as it missed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem import hlo
+from hlomem.api.improve import new_findings
+from hlomem.base.errors import HlomemError
+from hlomem.hlo.text.printer import format_module
+from hlomem.jax.module_proto import text_of, with_text
+from hlomem.pipeline import in_text_order, start_stages
+from hlomem.remat.host import choose_moves, make_moves, model_moves
+from hlomem.remat.host_check import find_move_problems
+from hlomem.schedule.planned_orders import temporary_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hlomem.api.improve import Rules
+    from hlomem.hlo.ir import HloModule
+    from hlomem.machines.options import Options
+    from hlomem.remat.host import Move
+    from hlomem.schedule.search import Effort
+
+MAX_TRIED: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
+"""Programs that a compiler plans."""
+_MARGIN = 0.98
+"""How much less is asked for than what a plan missed by."""
+
+
+class ProvenMoves(NamedTuple):
+    """The outcome of trying."""
+
+    answer: bytes | None
+    """The module to hand back; None where the given one stays."""
+    moves: tuple[Move, ...]
+    temporaries: int
+    """Bytes, as the compiler plans them."""
+    tried: int
+    problems: tuple[str, ...]
+    time_ratio: float = 1.0
+    """The time of a run divided by that without moves, by a rough model."""
+
+
+def prove_moves(
+    proto: bytes,
+    options: Options,
+    room: int,
+    rules: Rules,
+    plan: Callable[[bytes], int],
+    before: int,
+) -> ProvenMoves:
+    """Move values until the temporaries fit; `before` is what the compiler needs without."""
+    space = options.machine.host_color
+    best = ProvenMoves(None, (), before, 0, ())
+    if space is None:
+        return best
+    stages = start_stages(hlo.parse(text_of(proto)), options, order_lists=in_text_order)
+    aim = round(temporary_bytes(stages) * room / max(before, 1) * _MARGIN)
+    problems: list[str] = []
+    tried: list[tuple[Move, ...]] = []
+    for _ in range(MAX_TRIED[rules.effort]):
+        moves = tuple(choose_moves(stages, aim))
+        if not moves or moves in tried:
+            break
+        tried.append(moves)
+        answer = with_text(proto, format_module(make_moves(stages.module, moves, space)))
+        objections = _judge(stages.module, hlo.parse(text_of(answer)), space, rules, options)
+        if objections:
+            problems.append(f"values in the host's memory were rejected: {objections[0]}")
+            break
+        try:
+            size = plan(answer)
+        except HlomemError as error:
+            problems.append(str(error).partition("\n")[0])
+            break
+        if size < best.temporaries:
+            best = ProvenMoves(answer, moves, size, 0, (), model_moves(stages, moves))
+        if size <= room:
+            break
+        aim = round(aim * room / size * _MARGIN)
+    return best._replace(tried=len(tried), problems=tuple(problems))
+
+
+def _judge(
+    given: HloModule, edited: HloModule, space: int, rules: Rules, options: Options
+) -> list[str]:
+    """Problems of a module with values in the host's memory, as the compiler will read it."""
+    problems = find_move_problems(
+        given,
+        edited,
+        space,
+        may_reorder_collectives=rules.may_reorder_collectives,
+        may_lose_overlap=bool(rules.max_slowdown),
+    )
+    return problems or new_findings(edited, given, options)
