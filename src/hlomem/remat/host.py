@@ -53,6 +53,8 @@ class Move(NamedTuple):
     """The first that reads it again; the copy back ends before it."""
     readers: tuple[str, ...]
     """All that read what came back."""
+    views: tuple[str, ...]
+    """Bitcasts of the value that they read, operands first, which are made again of it."""
     size: int
 
 
@@ -61,7 +63,9 @@ class _Gap(NamedTuple):
 
     value: int
     holder: int
-    """The node through which all later readers read it."""
+    """The node whose result it is, an array."""
+    views: tuple[int, ...]
+    """Bitcasts of that, through which later readers read it."""
     first: int
     """Its first place: the node before has touched the value."""
     end: int
@@ -135,6 +139,7 @@ class _Chooser:
             returns_before=nodes[offer.last + 1].name,
             read_by=nodes[gap.end].name,
             readers=tuple(nodes[reader].name for reader in gap.readers),
+            views=tuple(nodes[view].name for view in gap.views),
             size=offer.size,
         )
 
@@ -149,27 +154,35 @@ def _gaps(state: State, number: int) -> Iterator[_Gap]:
     touches = sorted({value.made_by, *value.readers})
     for place, (before, after) in enumerate(pairwise(touches), start=1):
         later = tuple(touches[place:])
-        holder = _holder(state, number, later, before)
-        if after - before > 1 and holder is not None:
-            yield _Gap(number, holder, before + 1, after, later)
+        views = _views(state, number, later, before)
+        if after - before > 1 and views is not None:
+            yield _Gap(number, views[0], tuple(views[1:]), before + 1, after, later)
 
 
-def _holder(state: State, value: int, later: Sequence[int], before: int) -> int | None:
-    """The one node through which later ones read a value; None where there is no such node."""
+def _views(state: State, value: int, later: Sequence[int], before: int) -> list[int] | None:
+    """The node whose result a value is, and the bitcasts of it through which later ones read it.
+
+    None where there is no such node.
+    """
     nodes = state.flow.nodes
     if any(nodes[node].opcode == "tuple" for node in later):
         return None  # a loop may begin with it, and with its memory
-    holders = {
+    found: set[int] = set()
+    pending = {
         operand
         for node in later
         for operand in state.operands[node]
         if value in state.holds[operand] and operand <= before
     }
-    if len(holders) != 1:
-        return None
-    [holder] = holders
-    is_it = nodes[holder].shape.is_array and state.holds[holder] == (value,)
-    return holder if is_it else None
+    while pending:
+        node = pending.pop()
+        found.add(node)
+        if nodes[node].opcode == "bitcast":
+            pending.add(state.operands[node][0])
+    views = sorted(found)
+    first, *others = views
+    is_it = nodes[first].shape.is_array and state.holds[first] == (value,)
+    return views if is_it and all(nodes[node].opcode == "bitcast" for node in others) else None
 
 
 def model_moves(stages: Stages, moves: Sequence[Move]) -> float:
@@ -226,10 +239,22 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
         copy = add(known[move.leaves_before], f"{value.name}.offload-done", there, copy)
         copy = add(known[move.returns_before], f"{value.name}.fetch-start", back, copy)
         copy = add(known[move.read_by], f"{value.name}.fetch-done", here, copy)
+        made = {value: copy}
+        for view in map(known.__getitem__, move.views):
+            again = rewriter.insert(
+                known[move.read_by],
+                unused_name(f"{view.name}.fetched", taken),
+                view.shape,
+                view.opcode,
+                [made[view.operands[0]]],
+                attributes=view.attributes,
+            )
+            made[view] = again
+            taken.add(again.name)
         for reader in map(known.__getitem__, move.readers):
             for number, operand in enumerate(reader.operands):
-                if operand is value:
-                    rewriter.set_operand(reader, number, copy)
+                if operand in made:
+                    rewriter.set_operand(reader, number, made[operand])
     return rewriter.finish()
 
 

@@ -1,10 +1,10 @@
 """A judge of programs whose values wait in the host's memory; it knows nothing of who chose them.
 
 In: two scheduled modules and the host's memory space. Out: what is wrong with the second, nothing
-where it is the first but for values that are copied to the host and back. All that is new must be
-such copies: four instructions in a row, of which the first reads a value as it is and the last
-gives it as it was. Without them, what is left must compute what the first does, and be in an order
-that is right for it (`remat/check.py`). Memory of a value that is copied may hold no other value.
+where it is the first but for values that are copied to the host and back. Copies that are new come
+in fours, of which the first reads a value as it is and the last gives it as it was. Without them,
+what is left must compute what the first does, and be in an order that is right for it
+(`remat/check.py`). Memory of a value that is copied may hold no other value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ def find_move_problems(
 ) -> list[str]:
     """Problems of a module with values in the host's memory."""
     known = {instruction.name for instruction in given.entry.instructions}
-    new = [one for one in edited.entry.instructions if one.name not in known]
+    new = [
+        one
+        for one in edited.entry.instructions
+        if one.name not in known and one.opcode in (_START, _DONE)
+    ]
     trips = [_trip(one, known) for one in new if one.opcode == _DONE and not _space_of(one)]
     problems = list(_check_new(new, trips))
     for trip in trips:
@@ -77,7 +81,7 @@ def _trip(last: HloInstruction, known: set[str]) -> _Trip:
 
 
 def _check_new(new: list[HloInstruction], trips: list[_Trip]) -> Iterator[str]:
-    """All that is new belongs to one trip."""
+    """Every new copy belongs to one trip."""
     count = dict.fromkeys(new, 0)
     for trip in trips:
         for copy in trip.copies:
