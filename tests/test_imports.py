@@ -118,6 +118,7 @@ MAY_IMPORT = {
     "jax.fitting": {"base", "jax", "machines.capacity", "report"},
     "jax.plan_only": {"base", "dump", "api.explain", "jax"},
     "remat.check": {"base", "hlo", "check", "schedule.check"},  # knows nothing of who chose
+    "remat.host_check": {"base", "hlo", "check", "remat.check", "schedule.check"},  # nor does this
     "remat.meaning": {"base", "hlo", "remat.check"},  # nor does this
     "remat": PLANNER | {"schedule"},
     "api.recompute": {"base", "hlo", "pipeline", "api.improve", "remat", "schedule"},

@@ -38,6 +38,7 @@ OWN_TABLES = {
     Path("schedule/effects.py"): "what the world outside sees and what takes no time: order alone",
     Path("schedule/xla_schedulers.py"): "what each scheduler of XLA treats apart",
     Path("remat/check.py"): "judges what is computed again, and must not rest on what it judges",
+    Path("remat/host_check.py"): "judges what is moved, and must not rest on what it judges",
     Path("remat/flops.py"): "what moves elements and computes nothing, and what counts operands",
     Path("remat/loop_edit.py"): "what goes when nobody reads it",
     Path("remat/meaning.py"): "judges what loops stack, and must not rest on what it judges",

@@ -8,6 +8,8 @@ import pytest
 
 from hlomem import hlo
 from hlomem.api.improve import new_findings
+from hlomem.api.load import load
+from hlomem.api.plan import plan
 from hlomem.hlo.text.printer import format_module
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
@@ -17,7 +19,9 @@ from hlomem.remat.host import choose_moves, make_moves, model_moves
 from hlomem.remat.host_check import find_move_problems
 from hlomem.remat.state import start_state
 from hlomem.schedule.planned_orders import temporary_bytes
+from tests.places import GOLDENS
 from tests.schedule.programs import GPU, stages_of
+from tools.check_contact import places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,3 +113,12 @@ def test_programs_with_moves_are_right(home: Path, share: float) -> None:
     added = temporary_bytes(planned, HOST) - temporary_bytes(stages, HOST)
     assert added <= sum(move.size for move in moves)
     assert bool(added) == bool(moves)
+
+
+def test_xla_places_moved_values_where_they_are_planned() -> None:
+    home = GOLDENS / "handed_back" / "jaxlib-0.11.2" / "gpu-h200" / "host_moves"
+    text = (home / "module.hlo").read_text(encoding="utf-8")
+    made = plan(text, backend="gpu", chip="h200", era="jaxlib-0.11.2", order="text").dump
+    assert places(made) == places(load(home))
+    assert made.assignment is not None
+    assert {allocation.color for allocation in made.assignment.allocations} == {0, HOST}

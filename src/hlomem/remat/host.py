@@ -37,7 +37,7 @@ HOST_FACTOR = 64
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 _CONTEXT = "u32[]"
-"""What XLA keeps of a copy while it runs."""
+"""The shape of a copy's context, the third part of its start."""
 
 
 class Move(NamedTuple):
