@@ -27,7 +27,7 @@ from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.origins import find_origins
 from hlomem.schedule.planned_orders import temporary_bytes
-from hlomem.schedule.waiting import model_time
+from hlomem.schedule.waiting import model_time, module_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,7 +183,7 @@ class Transform:
                 break
             answer, problems = write_recomputed(proto, made, found, self._rules)
             if not problems:
-                return answer, _recomputed(outcome, answer, made, made.temporaries, made.total)
+                return answer, _recomputed(outcome, found, answer, made, made.temporaries, made.total)
             outcome = _noted(outcome, f"values computed again were rejected: {problems[0]}")
             points = [point for point in points if point.changes != made.changes]
         return None, outcome
@@ -203,7 +203,7 @@ class Transform:
             return None, outcome
         total = rest + proven.temporaries
         answer, made = proven.answer, proven.made
-        return answer, _recomputed(outcome, answer, made, proven.temporaries, total)
+        return answer, _recomputed(outcome, found, answer, made, proven.temporaries, total)
 
     def _prove(self, proto: bytes, found: BetterOrder, outcome: Outcome) -> tuple[Orders, Outcome]:
         """The order the compiler itself was seen to need least for."""
@@ -220,9 +220,17 @@ def _noted(outcome: Outcome, *notes: str) -> Outcome:
 
 
 def _recomputed(
-    outcome: Outcome, answer: bytes, made: Recomputed, temporaries: int, total: int
+    outcome: Outcome,
+    found: BetterOrder,
+    answer: bytes,
+    made: Recomputed,
+    temporaries: int,
+    total: int,
 ) -> Outcome:
     """The outcome with values computed again."""
+    module = hlo.parse(text_of(answer))
+    time_before = model_time(found.stages, {}).before
+    time_after = module_time(module, found.stages.options.machine.size_of)
     return outcome._replace(
         kind="improved",
         after=temporaries,
@@ -231,7 +239,8 @@ def _recomputed(
         stacks=made.stacks,
         flops=made.flops,
         program_flops=made.program_flops,
-        again=find_origins(hlo.parse(text_of(answer))),
+        again=find_origins(module),
+        time_ratio=time_after / time_before if time_before else 1.0,
     )
 
 
