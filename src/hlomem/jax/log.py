@@ -40,8 +40,9 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     """CPU time of the thread that looked for it."""
     time_ratio: float = 1.0
-    """The time a run takes with its transfers, to the host as well, divided by that of XLA's order,
-    by the rough model of `hlomem.schedule.cost`."""
+    """The time of a run, divided by that of XLA's program, by the rough model of
+    `hlomem.schedule.cost`: bytes moved, multiplications, what is computed again, and transfers that
+    are waited for."""
     total: int = 0
     """Bytes of all allocations of what was handed back, as planned, where a limit was named."""
     limit: int | None = None
@@ -74,7 +75,8 @@ class Outcome(NamedTuple):
         if self.kind == "improved":
             saved = percent(self.before - self.after, self.before)
             sizes = f"{format_bytes(self.before)} → {format_bytes(self.after)}, -{saved}"
-            slower = f", modelled time {self.time_ratio:.3f}×" if self.time_ratio != 1 else ""
+            has_price = self.time_ratio != 1 or self.clones or self.stacks
+            slower = f", modelled time {self.time_ratio - 1:+.1%}" if has_price else ""
             again = f", {self._again()}" if self.clones or self.stacks else ""
             away = f", {self._away()}" if self.moves else ""
             rest = f"{again}{away}{slower}{self._fitness()}"

@@ -28,7 +28,7 @@ from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.origins import find_origins
 from hlomem.schedule.planned_orders import temporary_bytes
-from hlomem.schedule.waiting import model_time
+from hlomem.schedule.waiting import model_time, module_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +186,9 @@ class Transform:
                 break
             answer, problems = write_recomputed(proto, made, found, self._rules)
             if not problems:
-                return answer, _recomputed(outcome, answer, made, made.temporaries, made.total)
+                return answer, _recomputed(
+                    outcome, found, answer, made, made.temporaries, made.total
+                )
             outcome = _noted(outcome, f"values computed again were rejected: {problems[0]}")
             points = [point for point in points if point.changes != made.changes]
         return None, outcome
@@ -205,7 +207,7 @@ class Transform:
         if proven.answer is not None and proven.made is not None:
             total = rest + proven.temporaries
             answer, made = proven.answer, proven.made
-            outcome = _recomputed(outcome, answer, made, proven.temporaries, total)
+            outcome = _recomputed(outcome, found, answer, made, proven.temporaries, total)
         if not outcome.missing or not self._limits.offload:
             return proven.answer, outcome
         given = proven.answer or (with_orders(proto, found.orders) if found.orders else proto)
@@ -244,9 +246,17 @@ def _noted(outcome: Outcome, *notes: str) -> Outcome:
 
 
 def _recomputed(
-    outcome: Outcome, answer: bytes, made: Recomputed, temporaries: int, total: int
+    outcome: Outcome,
+    found: BetterOrder,
+    answer: bytes,
+    made: Recomputed,
+    temporaries: int,
+    total: int,
 ) -> Outcome:
     """The outcome with values computed again."""
+    module = hlo.parse(text_of(answer))
+    time_before = model_time(found.stages, {}).before
+    time_after = module_time(module, found.stages.options.machine.size_of)
     return outcome._replace(
         kind="improved",
         after=temporaries,
@@ -255,7 +265,8 @@ def _recomputed(
         stacks=made.stacks,
         flops=made.flops,
         program_flops=made.program_flops,
-        again=find_origins(hlo.parse(text_of(answer))),
+        again=find_origins(module),
+        time_ratio=time_after / time_before if time_before else 1.0,
     )
 
 

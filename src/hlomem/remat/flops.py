@@ -11,9 +11,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.schedule.cost import product_flops
+from hlomem.schedule.cost import product_flops, trip_count
 from hlomem.schedule.effects import takes_time
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _MOVES = frozenset({"broadcast", "copy", "reshape", "transpose", "iota", "slice", "concatenate"})
 """Opcodes that move elements and compute nothing; their bytes are counted, no operations."""
-_TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
 
 
 class Costs:
@@ -41,7 +39,7 @@ class Costs:
             return 0
         if opcode == "fusion" or opcode in RUN_IN_PLACE:
             inside = sum(self._flops_in(callee) for callee in instruction.called_computations)
-            return inside * (_trips(instruction) if opcode == "while" else 1)
+            return inside * (trip_count(instruction) if opcode == "while" else 1)
         if products := product_flops(instruction):
             return products
         if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
@@ -67,12 +65,6 @@ class Costs:
         if known is None:
             known = self._bodies[body] = self.total(body.instructions)
         return known
-
-
-def _trips(loop: HloInstruction) -> int:
-    """The passes of a loop, as XLA wrote them beside it; one where it did not."""
-    found = _TRIP_COUNT.search(loop.attribute_text)
-    return int(found[1]) if found else 1
 
 
 def _elements(shape: Shape) -> int:

@@ -20,7 +20,7 @@ from hlomem.hlo.draft import unused_name
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import default_layout
 from hlomem.remat.state import start_state
-from hlomem.schedule.cost import time_of
+from hlomem.schedule.cost import Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,12 +97,11 @@ def choose_moves(stages: Stages, target: int) -> list[Move]:
 class _Chooser:
     def __init__(self, stages: Stages) -> None:
         state = start_state(stages)
-        size_of = stages.options.machine.size_of
+        times = Times(stages.options.machine.size_of)
         self._flow = state.flow
         self._levels = state.levels()
         self._gaps = [gap for value in range(len(state.flow.values)) for gap in _gaps(state, value)]
-        times = [time_of(instruction, size_of) for instruction in state.flow.nodes]
-        self._clock = [0, *accumulate(times)]
+        self._clock = [0, *accumulate(map(times.of, state.flow.nodes))]
         """The time before each place."""
 
     def run(self, target: int) -> list[Move]:
@@ -199,6 +198,7 @@ def model_moves(stages: Stages, moves: Sequence[Move]) -> float:
         events.setdefault(move.leaves_before, []).append(("is out", move))
         events.setdefault(move.returns_before, []).append(("back", move))
         events.setdefault(move.read_by, []).append(("is back", move))
+    times = Times(stages.options.machine.size_of)
     clock = total = 0
     free = {"out": 0, "back": 0}
     ends: dict[tuple[str, str], int] = {}
@@ -210,8 +210,7 @@ def model_moves(stages: Stages, moves: Sequence[Move]) -> float:
                 ends[way, move.value] = free[way]
             else:
                 clock = max(clock, ends[way, move.value])
-        time = time_of(node, stages.options.machine.size_of)
-        clock, total = clock + time, total + time
+        clock, total = clock + times.of(node), total + times.of(node)
     return max(clock, *free.values()) / total if total else 1.0
 
 

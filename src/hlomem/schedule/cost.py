@@ -1,12 +1,15 @@
-"""How long an order leaves what runs in the background unhidden: an open, rough model of time.
+"""The time a program takes, and waits for what runs in the background: an open, rough model.
 
-In: the instructions of a computation, and an order of them. Out: the time, in bytes, for which the
-program waits. The model: every instruction takes as long as moving the bytes it reads and writes; a
-dot or convolution as long as moving its multiplications divided by `FLOPS_PER_BYTE`. A transfer
-takes `TRANSFER_FACTOR` times the bytes of its result, since the links between devices are slower
-than memory by about that. It is hidden by what runs between its start and its end; what is not
-hidden, the program waits for. The figures are those of current accelerators to within a factor of
-two; no figure of a particular machine is claimed.
+In: the instructions of a computation, and an order of them. Out: times, in bytes moved within a
+device. The model: every instruction takes as long as moving the bytes it reads and writes; a dot or
+convolution, in a fusion or not, as long as moving its multiplications and additions divided by
+`FLOPS_PER_BYTE`, where that is longer. What reads or writes a part of a buffer, such as a slice of
+a stack, moves that part. Loops take the time of their body as often as they are known to run, once
+where that is not known; of branches the longest counts. Custom calls count by their bytes. A
+transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links between devices are
+slower than memory by about that. It is hidden by what runs between its start and its end; what is
+not hidden, the program waits for. The figures are those of current accelerators to within a factor
+of two; no figure of a particular machine is claimed.
 """
 
 from __future__ import annotations
@@ -15,14 +18,21 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.patterns import lazy_pattern
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.schedule.effects import find_end, is_start, takes_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
 
+_TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
+_READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
+"""Opcodes that read of their first operand what they return."""
+_WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
+"""Opcodes that write into the memory of their first operand."""
 _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 FLOPS_PER_BYTE = 200
@@ -42,7 +52,7 @@ class Delays:
 
     def __init__(self, nodes: Sequence[HloInstruction], size_of: Callable[[Shape], int]) -> None:
         node_of = {instruction: node for node, instruction in enumerate(nodes)}
-        self._time = [time_of(instruction, size_of) for instruction in nodes]
+        self._time = list(map(Times(size_of).of, nodes))
         self._transfers = [
             _Transfer(node, node_of[end], TRANSFER_FACTOR * _bytes_of(end, size_of))
             for node, instruction in enumerate(nodes)
@@ -66,16 +76,106 @@ class Delays:
         )
 
 
-def time_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
-    """The time an instruction takes, in bytes; none for transfers, which run beside the others."""
-    if not takes_time(instruction) or is_start(instruction) or instruction.opcode.endswith("-done"):
-        return 0
-    moved = sum(_bytes_of(part, size_of) for part in (instruction, *instruction.operands))
-    return max(moved, product_flops(instruction) // FLOPS_PER_BYTE)
+class Times:
+    """The time of instructions if all transfers are hidden, that of bodies worked out once."""
+
+    def __init__(self, size_of: Callable[[Shape], int]) -> None:
+        self._size_of = size_of
+        self._bodies: dict[HloComputation, int] = {}
+
+    def of(self, instruction: HloInstruction) -> int:
+        """The time of one instruction, all that it runs included."""
+        opcode = instruction.opcode
+        if not takes_time(instruction) or is_start(instruction) or opcode.endswith("-done"):
+            return 0
+        if opcode in RUN_IN_PLACE:
+            return time_inside(instruction, self._of_body)
+        if opcode == "fusion":
+            [body] = instruction.called_computations
+            return self._of_fusion(body)
+        return max(self._moved(instruction), product_flops(instruction) // FLOPS_PER_BYTE)
+
+    def _of_body(self, body: HloComputation) -> int:
+        if body not in self._bodies:
+            self._bodies[body] = sum(map(self.of, body.instructions))
+        return self._bodies[body]
+
+    def _of_fusion(self, body: HloComputation) -> int:
+        if body not in self._bodies:
+            moved = sum(map(self._read, body.parameters)) + self._written(body.root)
+            products = _products_in(body) // FLOPS_PER_BYTE
+            self._bodies[body] = max(moved, products)
+        return self._bodies[body]
+
+    def _moved(self, instruction: HloInstruction) -> int:
+        """Bytes that an instruction reads and writes."""
+        first, *rest = instruction.operands or (None,)
+        others = sum(map(self._bytes, rest))
+        if instruction.opcode in _READS_PART:
+            return 2 * self._bytes(instruction) + others
+        if instruction.opcode in _WRITES_PART:
+            return others + self._part(instruction)
+        own = self._bytes(instruction) + others
+        return own if first is None else own + self._bytes(first)
+
+    def _read(self, value: HloInstruction) -> int:
+        """Bytes of a parameter that a fusion reads."""
+        whole, parts = self._bytes(value), 0
+        for user in value.users:
+            is_first = user.operands[0] is value and value not in user.operands[1:]
+            if user.opcode == "bitcast":
+                parts += self._read(user)
+            elif is_first and user.opcode in _READS_PART:
+                parts += self._bytes(user)
+            elif not (is_first and user.opcode in _WRITES_PART):
+                return whole
+        return min(whole, parts)
+
+    def _written(self, root: HloInstruction) -> int:
+        """Bytes that a fusion writes."""
+        if root.opcode == "tuple":
+            return sum(map(self._written, root.operands))
+        if root.opcode == "bitcast":
+            return self._written(root.operands[0])
+        return self._part(root) if root.opcode in _WRITES_PART else self._bytes(root)
+
+    def _part(self, writer: HloInstruction) -> int:
+        """Bytes of what is written into another value: one operand, or as many as there are."""
+        if writer.opcode == "scatter":
+            count = (len(writer.operands) - 1) // 2
+            return sum(map(self._bytes, writer.operands[count + 1 :]))
+        return self._bytes(writer.operands[1])
+
+    def _bytes(self, instruction: HloInstruction) -> int:
+        return _bytes_of(instruction, self._size_of)
+
+
+def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]) -> int:
+    """The time of what an instruction runs: a loop every pass, one of several branches."""
+    inside = list(map(time_of, caller.called_computations))
+    if caller.opcode == "conditional":
+        return max(inside, default=0)
+    return sum(inside) * (trip_count(caller) if caller.opcode == "while" else 1)
+
+
+def trip_count(loop: HloInstruction) -> int:
+    """The passes of a loop, as XLA wrote them beside it; one where it did not."""
+    found = _TRIP_COUNT.search(loop.attribute_text)
+    return int(found[1]) if found else 1
 
 
 def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
     return sum(size_of(leaf) for _, leaf in instruction.shape.leaves())
+
+
+def _products_in(body: HloComputation) -> int:
+    """Operations of the products in a fusion, and in fusions within it."""
+    return sum(
+        product_flops(instruction)
+        if instruction.opcode != "fusion"
+        else sum(map(_products_in, instruction.called_computations))
+        for instruction in body.instructions
+    )
 
 
 def product_flops(instruction: HloInstruction) -> int:

@@ -1,17 +1,22 @@
-"""How long a program waits for its transfers in one order and in another, by the model of `cost`.
+"""The modelled time of a program in one order and in another.
 
-In: the stages of a plan and new orders. Out: the modelled time before and after, in bytes moved. A
-computation that runs several times counts once: how often is not always known.
+In: a program and orders of it. Out: its time by the model of `cost`, in bytes moved: that of its
+work, loops as often as they are known to run, and that for which it waits for transfers.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.hlo.schedule import running_computations
-from hlomem.schedule.cost import Delays
+from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.schedule.cost import Delays, Times, time_inside
+from hlomem.schedule.effects import is_start
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.shape import Shape
     from hlomem.pipeline import Stages
     from hlomem.schedule.search import Orders
 
@@ -26,22 +31,58 @@ class ModelledTime(NamedTuple):
     waits_after: int
 
     @property
+    def before(self) -> int:
+        """All in the given order."""
+        return self.work + self.waits_before
+
+    @property
+    def after(self) -> int:
+        """All in the new order."""
+        return self.work + self.waits_after
+
+    @property
     def ratio(self) -> float:
         """The time in the new order, divided by that in the given one."""
-        before = self.work + self.waits_before
-        return (self.work + self.waits_after) / before if before else 1.0
+        return self.after / self.before if self.before else 1.0
 
 
 def model_time(stages: Stages, orders: Orders) -> ModelledTime:
     """The time another order takes, by the model."""
-    work = before = after = 0
-    for computation in running_computations(stages.module):
-        nodes = stages.schedule.sequence(computation)
-        delays = Delays(nodes, stages.options.machine.size_of)
-        number_of = {instruction: number for number, instruction in enumerate(nodes)}
-        work += delays.total
-        before += delays.of(range(len(nodes)))
-        after += delays.of(
-            [number_of[instruction] for instruction in orders.get(computation, nodes)]
-        )
-    return ModelledTime(work, before, after)
+    module, size_of = stages.module, stages.options.machine.size_of
+    given = stages.schedule.sequence
+    before = _Waits(size_of, given)
+    after = _Waits(size_of, lambda computation: orders.get(computation) or given(computation))
+    return ModelledTime(
+        sum(map(Times(size_of).of, module.entry.instructions)),
+        before.of(module.entry),
+        after.of(module.entry) if orders else before.of(module.entry),
+    )
+
+
+def module_time(module: HloModule, size_of: Callable[[Shape], int]) -> int:
+    """The time of a program in the order of its text, by the model."""
+    work = sum(map(Times(size_of).of, module.entry.instructions))
+    return work + _Waits(size_of, lambda computation: computation.instructions).of(module.entry)
+
+
+class _Waits:
+    """The time for which computations wait in the order they have, all that they run included."""
+
+    def __init__(
+        self,
+        size_of: Callable[[Shape], int],
+        order_of: Callable[[HloComputation], Sequence[HloInstruction]],
+    ) -> None:
+        self._size_of = size_of
+        self._order_of = order_of
+        self._known: dict[HloComputation, int] = {}
+
+    def of(self, computation: HloComputation) -> int:
+        if computation not in self._known:
+            order = self._order_of(computation)
+            has_transfers = any(map(is_start, order))
+            own = Delays(order, self._size_of).of(range(len(order))) if has_transfers else 0
+            callers = [part for part in order if part.opcode in RUN_IN_PLACE]
+            inside = sum(time_inside(caller, self.of) for caller in callers)
+            self._known[computation] = own + inside
+        return self._known[computation]
