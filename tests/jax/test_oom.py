@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -238,8 +239,8 @@ def test_hooks_that_others_have_wrapped_stay_and_explain_nothing_once_removed(
         ours = sys.excepthook, threading.excepthook
         ours[0](KeyError, error, None)
         assert explained == [error]
-        monkeypatch.setattr(sys, "excepthook", lambda *about: ours[0](*about))
-        monkeypatch.setattr(threading, "excepthook", lambda about: ours[1](about))
+        monkeypatch.setattr(sys, "excepthook", partial(ours[0]))
+        monkeypatch.setattr(threading, "excepthook", partial(ours[1]))
         theirs = sys.excepthook, threading.excepthook
     assert (sys.excepthook, threading.excepthook) == theirs
     sys.excepthook(KeyError, error, None)

@@ -306,7 +306,7 @@ def test_a_compiler_without_devices_must_take_a_pass_at_least() -> None:
     registration._test_once(hooks, "tpu")
     assert hooks.on == []
     assert registration._keeps_donations(hooks, "tpu")
-    with pytest.raises(CommandError, match="no platform `cuda`, only cpu.*RuntimeError"):
+    with pytest.raises(CommandError, match=r"no platform `cuda`, only cpu.*RuntimeError"):
         registration._test_once(hooks, "cuda")
 
 
@@ -320,7 +320,7 @@ def test_a_hook_that_takes_a_pass_and_never_calls_it_does_not_work() -> None:
 def test_the_chips_of_this_machine_need_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     device = SimpleNamespace(device_kind="TPU v5 lite")
     monkeypatch.setattr(registration, "_backends", lambda: ["cpu", "tpu"])
-    monkeypatch.setattr(jax, "local_devices", lambda backend: [device])
+    monkeypatch.setattr(jax, "local_devices", lambda **_: [device])
     assert registration._chip_here("tpu") == "v5e"
     device.device_kind = "TPU v99"
     with pytest.raises(CommandError, match="which TPU"):

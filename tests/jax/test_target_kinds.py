@@ -105,5 +105,5 @@ def test_a_topology_that_the_compiler_does_not_have_is_refused(
     fake = SimpleNamespace(get_topology_desc=refuse)
     monkeypatch.setattr(target_kinds, "import_module", lambda _: fake)
     monkeypatch.setattr(target_kinds, "_is_there", lambda _: True)
-    with pytest.raises(CommandError, match="^no topology for cuda-h100:2: no such topology$"):
+    with pytest.raises(CommandError, match=r"^no topology for cuda-h100:2: no such topology$"):
         parse_target("cuda-h100:2").devices  # noqa: B018
