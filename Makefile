@@ -12,6 +12,9 @@ BENCH_PYTHON ?= $(shell for p in python3.13 python3.12 $(PYTHON); do \
 BENCH_VENV   := .venv-bench
 BENCH_READY  := $(BENCH_VENV)/.ready
 
+# Tests start hundreds of processes: bytecode is kept, also where Python is told not to write any.
+export PYTHONDONTWRITEBYTECODE :=
+
 CORPUS ?= ../shared
 BASE   ?= HEAD
 

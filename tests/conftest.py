@@ -42,8 +42,8 @@ def shared() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves out of the coverage what tells it nothing new, since tracing takes two thirds of it.
 
-    Every golden counts once, where it is planned (`tests/parity`); of another test with more cases
-    than people write by hand only some count, evenly chosen. Mutants and generated dumps do not,
+    Every case in words counts, and every golden once, where it is planned (`tests/parity`); of
+    another test with many cases only some count, evenly chosen. Mutants and generated dumps do not,
     nor does the corpus, so that the figure is the same in every clone.
     """
     for _, cases in groupby(items, key=_test_of):
@@ -59,7 +59,9 @@ def _test_of(item: pytest.Item) -> tuple[Path, str]:
 
 
 def _is_counted_whole(item: pytest.Item) -> bool:
-    return item.path.is_relative_to(_COUNTED_WHOLE)
+    """Whether a case is in words, which somebody wrote, or plans a golden."""
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) else ()
+    return item.path.is_relative_to(_COUNTED_WHOLE) or any(isinstance(v, str) for v in values)
 
 
 def _is_no_evidence(item: pytest.Item) -> bool:

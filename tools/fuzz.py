@@ -55,8 +55,8 @@ def run_mutants(target: str, seed: int, count: int, jobs: int) -> Iterator[tuple
 
 def run_hostile() -> Iterator[tuple[str, Outcome]]:
     """How every command on every hostile text ended."""
-    for name, trial in hostile_trials(_MANY).items():
-        for outcome in run_limited(trial, _HOSTILE_LIMITS):
+    for name, make in hostile_trials(_MANY).items():
+        for outcome in run_limited(make(), _HOSTILE_LIMITS):
             yield name, outcome
 
 

@@ -217,3 +217,116 @@ def test_a_permute_of_slices_writes_into_its_second_operand(
     pairs = in_place_pairs(module.entry.root, FusedBodies())
     assert [pair.operand_number for pair in pairs] == [1, 1, 1]
     assert [tuple(pair.output_index) for pair in pairs] == outputs
+
+
+NESTED = """\
+HloModule nested, is_scheduled=true
+
+%inner (p0: f32[8], p1: f32[2], p2: s32[]) -> (f32[8], f32[2]) {
+  %p0 = f32[8]{0} parameter(0)
+  %p1 = f32[2]{0} parameter(1)
+  %p2 = s32[] parameter(2)
+  %inside = f32[8]{0} dynamic-update-slice(%p0, %p1, %p2)
+  %other = f32[2]{0} negate(%p1)
+  ROOT %both = (f32[8]{0}, f32[2]{0}) tuple(%inside, %other)
+}
+
+%outer (q0: f32[8], q1: f32[2], q2: s32[]) -> f32[8] {
+  %q0 = f32[8]{0} parameter(0)
+  %q1 = f32[2]{0} parameter(1)
+  %q2 = s32[] parameter(2)
+  %fusion.1 = (f32[8]{0}, f32[2]{0}) fusion(%q0, %q1, %q2), kind=kLoop, calls=%inner
+  %updated = f32[8]{0} get-tuple-element(%fusion.1), index=0
+  %part = f32[2]{0} get-tuple-element(%fusion.1), index=1
+  ROOT %again = f32[8]{0} dynamic-update-slice(%updated, %part, %q2)
+}
+
+ENTRY %main (a: f32[8], b: f32[2], i: s32[]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  %b = f32[2]{0} parameter(1)
+  %i = s32[] parameter(2)
+  %copy = f32[8]{0} copy(%a)
+  ROOT %fusion = f32[8]{0} fusion(%copy, %b, %i), kind=kLoop, calls=%outer
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("root", "pairs"),
+    [
+        ("dynamic-update-slice(%updated, %part, %q2)", [(0, (), ())]),
+        ("add(%updated, %updated)", []),
+    ],
+)
+def test_an_update_of_an_update_in_a_nested_fusion_writes_over_the_parameter(
+    root: str, pairs: list[tuple[int, tuple[int, ...], tuple[int, ...]]]
+) -> None:
+    stages = run_stages(parse(NESTED.replace("dynamic-update-slice(%updated, %part, %q2)", root)))
+    found = in_place_pairs(stages.module.entry.root, stages.call_graph.bodies)
+    assert [tuple(pair) for pair in found] == pairs
+
+
+def test_the_part_of_a_nested_fusion_that_is_updated_is_the_one_that_is_taken() -> None:
+    text = NESTED.replace("ROOT %again = f32[8]{0} dynamic-update-slice(%updated, %part, %q2)", "")
+    text = text.replace("  %updated =", "  ROOT %updated =")
+    stages = run_stages(parse(text))
+    found = in_place_pairs(stages.module.entry.root, stages.call_graph.bodies)
+    assert [tuple(pair) for pair in found] == [(0, (), ())]
+    other = text.replace("ROOT %updated", "%updated").replace("%part =", "ROOT %part =")
+    other = other.replace("s32[]) -> f32[8] {\n  %q0", "s32[]) -> f32[2] {\n  %q0")
+    other = other.replace("ROOT %fusion = f32[8]", "ROOT %fusion = f32[2]")
+    other = other.replace("i: s32[]) -> f32[8] {\n  %a", "i: s32[]) -> f32[2] {\n  %a")
+    stages = run_stages(parse(other))
+    assert list(in_place_pairs(stages.module.entry.root, stages.call_graph.bodies)) == []
+
+
+PRODUCT = """\
+HloModule product, is_scheduled=true
+
+%fused (p0: f32[4,4], p1: f32[4,4], p2: f32[4,4]) -> f32[4,4] {
+  %p0 = f32[4,4]{1,0} parameter(0)
+  %p1 = f32[4,4]{1,0} parameter(1)
+  %p2 = f32[4,4]{1,0} parameter(2)
+  %dot = f32[4,4]{1,0} dot(%p0, %p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %sum = f32[4,4]{1,0} add(%dot, %p2)
+}
+
+ENTRY %main (a: f32[4,4], b: f32[4,4], c: f32[4,4]) -> f32[4,4] {
+  %a = f32[4,4]{1,0} parameter(0)
+  %b = f32[4,4]{1,0} parameter(1)
+  %c = f32[4,4]{1,0} parameter(2)
+  %x = f32[4,4]{1,0} negate(%a)
+  %y = f32[4,4]{1,0} negate(%b)
+  %z = f32[4,4]{1,0} negate(%c)
+  ROOT %fusion = f32[4,4]{1,0} fusion(%x, %y, %z), kind=kOutput, calls=%fused
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        (PRODUCT, ["z"]),
+        (PRODUCT.replace("add(%dot, %p2)", "add(%p2, %dot)"), ["z"]),
+        (PRODUCT.replace("add(%dot, %p2)", "add(%dot, %dot)"), []),
+        (PRODUCT.replace("dot(%p0, %p1)", "dot(%p0, %p2)"), []),
+    ],
+    ids=["second", "first", "neither", "both"],
+)
+def test_a_product_may_be_added_over_what_nobody_else_reads(text: str, shared: list[str]) -> None:
+    stages = run_stages(parse(text))
+    fusion = stages.module.entry.root
+    found = [
+        operand.name
+        for operand in fusion.operands
+        if can_share_operand_buffer(stages.dataflow, operand, ROOT_INDEX, fusion, ROOT_INDEX)
+    ]
+    assert found == shared
+
+
+def test_a_constant_is_never_written_over() -> None:
+    text = PRODUCT.replace("negate(%c)", "constant({...})")
+    stages = run_stages(parse(text))
+    fusion, constant = stages.module.entry.root, stages.module.entry.find("z")
+    dataflow = stages.dataflow
+    assert not can_share_operand_buffer(dataflow, constant, ROOT_INDEX, fusion, ROOT_INDEX)

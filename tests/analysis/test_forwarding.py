@@ -63,3 +63,19 @@ def test_what_is_sent_stays_where_it_is() -> None:
 
 def test_an_opcode_nobody_knows_hands_nothing_on() -> None:
     assert _held("ROOT %x = f32[2]{0} frobnicate(%a)") == {(): ["x"]}
+
+
+PAIR = "(f32[2]{0}, f32[2]{0})"
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [("%a, %b", ()), ("%t", (f"%t = {PAIR} tuple(%a, %b)",))],
+    ids=["several", "a tuple"],
+)
+def test_a_permute_holds_every_operand_it_sends(operands: tuple[str, tuple[str, ...]]) -> None:
+    given, made = operands
+    start = f"ROOT %s = ({PAIR}, {PAIR}, u32[], u32[]) collective-permute-start({given})"
+    held = _held(*made, f"{start}, source_target_pairs={{{{0,1}}}}")
+    assert (held[0, 0], held[0, 1]) == (["a"], ["b"])
+    assert all(held[index] == ["s"] for index in ((), (1,), (2,), (3,)))

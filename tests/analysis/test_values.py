@@ -84,3 +84,12 @@ def test_parts_are_numbered_depth_first() -> None:
     shape = parse_shape_text("((f32[2], s32[]), f32[4])")
     indices = [(), (0,), (0, 0), (0, 1), (1,)]
     assert [part_number(shape, ShapeIndex(index)) for index in indices] == list(range(5))
+
+
+def test_values_and_buffers_show_who_defines_them() -> None:
+    text = "HloModule m, is_scheduled=true\n\nENTRY %e {\n  ROOT %a = f32[2]{0} parameter(0)\n}\n"
+    stages = start_stages(parse(text))
+    [buffer] = stages.aliasing.buffers
+    assert repr(buffer) == "<buffer 0 [<value 0 a>]>"
+    assert repr(stages.module) == "<module m>"
+    assert repr(stages.module.entry) == "<computation %e>"

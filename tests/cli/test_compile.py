@@ -12,28 +12,28 @@ import pytest
 from tests.cli.conftest import Run
 from tests.places import ROOT
 
-EXAMPLE = f"{ROOT / 'examples' / 'jax' / 'gpt.py'}:train_step"
-TINY = ("--set", "size=tiny", "--set", "length=32", "--set", "batch=2")
+FACTORY = f"{ROOT / 'tests' / 'jax' / 'factories.py'}:step"
+SMALL = ("--set", "width=128", "--set", "batch=2", "--set", "remat=full")
 
 
-def test_an_example_is_compiled_shown_and_kept(run: Run, tmp_path: Path) -> None:
+def test_a_program_is_compiled_shown_and_kept(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
     page, dump = tmp_path / "page.html", tmp_path / "dump"
-    result = run("compile", EXAMPLE, *TINY, "--html", page, "-o", dump, "--capacity", "4MiB")
+    result = run("compile", FACTORY, *SMALL, "--html", page, "-o", dump, "--capacity", "64KiB")
     screen = result.out.decode()
     assert result.code == 1  # it needs more
-    assert screen.startswith("step  cpu\n\nNeeds ")
+    assert screen.startswith("train_step  cpu\n\nNeeds ")
     assert "too much" in screen
-    assert "gpt.py:" in screen
+    assert "factories.py:" in screen
     assert "compiled to the end" in screen
     assert max(map(len, screen.splitlines())) <= 80
     assert page.read_text().startswith("<!")
-    summary = json.loads(run("summary", dump, "--module", "step", "--json").out)
-    content = json.loads(run("compile", EXAMPLE, *TINY, "--json").out)
+    summary = json.loads(run("summary", dump, "--module", "train_step", "--json").out)
+    content = json.loads(run("compile", FACTORY, *SMALL, "--json").out)
     assert (content["kind"], content["target"], content["fits"]) == ("compile", "cpu", True)
-    assert content["settings"] == {"size": "tiny", "length": 32, "batch": 2}
+    assert content["settings"] == {"width": 128, "batch": 2, "remat": "full"}
     assert content["summary"]["space"] == summary["space"]
-    assert "[2]['loss']" in content["facts"]["results"]
+    assert "['layers']" in content["facts"]["results"]
 
 
 @pytest.mark.parametrize(

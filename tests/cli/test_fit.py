@@ -58,6 +58,7 @@ def test_a_program_that_never_fits_is_a_finding(run: Run, tmp_path: Path) -> Non
         (("--over", "batch", "--set", "batch=3"), "`batch` is given twice"),
         ((), "Missing option '--over'"),
         (("--over", "batch", "--step", "0"), "--step"),
+        (("--over", "batch", "--html", __file__), "exists; give --force to overwrite it"),
     ],
 )
 def test_wrong_usage_is_said(run: Run, tmp_path: Path, options: tuple[str, ...], said: str) -> None:

@@ -42,6 +42,7 @@ def test_it_opens_the_browser_when_asked(tmp_path: Path, monkeypatch: pytest.Mon
         (["nowhere.txt"], 3),
         ([str(SEED), "--capacity", "lots"], 2),
         ([str(SEED), str(SEED), "--hlo", "module.txt"], 2),
+        ([str(SEED), "--run", "nightly"], 2),
         ([], 2),
     ],
 )

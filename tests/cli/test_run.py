@@ -119,6 +119,7 @@ def test_what_cannot_be_run_is_one_clear_error_and_leaves_nothing(
     assert capfd.readouterr().err == "error: no-such-command: there is no such command\n"
     assert main(["run"]) == 2
     assert main(["run", "--max-disk", "much", "--", "true"]) == 2
+    assert main(["run", "--no-page", "--page", "page.html", "--", "true"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
     assert list(temporary.iterdir()) == []
 

@@ -67,6 +67,32 @@ def test_a_place_that_is_no_store_is_refused_before_anything_is_read(
         assert "is no store, and not empty; give a new folder" in result.err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["top", "jit_step"], "`top` takes no names; `together` does"),
+        (["SELECT", "1"], "one query, please: put SQL in quotes"),
+    ],
+)
+def test_words_that_a_question_does_not_take_are_refused(
+    run: Run, store: Path, words: list[str], says: str
+) -> None:
+    result = run("ask", store, *words)
+    assert (result.code, result.out) == (2, b"")
+    assert says in result.err
+
+
+def test_rows_that_are_not_printed_are_counted(run: Run, store: Path) -> None:
+    result = run("ask", store, "SELECT * FROM range(100000)")
+    assert b" more rows: --json has all, LIMIT fewer" in result.out
+
+
+def test_a_size_that_is_none_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:
+    result = run("scan", tmp_path, "-o", tmp_path / "store", "--memory", "much")
+    assert result.code == 2
+    assert "`much` is not a size such as 4GiB or 500M" in result.err
+
+
 def test_a_question_that_is_neither_ready_nor_sql_is_refused(run: Run, store: Path) -> None:
     result = run("ask", store, "biggest")
     assert result.code == 2

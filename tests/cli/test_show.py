@@ -96,3 +96,13 @@ def test_names_from_a_dump_cannot_reach_the_terminal_raw(
     dump.write_text(text.replace("source_line=663", "source_line=663").replace("linen", "\x9b31m"))
     screen = run("show", dump).out.decode()
     assert not {"\x1b", "\x9b", "\u202e"} & set(screen)
+
+
+def test_a_module_is_shown_and_is_json(run: Run, goldens: Path) -> None:
+    path = goldens / "xla" / "jaxlib-0.12.0.1" / "cpu" / "nested_while" / "module.hlo"
+    shown = run("show", path)
+    content = json.loads(run("show", path, "--json").out)
+    assert shown.code == 0
+    assert content["kind"] == "module"
+    assert content["name"] in shown.out.decode()
+    assert max(map(len, shown.out.decode().splitlines())) <= 80

@@ -13,8 +13,9 @@ import hlomem
 from hlomem.base.errors import CommandError, UnknownNameError
 from hlomem.cli import main
 from hlomem.fleet import ask, scan
-from hlomem.fleet.answers import draw_answer
+from hlomem.fleet.answers import draw_answer, draw_table
 from hlomem.fleet.questions import QUESTIONS, answer
+from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
 from tests.places import GOLDENS
 
@@ -103,6 +104,27 @@ def test_names_that_are_not_there_are_refused_with_those_that_are(store: Path) -
         answer(str(store), "together", ["train_stop"])
     with pytest.raises(UnknownNameError, match="such as first"):
         answer(str(store), "top", run="fist")
+
+
+def test_a_question_that_cannot_be_answered_says_what_it_needs(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no ready question `tip`: top, "):
+        answer(str(store), "tip")
+    with pytest.raises(CommandError, match="needs --since RUN"):
+        answer(str(store), "grown")
+    with pytest.raises(CommandError, match="needs the names of programs"):
+        answer(str(store), "together")
+    shutil.copytree(store, tmp_path / "empty", ignore=shutil.ignore_patterns("*.json"))
+    shutil.copy(store / MARKER, tmp_path / "empty" / MARKER)
+    with pytest.raises(CommandError, match="nothing was scanned into this store yet"):
+        answer(str(tmp_path / "empty"), "top")
+
+
+def test_a_table_leaves_out_what_is_null_and_is_too_wide_where_names_cannot_be_shorter() -> None:
+    rows = [{"name": "a" * 40, "needs": None}, {"name": "b", "needs": 3}]
+    lines = ["".join(text for text, _ in line) for line in draw_table(["name", "needs"], rows, 30)]
+    assert [len(line) for line in lines] == [30, 23, 30]
+    assert lines[2].split() == ["b", "3"]
+    assert draw_table(["name", "needs"], rows, 1) == draw_table(["name", "needs"], rows, 5)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

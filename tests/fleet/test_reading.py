@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,29 @@ def test_a_file_that_cannot_be_read_is_a_row_with_its_error(
     assert module["error_kind"] == kind
     assert says in module["error"]
     assert (outcome.modules, outcome.errors) == (1, 1)
+
+
+def test_a_file_of_an_archive_that_cannot_be_read_is_called_as_it_is_there(tmp_path: Path) -> None:
+    whole = (GOLDENS / "protos/cpu_train_step/profile.xplane.pb").read_bytes()
+    path = tmp_path / "cut.xplane.pb"
+    path.write_bytes(whole[: len(whole) // 2])
+    unit = unit_at(str(path))
+    packed = replace(unit, archive="more.tar.gz", data=(path.read_bytes(),))
+    for source, name in ((unit, str(path)), (packed, path.name)):
+        [module] = _rows(read_unit(Task(unit=source, options=Options())))
+        assert module["error_kind"] == "unreadable"
+        assert module["error"].startswith(f"{name}:")
+
+
+def test_a_chip_counts_where_a_program_does_not_tell_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "program.hlo"
+    shutil.copy(GOLDENS / "xla/libtpu-0.0.51/tpu-v5e/const_only/module.hlo", path)
+    unit = unit_at(str(path))
+    [module] = _rows(read_unit(Task(unit=unit, options=Options())))
+    assert module["error_kind"] == "unreadable"
+    assert "give one of v4, v5e" in module["error"]
+    [module] = _rows(read_unit(Task(unit=unit, options=Options(chip="v5e"))))
+    assert (module["status"], module["backend"]) == ("ok", "tpu")
 
 
 def test_a_file_larger_than_may_be_read_is_an_error() -> None:

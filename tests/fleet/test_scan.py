@@ -14,6 +14,7 @@ import threading
 import time
 import zipfile
 from collections import Counter
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hlomem.base.errors import CommandError, InputError
 from hlomem.cli import main
 from hlomem.fleet import ask, scan
 from hlomem.fleet.reading import Outcome, Task, failed, read_unit
+from hlomem.fleet.scanning import Progress
 from hlomem.fleet.store import Store
 from hlomem.fleet.workers import Child, Group
 from tests.places import GOLDENS
@@ -223,6 +225,52 @@ def test_a_file_that_fails_as_a_whole_is_read_program_by_program(
     assert everything_once(tmp_path / "store", 5, "a")
 
 
+class KilledWorker(Exception):  # noqa: N818 - called as Dask's is
+    """A task that took every worker down with it."""
+
+
+def test_a_task_that_no_worker_survives_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: Task) -> Outcome:
+        raise problem
+
+    monkeypatch.setattr("hlomem.fleet.scanning.run_task", read)
+    problem: BaseException = KilledWorker()
+    done = scan([CPU / "nested_while"], tmp_path / "store", run="a", workers=1)
+    assert (done.modules, done.errors) == (1, 1)
+    found = rows(tmp_path / "store", "SELECT error_kind, error FROM modules")
+    assert found == [("crash", "every worker that took it was lost")]
+    problem = CancelledError()
+    with pytest.raises(InputError, match="start the same scan again"):
+        scan([CPU / "nested_while"], tmp_path / "cancelled", run="a", workers=1)
+    problem = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        scan([CPU / "nested_while"], tmp_path / "broken", run="a", workers=1)
+
+
+def test_a_file_of_one_program_that_fails_is_not_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(task: Task) -> Outcome:
+        if not task.counts:
+            return failed(task.unit, None, "not done after 60 seconds", kind="timeout")
+        return read_unit(task)
+
+    monkeypatch.setattr("hlomem.fleet.scanning.run_task", read)
+    proto = min((GOLDENS / "protos").rglob("*.hlo.pb"))
+    done = scan([proto, proto], tmp_path / "store", run="a", workers=1)
+    assert (done.found, done.modules, done.errors) == (1, 1, 1)
+    assert rows(tmp_path / "store", "SELECT error_kind FROM modules") == [("timeout",)]
+
+
+def test_the_time_that_is_left_is_known_once_all_is_found() -> None:
+    progress = Progress(store="s", run="a", date="2026-01-01", found=10, read=4, seconds=2.0)
+    assert progress.seconds_left is None
+    progress.is_listed = True
+    assert progress.seconds_left == 3.0
+
+
 def test_a_dask_cluster_loses_a_worker_and_no_row(
     poisoned: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +400,9 @@ def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixt
     arguments = ["scan", str(CPU / "nested_while"), "-o", str(store), "--run", "n1"]
     assert main([*arguments, "--workers", "1"]) == 0
     assert capsys.readouterr().out == f"{store}, run n1: 1 program, 1 input read\n"
+    assert main(arguments) == 0
+    again = "0 programs, 0 inputs read, 1 there already"
+    assert capsys.readouterr().out == f"{store}, run n1: {again}\n"
     assert main([*arguments, "--json"]) == 0
     out, err = capsys.readouterr()
     said = json.loads(out)

@@ -11,6 +11,7 @@ import pytest
 from hlomem.base.errors import InputError
 from hlomem.fleet import ask
 from hlomem.fleet.schema import MARKER, PARTITION, SCHEMA, TABLES, describe
+from hlomem.fleet.store import _read_manifest
 from tests.places import ROOT
 
 duckdb = pytest.importorskip("duckdb")
@@ -97,3 +98,10 @@ def test_a_manifest_that_is_none_is_said(copied: Path) -> None:
     next(copied.glob("segments/*.json")).write_text("[]")
     with pytest.raises(InputError, match="no manifest of a store"):
         ask(copied, "FROM modules")
+
+
+def test_a_manifest_that_was_just_swept_away_does_not_count(tmp_path: Path) -> None:
+    assert _read_manifest(str(tmp_path / "gone.json")) is None
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(InputError, match=r"folder\.json: Is a directory"):
+        _read_manifest(str(tmp_path / "folder.json"))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.fleet.storage import FileEntry
-from hlomem.fleet.units import Unit, group_folders
+from hlomem.fleet.units import Unit, group_folders, unit_of_file
 
 STEM = "module_0001.jit_step.cpu_after_optimizations"
 
@@ -38,6 +38,12 @@ def test_a_program_that_lies_there_as_text_and_as_proto_counts_once() -> None:
         "dump"
     ]
     assert [unit.kind for unit in _group(f"{STEM}.txt", f"{STEM}.hlo.pb")] == ["proto"]
+
+
+def test_a_file_that_was_named_is_read_though_another_counts_for_it() -> None:
+    entry = FileEntry(f"root/folder/{STEM}.txt", 1, "stamp")
+    unit = unit_of_file(entry, lambda _: b"")
+    assert (unit.kind, unit.files) == ("module", (entry,))
 
 
 def test_short_names_are_named_after_their_folder() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -125,18 +125,25 @@ def make_trial(target: str, seed: int, number: int) -> Trial:
     return TARGETS[target](Random(f"{target}/{seed}/{number}"))  # noqa: S311
 
 
-def hostile_trials(many: int) -> dict[str, Trial]:
-    """Every hostile text, by its name."""
+def hostile_trials(many: int) -> dict[str, Callable[[], Trial]]:
+    """Every hostile text, by its name, made when it is asked for: some are large."""
     on_module = [[*command, "x.txt"] for command in (["show"], ["fmt"], plan_for("cpu"))]
     on_dump = [[command, "x.txt"] for command in ("show", "fmt", "verify")]
     texts = [(make, on_module) for make in hostile.MODULES]
     texts += [(make, on_dump) for make in hostile.DUMPS]
-    trials = {
-        make.__name__: Trial({"x.txt": make(many).encode("utf-8", "surrogatepass")}, commands)
-        for make, commands in texts
+    trials: dict[str, Callable[[], Trial]] = {
+        make.__name__: partial(_of_text, make, many, commands) for make, commands in texts
     }
     on_proto = [["show", "x.pb"], ["summary", "x.pb", "--backend", "cpu"], ["verify", "x.pb"]]
     on_proto.append([*plan_for("cpu"), "x.pb"])
     for make_bytes in hostile_protos.PROTOS:
-        trials[make_bytes.__name__] = Trial({"x.pb": make_bytes(many)}, on_proto)
+        trials[make_bytes.__name__] = partial(_of_bytes, make_bytes, many, on_proto)
     return trials
+
+
+def _of_text(make: Callable[[int], str], many: int, commands: list[list[str]]) -> Trial:
+    return Trial({"x.txt": make(many).encode("utf-8", "surrogatepass")}, commands)
+
+
+def _of_bytes(make: Callable[[int], bytes], many: int, commands: list[list[str]]) -> Trial:
+    return Trial({"x.pb": make(many)}, commands)

@@ -130,6 +130,19 @@ def _refused() -> dict[str, tuple[str, str]]:
         "a strange root": ("body.finish(x)", "the root `x` is not in computation"),
         "a second end": ("body.finish(); body.finish()", "is finished"),
         "nothing": ("builder.computation('empty').finish()", "has no instructions"),
+        "a computation twice": ("builder.computation('sum')", "`sum` is defined twice"),
+        "an instruction after the end": (
+            "body.finish(); body.parameter('q', 'f32[]')",
+            "computation `main` is finished",
+        ),
+        "a computation after the end": (
+            "builder.build(body.finish()); builder.computation('late')",
+            "module `m` is built",
+        ),
+        "a callee that is not finished": (
+            "body.add('a', 'f32[]', 'call', [p], called=[builder.computation('g')._computation])",
+            "calls `g`, which is not finished",
+        ),
         "no entry": (
             "builder.build(ModuleBuilder('n').computation('c')._computation)",
             "not a finished computation",

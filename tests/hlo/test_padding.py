@@ -33,6 +33,8 @@ from hlomem.hlo.text.shape_parser import parse_shape_text
         ("token[]", 0),
         ("((f32[3]{0}, s32[]), token[])", 16),
         ("(f32[3]{0})", 8),
+        ("opaque[]", 8),
+        ("b(f32[3]{0})", 12),
         # libtpu dumps, peak list: plain bytes, whatever the tile.
         ("f32[]{:T(128)}", 4),
     ],

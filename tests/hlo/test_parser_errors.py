@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hlomem.base.errors import ParseError
@@ -72,6 +74,12 @@ def check_error(text: str, line: int, column: int, problem: str) -> None:
         ([PARAMETER, "%a = negate(%p)"], 5, 3, "not an instruction"),
         ([PARAMETER, "%a = f32[] negate(f32[2] %p)"], 5, 21, "operand `p` does not have this shape"),
         ([PARAMETER, "%a = f32[] negate(%p), control-predecessors={%b}"], 5, 49, "control predecessor `b` is not defined above"),
+        ([PARAMETER, "%a = f32[] negate(f32[2]{1} %p)"], 5, 28, "layout does not order the dimensions of the shape"),
+        ([PARAMETER, '%a = f32[] call(%p), x="a, to_apply=%f'], 5, 26, "string is never closed"),
+        ([TUPLE, "%a = f32[] get-tuple-element(%p), metadata={}, index=x"], 5, 35, "expected an integer"),
+        ([PARAMETER, "%a = ((f32[]), f32[], u32[]) slice-start(%p), x=1, x=2"], 5, 54, "attribute `x` is given twice"),
+        (["%p = f32[2]{0:D(X)} parameter(0)"], 4, 19, "expected a dimension level type: D, C, S or H"),
+        (["%p = f32[2]{0:T(8} parameter(0)"], 4, 20, "expected `)` in a layout"),
         ([PARAMETER, "what is this"], 5, 3, "not an instruction"),
         ([], 3, 8, "computation `c` has no instructions"),
     ],
@@ -80,6 +88,16 @@ def test_instruction_errors_point_at_the_cause(
     lines: list[str], line: int, column: int, problem: str
 ) -> None:
     check_error(module(*lines), line, column, problem)
+
+
+def test_numbers_of_parameters_may_be_written_with_zeros_and_blanks() -> None:
+    parsed = parse(module("%a = f32[2] parameter( 1 )", "%b = f32[3] parameter(00)"), lazy=False)
+    assert [parameter.name for parameter in parsed.entry.parameters] == ["b", "a"]
+
+
+def test_the_index_of_an_element_need_not_come_first() -> None:
+    element = "%a = f32[] get-tuple-element(%p), metadata={}, index=0"
+    assert parse(module(TUPLE, element), lazy=False).entry.root.tuple_index == 0
 
 
 def test_two_entries() -> None:
@@ -157,6 +175,26 @@ ENTRY c {
 }
 """
     check_error(text, 9, 10, "operand `q` is not defined above")
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "problem"),
+    [
+        ("outline", "ROOT %n = g32[] negate(%q)", "unknown element type `g32`"),
+        ("calls", "ROOT %n = f32[] call(%q), to_apply=%g", "computation `g` is not defined"),
+        ("calls", 'ROOT %n = f32[] call(%q), x="a, to_apply=%g', "string is never closed"),
+        ("calls", "ROOT %n = f32[] call-start(%q), to_apply=%g", "computation `g` is not defined"),
+    ],
+)
+def test_what_is_asked_of_an_unread_body_that_is_wrong_says_so(
+    asked: str, line: str, problem: str
+) -> None:
+    fused = f"%f {{\n  %q = f32[] parameter(0)\n  {line}\n}}\n\n"
+    called = f"{PARAMETER}\n  ROOT %a = f32[] fusion(%p), kind=kLoop, calls=%f"
+    body = parse(f"HloModule m\n\n{fused}ENTRY %c {{\n  {called}\n}}\n").computations[0]
+    with pytest.raises(ParseError, match=re.escape(problem)) as caught:
+        getattr(body, asked)()
+    assert caught.value.line == 5
 
 
 def test_errors_in_fused_bodies_wait_until_the_body_is_read() -> None:

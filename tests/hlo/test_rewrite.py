@@ -315,6 +315,7 @@ edit.set_operand(find('negate'), 0, new)""",
 edit.set_operand(find('negate'), 0, clone.instructions[0])""",
         "is not in the computation of `copy.1`",
     ),
+    "a size beyond all": ("edit.resize(2, 1 << 62)", "would be too large"),
     "a size nobody has": ("edit.resize(7, 8)", "no dimension of size 7"),
 }
 

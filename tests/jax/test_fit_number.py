@@ -215,7 +215,7 @@ def _program(operations: list[tuple[str, int, int, bool]]) -> Callable[..., Any]
 _PROGRAM = st.lists(_OPERATION, min_size=4, max_size=12)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(_PROGRAM, min_size=4, max_size=4), st.floats(0.1, 1), st.booleans())
 def test_random_programs_with_random_numbers_compute_the_same(
     programs: list[list[tuple[str, int, int, bool]]], share: float, is_donated: bool

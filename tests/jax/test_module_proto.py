@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
-from hlomem.jax.module_proto import with_edit, with_schedule
+from hlomem.jax.module_proto import with_edit, with_schedule, with_text
 from hlomem.proto.module import read_module
 from hlomem.remat.check import find_edit_problems
 from hlomem.remat.edit import Clone, Edit, apply_edit
@@ -121,3 +121,26 @@ def test_a_clone_under_a_name_that_is_taken_is_refused() -> None:
     taken = Edit("main", (Clone("b", "a", ("p",)),), {}, {"main": ORDER})
     with pytest.raises(ValueError, match="the name b is taken"):
         with_edit(_made_by_xla(), taken)
+
+
+ELIDED = """HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[2]) -> f32[2] {
+  %p = f32[2]{0} parameter(0)
+  %c = f32[2]{0} constant({3, 5})
+  ROOT %r = f32[2]{0} add(%p, %c)
+}
+"""
+
+
+def test_a_constant_without_its_numbers_takes_those_of_its_name_or_of_its_original() -> None:
+    jaxlib = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
+    proto = bytes(jaxlib.hlo_module_from_text(ELIDED).as_serialized_hlo_module_proto())
+    clone = "  %c.remat = f32[2]{0} constant({...})\n  %s = f32[2]{0} add(%p, %c.remat)\n"
+    text = ELIDED.replace("{3, 5}", "{...}").replace("  ROOT", f"{clone}  ROOT")
+    module = read_module(with_text(proto, text.replace("add(%p, %c)", "add(%s, %c)")))
+    assert [part.payload for part in module.entry.instructions if part.opcode == "constant"] == [
+        "{3, 5}"
+    ] * 2
+    with pytest.raises(ValueError, match=r"the numbers of unknown are not known"):
+        with_text(proto, text.replace("%c.remat", "%unknown"))

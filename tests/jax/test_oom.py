@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,7 @@ def test_an_error_in_a_chain_or_a_group_is_found_and_noted_once() -> None:
     message = "RESOURCE_EXHAUSTED: Out of memory allocating 123456789012345 bytes."
     outer = KeyError("step 3")
     outer.__cause__ = ExceptionGroup("workers", [RuntimeError(message)])
+    outer.__cause__.__context__ = outer  # a circle, as a program may make one
     oom.annotate(outer)
     oom.annotate(outer)
     assert len(outer.__notes__) == 1
@@ -222,6 +224,29 @@ def test_hooks_are_put_back() -> None:
         assert sys.excepthook != before[0]
         hook.remove()
     assert (sys.excepthook, threading.excepthook) == before
+
+
+def test_hooks_that_others_have_wrapped_stay_and_explain_nothing_once_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    explained: list[BaseException] = []
+    seen: list[object] = []
+    monkeypatch.setattr(oom, "annotate", lambda error, _: explained.append(error))
+    monkeypatch.setattr(sys, "excepthook", lambda *about: seen.append(about))
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+    error = KeyError("x")
+    with hlomem.jax.install_excepthook():
+        ours = sys.excepthook, threading.excepthook
+        ours[0](KeyError, error, None)
+        assert explained == [error]
+        monkeypatch.setattr(sys, "excepthook", partial(ours[0]))
+        monkeypatch.setattr(threading, "excepthook", partial(ours[1]))
+        theirs = sys.excepthook, threading.excepthook
+    assert (sys.excepthook, threading.excepthook) == theirs
+    sys.excepthook(KeyError, error, None)
+    threading.excepthook(threading.ExceptHookArgs((KeyError, error, None, None)))
+    assert explained == [error]
+    assert len(seen) == 3
 
 
 def test_installing_initialises_no_backend(tmp_path: Path) -> None:

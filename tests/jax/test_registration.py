@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -277,3 +278,50 @@ _COMPARE = """%c {
 }
 
 """
+
+
+class FakeHooks:
+    """JAX's module of compiler passes, for a platform that is not here."""
+
+    PipelineStage = SimpleNamespace(POST_SCHEDULER="last")
+
+    def __init__(self, *known: str) -> None:
+        self.known = known
+        self.on: list[str] = []
+
+    def register_hlo_module_transformation(
+        self, _: object, *, name: str, stage: str, platforms: str
+    ) -> None:
+        assert stage == "last"
+        if platforms not in self.known:
+            raise RuntimeError("no such platform")
+        self.on.append(name)
+
+    def clear_hlo_module_transformation(self, name: str, **_: object) -> None:
+        self.on.remove(name)
+
+
+def test_a_compiler_without_devices_must_take_a_pass_at_least() -> None:
+    hooks = FakeHooks("tpu")
+    registration._test_once(hooks, "tpu")
+    assert hooks.on == []
+    assert registration._keeps_donations(hooks, "tpu")
+    with pytest.raises(CommandError, match=r"no platform `cuda`, only cpu.*RuntimeError"):
+        registration._test_once(hooks, "cuda")
+
+
+def test_a_hook_that_takes_a_pass_and_never_calls_it_does_not_work() -> None:
+    hooks = FakeHooks("cpu", "nowhere")
+    assert registration._find_fault(hooks, "cpu") == "a registered pass was not called as expected"
+    assert registration._find_fault(hooks, "nowhere").startswith("RuntimeError: Unknown backend")
+    assert hooks.on == []
+
+
+def test_the_chips_of_this_machine_need_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = SimpleNamespace(device_kind="TPU v5 lite")
+    monkeypatch.setattr(registration, "_backends", lambda: ["cpu", "tpu"])
+    monkeypatch.setattr(jax, "local_devices", lambda **_: [device])
+    assert registration._chip_here("tpu") == "v5e"
+    device.device_kind = "TPU v99"
+    with pytest.raises(CommandError, match="which TPU"):
+        registration._chip_here("tpu")

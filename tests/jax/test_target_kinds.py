@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +41,7 @@ def test_a_target_has_the_smallest_topology_unless_another_is_given(name: str, w
         ("tpu-v5e:3", "chips by chips, as in tpu-v5e:2x2"),
         ("tpu-v5e:0x2", "chips by chips"),
         ("cuda-h100:2x2", "no number of GPUs"),
+        ("cuda-h99", "no target `cuda-h99`"),
         ("cpu:4", "no target `cpu:4`"),
         ("", "no target ``"),
     ],
@@ -55,6 +57,8 @@ def test_every_listed_target_can_be_asked_for() -> None:
     assert [parse_target(row.name).name for row in listed] == [row.name for row in listed]
     assert all(row.capacity for row in listed[:-1])
     assert str(listed).count("\n") == len(listed) - 1
+    lacks = [parse_target(row.name).missing for row in listed]
+    assert [row.is_installed for row in listed] == [not missing for missing in lacks]
 
 
 def test_the_line_that_installs_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +93,17 @@ def test_a_gpu_is_described_by_a_text_proto_with_its_numbers(gpu: str) -> None:
     assert text.count("{") == text.count("}") > 0
     assert f"device_memory_size: {GPUS[gpu].memory_size}\n" in text
     assert f'name: "{GPUS[gpu].title}"' in text
+
+
+def test_a_topology_that_the_compiler_does_not_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(**asked: object) -> None:
+        assert (asked["platform"], asked["topology"]) == ("cuda", "1x1x2")
+        raise ValueError("no such topology\nat all")
+
+    fake = SimpleNamespace(get_topology_desc=refuse)
+    monkeypatch.setattr(target_kinds, "import_module", lambda _: fake)
+    monkeypatch.setattr(target_kinds, "_is_there", lambda _: True)
+    with pytest.raises(CommandError, match=r"^no topology for cuda-h100:2: no such topology$"):
+        parse_target("cuda-h100:2").devices  # noqa: B018

@@ -9,11 +9,14 @@ import pytest
 
 import hlomem
 from hlomem.dump.dump import Dump
+from hlomem.dump.records import SpaceReport
 from hlomem.report.data.explain import explain as explain_buffer
 from hlomem.report.data.overview import build_overview
 from hlomem.report.page.page import build_page
 from hlomem.report.registry import REPORTS
 from hlomem.report.screens.explain_text import draw_explanation
+from hlomem.report.screens.overview_text import draw_overview
+from hlomem.report.screens.text import plain
 from tests.check.faults import rebuilt
 from tests.places import GOLDENS
 
@@ -82,3 +85,24 @@ def test_roles_and_allocations_of_the_page_add_up(partial: Dump) -> None:
     for space in page.spaces:
         assert sum(share.size for share in space.roles) == space.size
         assert sum(allocation.size for allocation in space.allocations) == space.size
+
+
+def _total(dump: Dump, kind: str) -> int | None:
+    """The sum that a file of a dump prints."""
+    if kind == "values":
+        return None if dump.values is None else dump.values.total_bytes
+    if kind == "live_ranges" or dump.report is None:
+        return None
+    if isinstance(dump.report, SpaceReport):
+        return sum(space.total_bytes for space in dump.report.spaces)
+    return dump.report.total_bytes
+
+
+@pytest.mark.parametrize("kind", ["values", "report", "live_ranges"])
+def test_a_screen_says_what_one_file_tells(whole: Dump, kind: str) -> None:
+    others = {"assignment", "values", "report", "live_ranges"} - {kind}
+    overview = build_overview(rebuilt(whole, **dict.fromkeys(others)))
+    screen = plain(draw_overview(overview, WIDTH))
+    assert overview.total == _total(whole, kind)
+    assert ("Needs " in screen) == (overview.needs is not None)
+    assert max(map(len, screen.split("\n"))) <= WIDTH

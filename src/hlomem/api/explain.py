@@ -9,6 +9,7 @@ it is the screen of `hlomem summary`, in a notebook too.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -76,11 +77,12 @@ def explain(
     return MemoryExplanation(memory, find_space(memory, space))
 
 
-class _Screen:
+class _Screen(ABC):
     """Something that shows itself wherever people look at it."""
 
+    @abstractmethod
     def _lines(self) -> list[Line]:
-        raise NotImplementedError
+        """The lines of its screen."""
 
     def __str__(self) -> str:
         return plain(self._lines())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlomem.history.computations.online_topsort import OnlineTopologicalSort
@@ -27,19 +27,23 @@ def test_a_caller_moves_before_what_is_made_for_it() -> None:
     assert order.reverse_order() == ["region", "fused", "main"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=60))
-def test_every_edge_points_forward(pairs: list[tuple[int, int]]) -> None:
+_NODES = 15
+_RANK = [(7 * node) % _NODES for node in range(_NODES)]
+_EDGES = [
+    (one, two) for one in range(_NODES) for two in range(_NODES) if _RANK[one] < _RANK[two]
+]  # from lower to higher rank: no cycles
+
+
+@given(st.permutations(_EDGES), st.integers(1, len(_EDGES)))
+@settings(max_examples=30)
+def test_every_edge_points_forward(edges: list[tuple[int, int]], count: int) -> None:
     order: OnlineTopologicalSort[int] = OnlineTopologicalSort()
-    rank = [(7 * i) % 15 for i in range(15)]  # edges go from lower to higher rank: no cycles
-    edges: list[tuple[int, int]] = []
-    for node in range(15):
+    for node in range(_NODES):
         order.add_node(node)
-    for one, two in pairs:
-        if rank[one] < rank[two]:
-            order.add_edge(one, two)
-            edges.append((one, two))
+    for number, (source, target) in enumerate(edges[:count], 1):
+        order.add_edge(source, target)
         place = {node: i for i, node in enumerate(reversed(order.reverse_order()))}
-        assert all(place[source] < place[target] for source, target in edges)
+        assert all(place[source] < place[target] for source, target in edges[:number])
 
 
 def test_a_sort_that_is_cleared_leaves_nothing_to_a_collector() -> None:

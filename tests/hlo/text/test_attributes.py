@@ -142,3 +142,17 @@ def test_metadata_reads_alike_alone_and_in_a_line(text: str) -> None:
     assert attr.read_op_name(line, 2) == whole.op_name
     fields = dict(item.split("=") for item in text.strip("{}").split() if item[-1].isdigit())
     assert {name: str(getattr(whole, name)) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('x, kernel_metadata={op_name="other"}, metadata={op_name="f"}', "f"),
+        ('x, metadata={op_name="f" source_file=bare source_line=3}', "f"),
+        ('x, metadata={op_name="f" source_fi', "f"),
+        ("x", ""),
+    ],
+)
+def test_metadata_is_read_as_far_as_it_goes(line: str, name: str) -> None:
+    found = attr.read_metadata(line)
+    assert (found.op_name, found.source_file) == (name, "")

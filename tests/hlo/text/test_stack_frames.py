@@ -63,3 +63,10 @@ def test_bad_rows_are_errors_with_a_place() -> None:
     with pytest.raises(ParseError) as caught:
         parse(text).entry.root.stack_frames  # noqa: B018
     assert (caught.value.line, caught.value.problem) == (5, "not a row of a stack frame table")
+
+
+def test_a_row_that_is_there_twice_is_an_error_with_a_place() -> None:
+    text = module_text(1, TABLES.replace('2 "b.py"', '1 "b.py"'))
+    with pytest.raises(ParseError, match="row 1 is in no table or there twice") as caught:
+        parse(text).entry.root.stack_frames  # noqa: B018
+    assert caught.value.line == 5

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
+from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
-from hlomem.report.oom.explanation import Oom, build_oom
-from hlomem.report.oom.log import read_oom
+from hlomem.report.oom.explanation import Oom, build_oom, role_of
+from hlomem.report.oom.log import Failure, NamedBuffer, OomLog, read_oom
 from hlomem.report.screens.oom_text import draw_oom
+from hlomem.report.screens.text import plain
 from tests.conftest import GOLDENS
 from tests.report.oom.test_log import MESSAGES
 
@@ -120,3 +123,52 @@ def test_the_line_is_whole_and_the_operation_without_its_parameters() -> None:
     screen = "".join(piece + "\n" for line in draw_oom(oom, 80) for piece, _ in line)
     assert "/home/user/model.py:123  jit(step)/jit(main)/dot_general" in screen
     assert "1.17 GiB (9.2%) are holes between temporaries (fragmentation)" in oom.findings
+
+
+def _concluded(failure: Failure, *buffers: NamedBuffer) -> Oom:
+    oom = build_oom(OomLog(name="log", failures=(failure,), buffers=buffers))
+    assert oom is not None
+    return oom
+
+
+def test_a_message_without_a_number_is_said_to_have_none() -> None:
+    oom = _concluded(Failure(platform="tpu", moment="run", space="hbm", line=1))
+    assert oom.missing is None
+    assert "the message does not say how much of hbm" in plain(draw_oom(oom, 80))
+
+
+def test_a_buffer_that_alone_does_not_fit_is_named_with_what_padding_adds() -> None:
+    failure = Failure(
+        platform="tpu", moment="compile", space="hbm", needed=1 << 34, line=1,
+        shape="f32[1024,8]{1,0:T(8,128)}", subject="convolution.3",
+    )  # fmt: skip
+    findings = _concluded(failure).findings
+    assert any("does not fit: f32[1024,8]" in finding for finding in findings)
+    assert "padding makes it larger: dimension 1 from 8 to 128" in findings
+    unread = structs.replace(failure, shape="f99[8]")
+    assert not any("padding" in finding for finding in _concluded(unread).findings)
+
+
+def test_a_buffer_that_takes_most_of_the_memory_is_asked_about() -> None:
+    failure = Failure(
+        platform="tpu", moment="compile", space="hbm", needed=20 << 30, available=16 << 30, line=1
+    )
+    large = NamedBuffer(size=15 << 30, shape="f32[4096,983040]", kind="parameter")
+    oom = _concluded(failure, large)
+    assert any("takes 93.8% of the memory: f32[4096,983040]" in line for line in oom.findings)
+    assert oom.groups[0].role == role_of(large)
+
+
+def test_a_kernel_whose_message_has_no_number_gets_no_flag() -> None:
+    oom = _concluded(Failure(platform="tpu", moment="compile", space="vmem", line=1))
+    assert [step.command for step in oom.steps] == [""]
+
+
+def test_a_platform_with_a_report_of_allocations_is_asked_for_it() -> None:
+    for platform in ("cpu", "gpu", "tpu"):
+        oom = _concluded(Failure(platform=platform, moment="run", needed=1 << 30, line=1))
+        machine = platform_machine(platform)
+        assert machine is not None
+        commands = [step.command for step in oom.steps if "report of all" in step.text]
+        flag = machine.allocations_flag
+        assert commands == ([f"{flag} python …"] if flag else [])

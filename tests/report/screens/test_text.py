@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import bar, curve, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.screens.text import (
+    bar,
+    curve,
+    moment_words,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    width,
+    wrap,
+    write_lines,
+)
 
 
 def test_sizes_have_iec_units_and_about_three_digits() -> None:
@@ -77,3 +91,26 @@ def test_one_is_not_many() -> None:
         "1 buffer",
         "2 buffers",
     ]
+
+
+@pytest.mark.parametrize(("columns", "used"), [(10, 60), (100, 100), (500, 120)])
+def test_a_terminal_is_filled_within_reason(
+    columns: int, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert width() == used
+
+
+def test_lines_on_a_terminal_are_styled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    write_lines([[("needs ", ""), ("3 GiB", "bold")]])
+    assert capsys.readouterr().out == "needs \x1b[1m3 GiB\x1b[0m\n"
+
+
+def test_a_moment_behind_the_last_instruction_is_the_end() -> None:
+    assert moment_words(7, 7, None, None, None) == "the end, after instruction 7"

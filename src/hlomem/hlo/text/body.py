@@ -115,8 +115,7 @@ def link_body(
         root = _link_rows(body, rows, shapes, has_control)
         parameters = _numbered_parameters(body, rows)
     except RowProblem as problem:
-        if problem.row is None:
-            problem.row = body.row
+        problem.row = body.row
         raise
     except ParseError as error:
         of_shape = RowProblem.of(RowPart.SHAPE, TextProblem.of(error))
@@ -248,9 +247,10 @@ def _finish_fusion(body: _Body, instruction: HloInstruction, attributes: str) ->
 
 def _finish_sugared(body: _Body, instruction: HloInstruction, attributes: str) -> None:
     try:
-        wrapped = desugar(instruction)
+        split_attributes(attributes)  # which are read below, where nobody knows their place
     except TextProblem as problem:
         raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
+    wrapped = desugar(instruction)
     if wrapped is not None and traits_of(wrapped.opcode).calls:
         _link_calls(body, wrapped, attributes)
 

@@ -102,11 +102,16 @@ def _open(folder: str, module: str | None = None) -> MemoryView:
     return build_memory(hlomem.load(path, module=module), program)
 
 
+@lru_cache(maxsize=8)
 def _diff(change: Change) -> Diff:
     return build_diff(_open(change.before, change.module), _open(change.after, change.module))
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=str)
+# The tests of one change run after one another, and share what they open.
+each_change = pytest.mark.parametrize("change", CHANGES, ids=str, scope="module")
+
+
+@each_change
 def test_the_change_that_was_made_is_named_first(change: Change) -> None:
     found = _diff(change)
     first = found.causes[0]
@@ -114,7 +119,7 @@ def test_the_change_that_was_made_is_named_first(change: Change) -> None:
     assert change.words in first.text
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=str)
+@each_change
 def test_the_way_back_is_the_same_change(change: Change) -> None:
     found = build_diff(_open(change.after, change.module), _open(change.before, change.module))
     assert found.causes[0].kind == change.kind
@@ -155,14 +160,14 @@ def test_an_offload_has_the_bytes_that_jax_says_are_on_the_host() -> None:
     assert _diff(change).causes[0].delta == before - after
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=str)
+@each_change
 def test_causes_add_up_to_the_difference(change: Change) -> None:
     found = _diff(change)
     assert sum(cause.delta for cause in found.causes) == found.delta
     assert all(cause.delta or cause.direct for cause in found.causes)
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=str)
+@each_change
 def test_a_cause_says_likely_where_it_is_not_certain(change: Change) -> None:
     for cause in _diff(change).causes:
         assert cause.text.startswith("likely ") != cause.is_certain

@@ -1,0 +1,19 @@
+"""What is not installed is said with the way to get it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem import fleet
+from hlomem.base.errors import CommandError
+from hlomem.fleet.extras import require
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
+    with pytest.raises(CommandError, match=r"a store needs no_such_one, .*hlomem\[fleet\]"):
+        require("no_such_one.core", "a store")
+
+
+def test_a_name_the_package_has_not_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'scam'"):
+        fleet.scam  # noqa: B018
