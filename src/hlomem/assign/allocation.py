@@ -6,10 +6,11 @@ Mirrors `BufferAllocation` and `BufferAssignment` of `service/buffer_assignment.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (
     BEGINNING,
     AllocationIndex,

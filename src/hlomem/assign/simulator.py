@@ -9,10 +9,11 @@ the instruction allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from hlomem.assign.allocation import OffsetSize
 from hlomem.assign.packing import BufferInterval
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import ByteCount
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ def _callees_as_listed(caller: Trace) -> list[Trace]:
 
 
 def _loops_in(caller: Trace) -> list[HloInstruction]:
-    """The loops of a computation by number; what has none, as most bodies of fusions, is not read."""
+    """The loops of a computation by number; one without any, as most fused bodies, is not read."""
     computation = caller.computation
     if not any(call.opcode == "while" for call in computation.calls()):
         return []

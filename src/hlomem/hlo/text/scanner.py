@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import NamedTuple
 
 from msgspec import Struct
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Span
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES, Opcode, as_opcode
@@ -24,9 +24,7 @@ NAME = r"[A-Za-z0-9_.\-]++"
 
 _MODULE = lazy_pattern(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
 # `(?>(?:…)*)`, not `(?:…)*+`: Python before 3.11.4 stays where a last turn that failed has led.
-TABLES = lazy_pattern(
-    rf"(?>(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*)"
-)
+TABLES = lazy_pattern(rf"(?>(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*)")
 # A line up to its first `//` outside strings.
 _COMMENT = lazy_pattern(r"""(?>(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*)//""")
 _HEAD = rf"()(ENTRY )?%?({NAME}) [^\n]*+(?<=\{{)(?=\n)"
