@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hlomem.assign.best_fit import Life
 
     Keys = Callable[["Intervals"], Iterable[tuple[int, int, int]]]
-    """What buffers are ordered by, buffer by buffer; the last of the three is the id."""
+    """The key of each buffer, buffer by buffer; the last of the three numbers is the id."""
 
 
 class BufferInterval(Struct, eq=False):

@@ -69,22 +69,24 @@ class IdleAllocations:
         changing[end] = changing.get(end, 0) | bit
         low = 2 * start + self._leaf_count
         high = 2 * end + self._leaf_count + 1
+        covering, within = self._covering, self._within
         while low < high:
             if low & 1:
-                self._cover(low, bit)
+                covering[low] |= bit
+                node = low
+                while node and not within[node] & bit:
+                    within[node] |= bit
+                    node >>= 1
                 low += 1
             if high & 1:
                 high -= 1
-                self._cover(high, bit)
+                covering[high] |= bit
+                node = high
+                while node and not within[node] & bit:
+                    within[node] |= bit
+                    node >>= 1
             low >>= 1
             high >>= 1
-
-    def _cover(self, node: int, bit: int) -> None:
-        self._covering[node] |= bit
-        within = self._within
-        while node and not within[node] & bit:
-            within[node] |= bit
-            node >>= 1
 
     def idle(self, half_steps: Iterable[tuple[int, int]]) -> Iterable[int]:
         """Allocations that are not in use from one half step to another, the newest first.
