@@ -122,6 +122,38 @@ def test_a_plan_in_another_order_is_the_plan_made_anew(
     assert outline(again) == outline(anew(stages, Schedule(orders)))
 
 
+def moved(stages: Stages, chance: random.Random) -> dict[Any, list[HloInstruction]]:
+    """One instruction of one computation somewhere else, as far as what it needs allows."""
+    orders = {
+        computation: list(stages.schedule.sequence(computation))
+        for computation in stages.live_ranges.span_of
+    }
+    order = orders[chance.choice(list(orders))]
+    instruction = chance.choice(order)
+    place_of = {other: place for place, other in enumerate(order)}
+    needed = [*instruction.operands, *instruction.control_predecessors]
+    needing = [
+        other for other in order if instruction in (*other.operands, *other.control_predecessors)
+    ]
+    first = max((place_of[other] + 1 for other in needed), default=0)
+    last = min((place_of[other] for other in needing), default=len(order)) - 1
+    order.insert(chance.randint(first, last), order.pop(place_of[instruction]))
+    return orders
+
+
+@settings(max_examples=80)
+@given(st.sampled_from(PROGRAMS), st.randoms(use_true_random=False), st.integers(1, 3))
+def test_a_plan_with_one_instruction_elsewhere_is_the_plan_made_anew(
+    program: GoldenProgram, chance: random.Random, moves: int
+) -> None:
+    again = stages = planned(program)
+    assert stages.assignment
+    for _ in range(moves):
+        orders = moved(again, chance)
+        again = again.rescheduled(Schedule(orders))
+        assert outline(again) == outline(anew(stages, Schedule(orders)))
+
+
 @settings(max_examples=20)
 @given(st.sampled_from(PROGRAMS), st.sampled_from([pack_best, pack_by_time, None]))
 def test_a_plan_packed_otherwise_is_the_plan_made_anew(program: GoldenProgram, pack: Any) -> None:

@@ -18,14 +18,16 @@ from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
 from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
+from hlomem.analysis.moved_block import find_changed_buffers
 from hlomem.analysis.moved_ranges import Dependents, find_dependents, move_live_ranges
 from hlomem.analysis.peak import PeakMoment, find_peak
-from hlomem.assign.assigner import assign_buffers
+from hlomem.assign.assigner import Known, assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.assign.problem import Timeless, state_timeless
 from hlomem.base.errors import UnsupportedError
 from hlomem.base.gc_pause import collector_off
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.hlo.verifier import verify_computations, verify_module
@@ -34,6 +36,7 @@ from hlomem.machines.options import Options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloModule
@@ -54,6 +57,14 @@ _UNSCHEDULED = ("call_graph", "order", "dataflow", "aliasing", "colors", "timele
 """Those that do not depend on the order of instructions."""
 
 
+class Earlier(NamedTuple):
+    """A plan of the same program in another order."""
+
+    live_ranges: LiveRanges
+    waiting: frozenset[HloBuffer]
+    """The buffers it left to heaps."""
+
+
 class Stages(Struct, frozen=True, eq=False, dict=True):
     """Everything a plan finds out about a module."""
 
@@ -67,6 +78,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     """Puts the module's lists in order; `in_text_order` needs no history and moves no value."""
     before: LiveRanges | None = None
     """The live ranges in another order, to begin with."""
+    earlier: Earlier | None = None
+    """The plan in another order, to take decisions from."""
 
     def compute(self, after_stage: Callable[[str], None] = lambda _: None) -> None:
         """Go through all stages; `after_stage` hears the name of each that is done."""
@@ -78,10 +91,12 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     def rescheduled(self, schedule: Schedule) -> Stages:
         """The stages of the same program in another order; what no order changes is kept.
 
-        Live ranges, if these are known, are looked at anew only where something moved.
+        Live ranges, if these are known, are looked at anew only where something moved, and so are
+        the buffers that were left to heaps, if all is assigned and one stretch of it moved.
         """
         before = self.__dict__.get("live_ranges", self.before)
-        again = replace(self, schedule=schedule, before=before)
+        earlier = self._as_earlier if "assignment" in self.__dict__ else self.earlier
+        again = replace(self, schedule=schedule, before=before, earlier=earlier)
         self._hand_on(again, _UNSCHEDULED)
         if before is not None:
             again.__dict__["dependents"] = self.dependents
@@ -160,7 +175,22 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def assignment(self) -> BufferAssignment:
         """The allocations, and the place of every value in them."""
-        return assign_buffers(self.timeless, self.live_ranges, self.pack, self.preset)
+        return assign_buffers(
+            self.timeless, self.live_ranges, self.pack, self.preset, self._find_known()
+        )
+
+    def _find_known(self) -> Known | None:
+        """The decisions of an earlier plan, if it is of nearly the same order."""
+        if self.earlier is None:
+            return None
+        ranges, waiting = self.earlier
+        changed = find_changed_buffers(ranges, self.live_ranges, self.dependents, self.aliasing)
+        return None if changed is None else Known(waiting, changed)
+
+    @cached_property
+    def _as_earlier(self) -> Earlier | None:
+        waiting = self.assignment.waiting
+        return None if waiting is None else Earlier(self.live_ranges, frozenset(waiting))
 
     @cached_property
     def timeless(self) -> Timeless:

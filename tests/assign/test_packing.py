@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlomem.assign.packing import (
     BufferInterval,
     Packing,
+    by_columns,
     lower_bound,
     pack,
     pack_best,
     pack_by_time,
-    spatial_key,
-    temporal_key,
+    spatial_keys,
+    temporal_keys,
 )
 
 
@@ -45,11 +47,15 @@ def _meet(one: BufferInterval, two: BufferInterval) -> bool:
     return any(a[0] <= b[1] and b[0] <= a[1] for a in _times(one) for b in _times(two))
 
 
+def _large_first(buffer: BufferInterval) -> tuple[int, int, int]:
+    return -buffer.size, buffer.start - buffer.end, buffer.id
+
+
 def _slow_pack(buffers: list[BufferInterval], alignment: int) -> dict[int, int]:
     """Best fit by definition: look at every gap between the buffers that are in the way."""
     offsets: dict[int, int] = {}
     placed: list[BufferInterval] = []
-    for buffer in sorted(buffers, key=spatial_key):
+    for buffer in sorted(buffers, key=_large_first):
         if buffer.size == 0:
             offsets[buffer.id] = 0
             continue
@@ -73,7 +79,7 @@ def _slow_pack(buffers: list[BufferInterval], alignment: int) -> dict[int, int]:
 def test_offsets_are_those_of_the_obvious_algorithm(
     buffers: list[BufferInterval], alignment: int
 ) -> None:
-    packing = pack(buffers, alignment, spatial_key)
+    packing = pack(buffers, alignment, spatial_keys)
     assert packing is not None
     assert packing.offset_by_id == _slow_pack(buffers, alignment)
 
@@ -103,12 +109,23 @@ def test_the_order_of_the_input_does_not_matter(
 
 @given(problems())
 def test_the_better_of_two_orders_is_kept(buffers: list[BufferInterval]) -> None:
-    spatial = pack(buffers, 64, spatial_key)
-    temporal = pack(buffers, 64, temporal_key)
+    spatial = pack(buffers, 64, spatial_keys)
+    temporal = pack(buffers, 64, temporal_keys)
     assert spatial is not None
     assert temporal is not None
     expected = temporal if temporal.heap_size < spatial.heap_size else spatial
     assert pack_best(buffers, 64) == expected
+
+
+@given(problems())
+def test_columns_are_a_sequence_of_the_buffers(buffers: list[BufferInterval]) -> None:
+    columns = by_columns(buffers)
+    assert [msgspec.structs.astuple(one) for one in columns[:]] == [
+        (*msgspec.structs.astuple(one)[:4], one.colocations or ()) for one in buffers
+    ]
+    assert columns[-1].id == buffers[-1].id
+    assert len(columns) == len(buffers)
+    assert by_columns(columns) is columns
 
 
 def test_the_example_of_the_module() -> None:
@@ -124,7 +141,7 @@ def test_the_example_of_the_module() -> None:
 def test_many_lives_in_many_blocks() -> None:
     """More slots than one leaf of the tree holds; every buffer overlaps its neighbours."""
     buffers = [BufferInterval(i, 64 + 64 * (i % 3), 2 * i, 2 * i + 200) for i in range(500)]
-    packing = pack(buffers, 64, spatial_key)
+    packing = pack(buffers, 64, spatial_keys)
     assert packing is not None
     assert packing.offset_by_id == _slow_pack(buffers, 64)
 

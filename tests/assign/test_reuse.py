@@ -46,3 +46,22 @@ def test_what_ends_at_a_time_leaves_room_after_it() -> None:
     idle.occupy(0, LiveRange(Step(2), Step(5)))
     assert list(idle.idle([(11, 20)])) == [0]
     assert list(idle.idle([(10, 20)])) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), live_ranges()), max_size=12),
+    st.integers(0, END),
+    st.sampled_from([(1, 0), (0, -1), (1, -1)]),
+)
+def test_a_moment_is_shared_only_with_what_begins_or_ends_then(
+    occupied: list[tuple[int, LiveRange]], step: int, ends: tuple[int, int]
+) -> None:
+    idle = IdleAllocations(END)
+    for number in range(5):
+        idle.register(number)
+    for number, live_range in occupied:
+        idle.occupy(number, live_range)
+    alive = {n for n, (start, end) in occupied if start <= step <= end}
+    changing = {n for n, live_range in occupied if step in live_range}
+    found = set(idle.idle([(2 * step + ends[0], 2 * step + ends[1])]))
+    assert found == set(range(5)) - (alive - changing)

@@ -7,7 +7,7 @@ Mirrors `hlo/analysis/alias_info.cc` (must) and `HloDataflowAnalysis::CanShareOp
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
@@ -19,6 +19,7 @@ from hlomem.analysis.overwriting import (
     WHY_NOT,
     Reading,
 )
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import (
     ELEMENTWISE,
     PAYLOAD_OPCODES,

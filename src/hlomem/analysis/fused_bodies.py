@@ -9,9 +9,10 @@ whose text differs in digits only.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.analysis.defined_parts import count_defined
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES
 

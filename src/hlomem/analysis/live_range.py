@@ -13,11 +13,12 @@ values defined there live until the operation is done.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, is_fully_bound_here, wrapped_computation
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import NEVER, Step, steps
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 

@@ -7,8 +7,9 @@ whether there is one, `hlomem explain` says which. Mirrors the rules by opcode o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import rules_by_opcode
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ still counts when the next moment's values begin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import ByteCount, Step
 from hlomem.hlo.padding import UnknownSizeError, unpadded_size
 

@@ -6,10 +6,11 @@ appears wherever that result is passed on: in tuples, through loops, out of call
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import opcodes_where
 
 if TYPE_CHECKING:

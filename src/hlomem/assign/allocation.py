@@ -6,10 +6,11 @@ Mirrors `BufferAllocation` and `BufferAssignment` of `service/buffer_assignment.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (
     BEGINNING,
     AllocationIndex,
@@ -20,6 +21,9 @@ from hlomem.base.quantities import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.shape import ShapeIndex
 
@@ -88,6 +92,8 @@ class BufferAssignment(Struct, frozen=True, eq=False):
 
     allocations: list[BufferAllocation]
     """By index."""
+    waiting: Sequence[HloBuffer] | None = None
+    """The buffers no other allocation could take, which were left to heaps; None if unknown."""
 
     @property
     def total_bytes(self) -> ByteCount:

@@ -28,6 +28,7 @@ from hlomem.assign.heaps import assign_heaps
 from hlomem.assign.problem import with_order
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.temporaries import combine_temporaries, renumbered
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (
     MAIN_MEMORY,
     AllocationIndex,
@@ -37,7 +38,7 @@ from hlomem.base.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Set
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
@@ -47,8 +48,21 @@ if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
 
 
+class Known(NamedTuple):
+    """The decisions of a plan of the same program in another order, as far as they hold."""
+
+    waiting: Container[HloBuffer]
+    """The buffers that were left to heaps."""
+    changed: Set[HloBuffer]
+    """Those whose lives lie otherwise among the others', so that nothing is known of them."""
+
+
 def assign_buffers(
-    timeless: Timeless, live_ranges: LiveRanges, pack: Pack | None, preset: Preset
+    timeless: Timeless,
+    live_ranges: LiveRanges,
+    pack: Pack | None,
+    preset: Preset,
+    known: Known | None = None,
 ) -> BufferAssignment:
     """Give every value a slice of an allocation; `pack` places the values of heaps.
 
@@ -58,7 +72,7 @@ def assign_buffers(
     """
 
     options = timeless.options
-    fast = _assign_once(with_order(timeless, live_ranges), pack, preset)
+    fast = _assign_once(with_order(timeless, live_ranges), pack, preset, known)
     capacity = options.machine.capacity
     if not options.fast_merge or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
         return fast
@@ -84,18 +98,44 @@ def _needed(assignment: BufferAssignment) -> ByteCount:
     return ByteCount(sum(sizes))
 
 
-def _assign_once(problem: Problem, pack: Pack | None, preset: Preset) -> BufferAssignment:
+def _assign_once(
+    problem: Problem, pack: Pack | None, preset: Preset, known: Known | None = None
+) -> BufferAssignment:
     """The five steps, each of which adds to one list."""
     allocations: list[BufferAllocation] = []
     placed = assign_preset_buffers(problem, preset, allocations)
     placed |= assign_private_stacks(problem, placed, allocations)
-    waiting = _GlobalAssigner(problem, allocations).assign(placed)
-    assign_heaps(problem, waiting, pack, allocations)
+    waiting = _assign_global_buffers(problem, placed, allocations, known)
+    values = [value for buffer in waiting for value in buffer.values]
+    assign_heaps(problem, values, pack, allocations)
     _assign_thread_local_buffers(problem, placed, allocations)
-    return BufferAssignment(combine_temporaries(problem, allocations))
+    combined = combine_temporaries(problem, allocations)
+    return BufferAssignment(combined, None if problem.options.fast_merge else waiting)
 
 
 # Step 1.
+
+
+def _assign_global_buffers(
+    problem: Problem,
+    placed: set[HloBuffer],
+    allocations: list[BufferAllocation],
+    known: Known | None,
+) -> list[HloBuffer]:
+    """Assign the buffers of the program's own flow; returns those left to the heap.
+
+    What is known of another order holds as long as all that takes turns in an allocation lives as
+    it did there, relative to the rest; else nothing does, and all is asked for anew.
+    """
+    if known is not None and not problem.options.fast_merge:
+        tried = allocations[:]
+        waiting = _GlobalAssigner(problem, tried).assign(placed, known)
+        if waiting is not None:
+            allocations[:] = tried
+            return waiting
+    found = _GlobalAssigner(problem, allocations).assign(placed)
+    assert found is not None
+    return found
 
 
 class _GlobalAssigner:
@@ -112,22 +152,46 @@ class _GlobalAssigner:
             (alias.parameter_number, alias.parameter_index) for alias in module.input_output_alias
         }
 
-    def assign(self, placed: set[HloBuffer]) -> list[HloValue]:
-        """Assign the buffers without a place; returns the values left to the heap."""
-        problem = self._problem
-        contexts, special = self._contexts.buffers, problem.timeless.special
-        waiting: list[HloValue] = []
+    def assign(self, placed: set[HloBuffer], known: Known | None = None) -> list[HloBuffer] | None:
+        """Assign the buffers without a place; returns those left to the heap.
+
+        None as soon as a buffer whose life has changed takes turns with others.
+        """
+        contexts, special = self._contexts.buffers, self._problem.timeless.special
+        live_out = self._problem.aliasing.live_out
+        waited: Container[HloBuffer] = ()
+        changed: Set[HloBuffer] = frozenset()
+        if known is not None:
+            if contexts or any(self._takes_turns(buffer, known) for buffer in known.changed):
+                return None
+            waited, changed = known
+        waiting: list[HloBuffer] = []
         for buffer in self._in_order(placed):
-            if buffer in contexts:
+            if buffer in waited and buffer not in changed:
+                waiting.append(buffer)
+            elif buffer in contexts:
                 self._assign_context(buffer)
             elif buffer in special:
                 self._assign_special(buffer, special[buffer])
-            elif not self._reuse(buffer):
-                if buffer in problem.aliasing.live_out:
-                    self._shared.make_reusable(self._new_allocation(buffer))
-                else:
-                    waiting += buffer.values
+            elif self._reuse(buffer):
+                if buffer in changed:
+                    return None
+            elif buffer in live_out:
+                self._shared.make_reusable(self._new_allocation(buffer))
+            else:
+                waiting.append(buffer)
         return waiting
+
+    def _takes_turns(self, buffer: HloBuffer, known: Known) -> bool:
+        """Whether a buffer lay where others may, too, in the order that is known."""
+        if buffer in known.waiting:
+            return False
+        value = self._problem.timeless.special.get(buffer)
+        if value is None:
+            return True
+        instruction = value.instruction
+        is_entry_parameter = instruction.opcode == "parameter" and instruction.parent is self._entry
+        return is_entry_parameter and self._is_aliased(value)
 
     def _in_order(self, placed: set[HloBuffer]) -> list[HloBuffer]:
         timeless = self._problem.timeless
@@ -165,11 +229,15 @@ class _GlobalAssigner:
 
     def _assign_parameter(self, buffer: HloBuffer, value: HloValue) -> None:
         number = ParameterNumber(value.instruction.parameter_number)
-        is_aliased = (number, value.index) in self._aliased_parameters
+        is_aliased = self._is_aliased(value)
         parameter = EntryParameter(number, value.index, is_aliased)
         allocation = self._new_allocation(buffer, parameter=parameter)
         if is_aliased:
             self._shared.make_reusable(allocation)
+
+    def _is_aliased(self, value: HloValue) -> bool:
+        """Whether the caller gives an entry parameter's memory away."""
+        return (value.instruction.parameter_number, value.index) in self._aliased_parameters
 
     def _reuse(self, buffer: HloBuffer) -> bool:
         """Put a buffer into an allocation that is idle while it lives, if there is one."""
@@ -221,17 +289,28 @@ def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAl
 def _assign_thread_local_buffers(
     problem: Problem, placed: set[HloBuffer], allocations: list[BufferAllocation]
 ) -> None:
-    """Give the values of embedded computations allocations of their own."""
+    """Give the values of embedded computations allocations of their own.
+
+    Nothing is ever added to these, so that plans in several orders have the same slices.
+    """
+    special, size_of = problem.timeless.special, problem.size_of
+    slices, color_of = problem.timeless.whole_slices, problem.color_of
+    live_out, allocates_constants = problem.aliasing.live_out, problem.options.allocate_constants
     for buffer in _thread_local_buffers(problem, placed):
-        value = problem.timeless.special.get(buffer)
+        value = special.get(buffer)
         is_constant = value is not None and value.instruction.opcode == "constant"
-        if is_constant and not problem.options.allocate_constants:
+        if is_constant and not allocates_constants:
             continue
-        allocation = _allocation_for(problem, buffer, len(allocations))
-        if is_constant:
-            allocation.is_constant = True
-        else:
-            allocation.is_thread_local = True
+        allocation = BufferAllocation(
+            AllocationIndex(len(allocations)),
+            size_of[buffer],
+            color_of[buffer.values[0]],
+            slices[buffer],
+            not is_constant,
+            False,
+            is_constant,
+            buffer in live_out,
+        )
         allocations.append(allocation)
 
 

@@ -17,17 +17,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
-from operator import add
-from typing import TYPE_CHECKING, NamedTuple
+from operator import add, neg, sub
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from msgspec import Struct
 
 from hlomem.assign.best_fit import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hlomem.assign.best_fit import Life
+
+    Keys = Callable[["Intervals"], Iterable[tuple[int, int, int]]]
+    """The key of each buffer, buffer by buffer; the last of the three numbers is the id."""
 
 
 class BufferInterval(Struct, eq=False):
@@ -42,6 +48,58 @@ class BufferInterval(Struct, eq=False):
     """Further times during which the same bytes are in use, by values that share them."""
 
 
+class Intervals(Sequence[BufferInterval]):
+    """Buffers by columns: lists for who goes through all of them, else a sequence of buffers."""
+
+    __slots__ = ("ends", "ids", "shared", "sizes", "starts")
+
+    def __init__(
+        self,
+        ids: Sequence[int],
+        sizes: Sequence[int],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        shared: Mapping[int, Sequence[tuple[int, int]]],
+    ) -> None:
+        """`shared` holds the colocations of those that have any, by their place in the columns."""
+        self.ids = ids
+        self.sizes = sizes
+        self.starts = starts
+        self.ends = ends
+        self.shared = shared
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> BufferInterval: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[BufferInterval]: ...
+    def __getitem__(self, index: int | slice) -> BufferInterval | list[BufferInterval]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        return BufferInterval(
+            self.ids[index],
+            self.sizes[index],
+            self.starts[index],
+            self.ends[index],
+            self.shared.get(range(len(self))[index], ()),
+        )
+
+
+def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:
+    """Buffers by columns."""
+    if isinstance(buffers, Intervals):
+        return buffers
+    return Intervals(
+        [buffer.id for buffer in buffers],
+        [buffer.size for buffer in buffers],
+        [buffer.start for buffer in buffers],
+        [buffer.end for buffer in buffers],
+        {number: buffer.colocations for number, buffer in enumerate(buffers) if buffer.colocations},
+    )
+
+
 class Packing(NamedTuple):
     """The offset of every buffer, and the size of the heap."""
 
@@ -49,60 +107,64 @@ class Packing(NamedTuple):
     heap_size: int
 
 
-def spatial_key(buffer: BufferInterval) -> tuple[int, int, int]:
+def spatial_keys(buffers: Intervals) -> Iterable[tuple[int, int, int]]:
     """Large first, then long-lived first (`GetSpatialBufferIntervalCompare`)."""
-    return -buffer.size, buffer.start - buffer.end, buffer.id
+    return zip(
+        map(neg, buffers.sizes), map(sub, buffers.starts, buffers.ends), buffers.ids, strict=True
+    )
 
 
-def temporal_key(buffer: BufferInterval) -> tuple[int, int, int]:
+def temporal_keys(buffers: Intervals) -> Iterable[tuple[int, int, int]]:
     """Long-lived first, colocations counted in, then large first (`GetTemporal...Compare`)."""
-    start, end = _whole_life(buffer)
-    return start - end, -buffer.size, buffer.id
+    starts, ends = list(buffers.starts), list(buffers.ends)
+    for number, times in buffers.shared.items():
+        starts[number] = min(starts[number], *(start for start, _ in times))
+        ends[number] = max(ends[number], *(end for _, end in times))
+    return zip(map(sub, starts, ends), map(neg, buffers.sizes), buffers.ids, strict=True)
 
 
 def pack_best(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
     """The smaller of the spatial and the temporal packing (`ChooseBestHeapAlgorithm`)."""
-    timeline = _Timeline(buffers)
-    spatial = timeline.pack(alignment, spatial_key)
+    columns = by_columns(buffers)
+    timeline = _Timeline(columns)
+    spatial = timeline.pack(alignment, spatial_keys)
     assert spatial is not None
-    if spatial.heap_size <= lower_bound(buffers, alignment):
+    if spatial.heap_size <= lower_bound(columns, alignment):
         return spatial
-    return timeline.pack(alignment, temporal_key, below=spatial.heap_size) or spatial
+    return timeline.pack(alignment, temporal_keys, below=spatial.heap_size) or spatial
 
 
 def pack(
-    buffers: Sequence[BufferInterval],
-    alignment: int,
-    key: Callable[[BufferInterval], tuple[int, int, int]],
-    below: int | None = None,
+    buffers: Sequence[BufferInterval], alignment: int, keys: Keys, below: int | None = None
 ) -> Packing | None:
-    """Place the buffers in the order of `key`; None as soon as the heap reaches `below` bytes."""
-    return _Timeline(buffers).pack(alignment, key, below)
+    """Place the buffers in the order of `keys`; None as soon as the heap reaches `below` bytes."""
+    return _Timeline(by_columns(buffers)).pack(alignment, keys, below)
 
 
 class _Timeline:
     """Buffers and their lives, for packing in several orders."""
 
-    def __init__(self, buffers: Sequence[BufferInterval]) -> None:
-        self._buffers = [buffer for buffer in buffers if buffer.size]
-        self._empty = [buffer.id for buffer in buffers if not buffer.size]
-        self._lives_of = _lives_in_slots(self._buffers)
-        self._slot_count = sum(map(len, self._lives_of.values()))
+    def __init__(self, buffers: Intervals) -> None:
+        self._empty: list[int] = []
+        if 0 in buffers.sizes:
+            self._empty = [buffer.id for buffer in buffers if not buffer.size]
+            buffers = by_columns([buffer for buffer in buffers if buffer.size])
+        self._buffers = buffers
+        self._lives = _lives_in_slots(buffers)
+        self._slot_count = sum(map(len, self._lives))
 
-    def pack(
-        self,
-        alignment: int,
-        key: Callable[[BufferInterval], tuple[int, int, int]],
-        below: int | None = None,
-    ) -> Packing | None:
-        """Places the buffers in the order of `key`, as `pack` does."""
-        in_order = sorted(self._buffers, key=key)
-        sizes = [buffer.size for buffer in in_order]
-        lives = [self._lives_of[buffer.id] for buffer in in_order]
-        offsets = place(sizes, lives, self._slot_count, alignment, below)
+    def pack(self, alignment: int, keys: Keys, below: int | None = None) -> Packing | None:
+        """Places the buffers in the order of `keys`, as `pack` does."""
+        buffers, lives = self._buffers, self._lives
+        number_of = {buffer_id: number for number, buffer_id in enumerate(buffers.ids)}
+        ids = [buffer_id for _, _, buffer_id in sorted(keys(buffers))]
+        order = [number_of[buffer_id] for buffer_id in ids]
+        sizes = [buffers.sizes[number] for number in order]
+        offsets = place(
+            sizes, [lives[number] for number in order], self._slot_count, alignment, below
+        )
         if offsets is None:
             return None
-        ids = [buffer.id for buffer in in_order]
         return Packing(
             dict.fromkeys(self._empty, 0) | dict(zip(ids, offsets, strict=True)),
             max(map(add, offsets, sizes), default=0),
@@ -176,20 +238,21 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
     All but the topmost buffer of a moment end at a multiple of the alignment, so the largest
     padding may be missing once.
     """
+    columns = by_columns(buffers)
     change_at: defaultdict[int, int] = defaultdict(int)  # bytes that begin or end at a time
-    largest_padding = 0
-    for buffer in buffers:
-        size = buffer.size
-        padding = -size % alignment
-        if padding > largest_padding:
-            largest_padding = padding
-        padded = size + padding
-        times = _disjoint(buffer) if buffer.colocations else ((buffer.start, buffer.end),)
-        for start, end in times:
-            change_at[start] += padded
-            change_at[end + 1] -= padded
+    padded = [-(-size // alignment) * alignment for size in columns.sizes]
+    for start, end, size in zip(columns.starts, columns.ends, padded, strict=True):
+        change_at[start] += size
+        change_at[end + 1] -= size
+    for number in columns.shared:  # in use at other times, too, but at none twice
+        buffer, size = columns[number], padded[number]
+        change_at[buffer.start] -= size
+        change_at[buffer.end + 1] += size
+        for start, end in _disjoint(buffer):
+            change_at[start] += size
+            change_at[end + 1] -= size
     live = accumulate([change_at[time] for time in sorted(change_at)])
-    return max(live, default=0) - largest_padding
+    return max(live, default=0) - max(map(sub, padded, columns.sizes), default=0)
 
 
 def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
@@ -203,23 +266,20 @@ def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
     return times
 
 
-def _lives_in_slots(buffers: Sequence[BufferInterval]) -> dict[int, list[tuple[int, int]]]:
-    """The lives of each buffer in slots, by id: time counted in beginnings only.
+def _lives_in_slots(buffers: Intervals) -> list[tuple[Life, ...]]:
+    """The lives of each buffer in slots: time counted in beginnings only.
 
     Two lives meet exactly if one begins during the other.
     """
-    times_of = {
-        buffer.id: ((buffer.start, buffer.end), *buffer.colocations)
-        if buffer.colocations
-        else ((buffer.start, buffer.end),)
-        for buffer in buffers
-    }
-    starts = {start for times in times_of.values() for start, _ in times}
-    slot_at = _slots(starts, max((e for times in times_of.values() for _, e in times), default=0))
-    return {
-        buffer_id: [(slot_at(start), slot_at(end)) for start, end in times]
-        for buffer_id, times in times_of.items()
-    }
+    more = [time for times in buffers.shared.values() for time in times]
+    starts = {*buffers.starts, *(start for start, _ in more)}
+    end = max(max(buffers.ends, default=0), max((end for _, end in more), default=0))
+    slot_at = _slots(starts, end)
+    own = zip(map(slot_at, buffers.starts), map(slot_at, buffers.ends), strict=True)
+    lives: list[tuple[Life, ...]] = list(zip(own, strict=True))
+    for number, times in buffers.shared.items():
+        lives[number] += tuple([(slot_at(start), slot_at(end)) for start, end in times])
+    return lives
 
 
 def _slots(starts: set[int], end: int) -> Callable[[int], int]:

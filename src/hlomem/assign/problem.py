@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.assign.allocation import whole
 from hlomem.assign.sharing import OperandValues, Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.analysis.values import HloValue
+    from hlomem.assign.allocation import OffsetSize
     from hlomem.assign.colors import ColorOf
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
@@ -103,6 +105,15 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         wanted = {computation for computation in computations if is_thread_local(computation)}
         buffers = self.aliasing.buffers
         return [buffer for buffer in buffers if buffer.values[0].instruction.parent in wanted]
+
+    @cached_property
+    def whole_slices(self) -> dict[HloBuffer, dict[HloValue, OffsetSize]]:
+        """The slices of an allocation that holds one buffer inside an operation and no other."""
+        size_of = self.size_of
+        return {
+            buffer: dict.fromkeys(buffer.values, whole(size_of[buffer]))
+            for buffer in self.thread_local_by_id
+        }
 
     def _ranked(self, is_wanted: Callable[[HloComputation], bool]) -> list[Ranked]:
         """Buffers of some computations: large, then live-out, then early ones first."""

@@ -53,6 +53,7 @@ class IdleAllocations:
         self._leaf_count = 1 << (2 * end).bit_length()
         self._covering = [0] * (2 * self._leaf_count)
         self._within = [0] * (2 * self._leaf_count)
+        self._changing: dict[int, int] = {}  # at a step, those in which something begins or ends
         self._all = 0
 
     def register(self, number: int) -> None:
@@ -62,36 +63,46 @@ class IdleAllocations:
     def occupy(self, number: int, live_range: LiveRange) -> None:
         """Note that an allocation is in use, both ends included."""
         bit = 1 << number
-        low = 2 * live_range.start + self._leaf_count
-        high = 2 * live_range.end + self._leaf_count + 1
+        start, end = live_range
+        changing = self._changing
+        changing[start] = changing.get(start, 0) | bit
+        changing[end] = changing.get(end, 0) | bit
+        low = 2 * start + self._leaf_count
+        high = 2 * end + self._leaf_count + 1
+        covering, within = self._covering, self._within
         while low < high:
             if low & 1:
-                self._cover(low, bit)
+                covering[low] |= bit
+                node = low
+                while node and not within[node] & bit:
+                    within[node] |= bit
+                    node >>= 1
                 low += 1
             if high & 1:
                 high -= 1
-                self._cover(high, bit)
+                covering[high] |= bit
+                node = high
+                while node and not within[node] & bit:
+                    within[node] |= bit
+                    node >>= 1
             low >>= 1
             high >>= 1
-
-    def _cover(self, node: int, bit: int) -> None:
-        self._covering[node] |= bit
-        within = self._within
-        while node and not within[node] & bit:
-            within[node] |= bit
-            node >>= 1
 
     def idle(self, half_steps: Iterable[tuple[int, int]]) -> Iterable[int]:
         """Allocations that are not in use from one half step to another, the newest first.
 
-        They are listed one by one: most often the first will do.
+        They are listed one by one: most often the first will do. No half step at all stands for a
+        moment that may be shared by what begins or ends then, not by what goes on.
         """
         busy, everything = 0, self._all
         for first, last in half_steps if everything else ():
             if first <= last:
                 busy |= self._busy(first, last)
-                if busy == everything:  # as most often
-                    return ()
+            else:
+                step = (first + last + 1) // 4
+                busy |= self._busy(2 * step, 2 * step) & ~self._changing.get(step, 0)
+            if busy == everything:  # as most often
+                return ()
         return _bits(everything & ~busy)
 
     def _busy(self, first: int, last: int) -> int:

@@ -77,15 +77,16 @@ class SharedAllocations:
         allocation_of = self._allocation_of
         found: list[BufferAllocation] = []
         for value in buffer.values:
-            instruction = value.instruction
-            if value.index or instruction.shape.is_tuple:
+            if value.index:
                 continue
+            instruction = value.instruction
             operands = self._operand_values[instruction]
             if operands is None:
-                found += self._of_many(instruction)
+                if not instruction.shape.is_tuple:
+                    found += self._of_many(instruction)
                 continue
             for operand in operands:
-                if operand in allocation_of:
+                if operand in allocation_of and not instruction.shape.is_tuple:
                     found.append(allocation_of[operand])
         return found
 
@@ -99,8 +100,12 @@ class SharedAllocations:
 
     def idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
         """Reusable allocations that nothing needs while a buffer lives, the newest first."""
-        numbers = self._idle.idle(map(self._exclusive_half_steps, buffer.values))
-        return map(self._reusable.__getitem__, numbers)
+        values = buffer.values
+        if len(values) == 1:  # as most often
+            numbers = self._idle.idle((self._exclusive_half_steps(values[0]),))
+        else:
+            numbers = self._idle.idle(map(self._exclusive_half_steps, values))
+        return map(self._reusable.__getitem__, numbers) if numbers else ()
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
         """The half steps during which nothing else may be alive in the same place.

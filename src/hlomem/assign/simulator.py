@@ -9,10 +9,11 @@ the instruction allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from hlomem.assign.allocation import OffsetSize
-from hlomem.assign.packing import BufferInterval
+from hlomem.assign.packing import Intervals
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import ByteCount
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.packing import Packing
+    from hlomem.assign.packing import BufferInterval, Packing
     from hlomem.assign.sharing import OperandValues, Sharing
     from hlomem.base.quantities import Offset, Step
 
@@ -59,27 +60,24 @@ class HeapSimulator:
     def run(self, values: Collection[HloValue], alignment: int, pack: Pack) -> Heap:
         """Place the values."""
         self._replay(values)
-        members: dict[HloValue, list[HloValue]] = {}
+        number_of: dict[HloValue, int] = {}  # of those whose place is their own
+        shared: dict[int, list[tuple[int, int]]] = {}
+        start, end = self._start, self._end
         for value, owner in self._owner.items():
             if value is owner:
-                members[owner] = []
+                number_of[value] = len(number_of)
             else:
-                members[owner].append(value)
-        start, end, size = self._start, self._end, self._size
-        intervals = [
-            BufferInterval(
-                owner.id,
-                size[owner],
-                start[owner],
-                end[owner],
-                [(start[other], end[other]) for other in others] if others else (),
-            )
-            for owner, others in members.items()
-        ]
-        packing = pack(intervals, alignment)
+                times = shared.setdefault(number_of[owner], [])
+                times.append((start[value], end[value]))
+        sizes = [self._size[owner] for owner in number_of]
+        ids = [owner.id for owner in number_of]
+        starts = [start[owner] for owner in number_of]
+        ends = [end[owner] for owner in number_of]
+        packing = pack(Intervals(ids, sizes, starts, ends, shared), alignment)
         offset_by_id = cast("dict[int, Offset]", packing.offset_by_id)
-        place_of = {owner: OffsetSize(offset_by_id[owner.id], size[owner]) for owner in members}
-        slices = {value: place_of[owner] for value, owner in self._owner.items()}
+        offsets = map(offset_by_id.__getitem__, ids)
+        places = list(map(OffsetSize, offsets, sizes))
+        slices = {value: places[number_of[owner]] for value, owner in self._owner.items()}
         return Heap(slices, ByteCount(packing.heap_size))
 
     def _replay(self, values: Collection[HloValue]) -> None:

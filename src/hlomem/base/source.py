@@ -8,7 +8,8 @@ may stand inside a name.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from hlomem.base.named_tuples import NamedTuple
 
 EXCERPT_COLUMNS = 96
 _MARGIN = 30

@@ -14,8 +14,9 @@ known before it is written. Openxla/xla issue 49176 is the second kind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.check.opcodes import KEEPS_NUMBER, SAME_BYTES, SAME_PLACE, SLICES
 from hlomem.view.families import UPDATES

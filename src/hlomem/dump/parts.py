@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from hlomem.base.errors import InputError, ParseError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump import assignment, live_range, usage_report, values
 from hlomem.dump.eras import Era, Features

@@ -63,10 +63,9 @@ class Style(Record, frozen=True):
     """A value without uses says `(none)`."""
 
 
-# An attribute may be JSON that a kernel's author wrote on several lines.
-_ON_ITS_LINE = (
-    ('(%[^\n]*+(?:\n(?=["}])[^\n]*+)*+)\n', "`%`, an instruction to the end of the line"),
-)
+# An attribute may be JSON that a kernel's author wrote on several lines. No look-ahead in the
+# repeated group: Python before 3.11.4 does not go back behind one that fails there.
+_ON_ITS_LINE = (('(%[^\n]*+(?:\n["}][^\n]*+)*+)\n', "`%`, an instruction to the end of the line"),)
 _BEFORE_THE_NEXT = (
     (r"(%[^\n<]*(?:<(?![^<\n]*>\n positions:\n)[^\n<]*)*)", "`%`, an instruction"),
     (r"(?=\Z|<)", "the next value, or the end of the values"),

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.shape import COMBINE, UNBOUNDED, default_layout
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ nested thousands deep is as harmless as a flat one.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import MAIN_MEMORY, Color
 from hlomem.hlo.shape_tree import ShapeParts
 

@@ -9,9 +9,10 @@ for reductions. Mirrors `service/gpu/hlo_fusion_analysis.cc`, `reduction_utils.c
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import is_elementwise
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.padding import element_count
 from hlomem.hlo.shape import default_layout
 

@@ -8,9 +8,9 @@ machines (`hlomem.machines.options`, `hlomem.machines.tpu`), what it writes in `
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from hlomem.base.errors import CommandError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.source import visible
 
 JAXLIB = "jaxlib"

@@ -9,7 +9,9 @@ when a report is asked for.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from hlomem.base.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,12 @@ one computation in one stretch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from hlomem.base.disjoint_sets import DisjointSets
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.view.drafts import draft_instructions
 from hlomem.view.operands import find_operands
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.dump.eras import releases_of
 from hlomem.hlo.padding import unpadded_size
 from hlomem.machines.options import options_for

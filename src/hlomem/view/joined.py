@@ -8,10 +8,11 @@ instruction and index, its uses by its id. Whatever a missing file would hold is
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import Offset, Step, steps
 from hlomem.view.instruction_line import PrintedInstruction, parse_instruction_line
 

@@ -6,9 +6,10 @@ calling instructions to its own; instructions appear by the name the program gav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlomem.base.errors import UnsupportedError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.dump.trace_names import split_name
 
 if TYPE_CHECKING:

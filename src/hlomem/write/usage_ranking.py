@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from hlomem.base.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,9 @@ callees before callers, as the incremental sort left it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.computations.online_topsort import OnlineTopologicalSort
 
 if TYPE_CHECKING:

@@ -77,8 +77,11 @@ def _callees_as_listed(caller: Trace) -> list[Trace]:
 
 
 def _loops_in(caller: Trace) -> list[HloInstruction]:
-    """The loops of a computation by number."""
-    loops = [loop for loop in caller.computation.instructions if loop.opcode == "while"]
+    """The loops of a computation by number; one without any, as most fused bodies, is not read."""
+    computation = caller.computation
+    if not any(call.opcode == "while" for call in computation.calls()):
+        return []
+    loops = [loop for loop in computation.instructions if loop.opcode == "while"]
     return sorted(loops, key=number_of)
 
 

@@ -6,9 +6,11 @@ In: a reader that opens its body when somebody asks, or the instructions themsel
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+
+from hlomem.base.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from hlomem.base.source import Source, Span

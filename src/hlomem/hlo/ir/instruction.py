@@ -6,11 +6,12 @@ Out: `HloInstruction`, compared by identity. Mirrors `hlo/ir/hlo_instruction.h`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import ASYNC_OPCODES, call_role
 from hlomem.hlo.text import attributes as attr
 

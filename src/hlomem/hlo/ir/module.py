@@ -7,8 +7,9 @@ In: a name, the text or attributes of the header, and the reader of the text if 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.source import Source
 from hlomem.hlo.ir.computation import BodyReader
 from hlomem.hlo.text import attributes as attr

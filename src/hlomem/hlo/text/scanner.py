@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import NamedTuple
 
 from msgspec import Struct
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Span
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES, Opcode, as_opcode
@@ -23,9 +23,10 @@ from hlomem.hlo.text.stack_frames import TABLE_NAMES
 NAME = r"[A-Za-z0-9_.\-]++"
 
 _MODULE = lazy_pattern(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
-TABLES = lazy_pattern(rf"(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*+")
+# `(?>(?:…)*)`, not `(?:…)*+`: Python before 3.11.4 stays where a last turn that failed has led.
+TABLES = lazy_pattern(rf"(?>(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*)")
 # A line up to its first `//` outside strings.
-_COMMENT = lazy_pattern(r"""(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*+//""")
+_COMMENT = lazy_pattern(r"""(?>(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*)//""")
 _HEAD = rf"()(ENTRY )?%?({NAME}) [^\n]*+(?<=\{{)(?=\n)"
 _FIRST_HEAD = lazy_pattern(rf"\n*+{_HEAD}", re.ASCII)
 # The brace that closes a computation, and the first line of the next if there is one.

@@ -8,8 +8,9 @@ in the same memory space with the same layout, and nobody may read the argument 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.hlo.opcodes import MOVES

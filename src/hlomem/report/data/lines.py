@@ -8,8 +8,9 @@ frameworks below is taken, and rather one of a program than of an installed libr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
 

@@ -7,8 +7,9 @@ is a copy, though its line is that of its source.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import MERGING
 from hlomem.hlo.padding import round_up
 from hlomem.report.data import roles

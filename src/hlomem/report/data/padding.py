@@ -6,8 +6,9 @@ first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
 from hlomem.report.data.hints import Hint

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.disjoint_sets import DisjointSets
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import Offset
 from hlomem.report.data import roles
 from hlomem.view.sweep import Residency, iter_sharing
