@@ -21,7 +21,7 @@ def test_the_second_loop_reads_the_slices_in_the_reverse_order(path: Path) -> No
         assert stack.reads
         shape = pair.first.initial.operands[stack.earlier_index].shape
         assert shape == pair.second.initial.operands[stack.later_index].shape
-        assert shape.dimensions == (count, *stack.update.shape.dimensions[1:])
+        assert shape.dimensions == (count, *stack.part.dimensions[1:])
 
 
 @pytest.mark.parametrize(

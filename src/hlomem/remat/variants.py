@@ -18,7 +18,7 @@ from hlomem.remat.check import find_edit_problems
 from hlomem.remat.cut import cut_at_peak
 from hlomem.remat.edit import apply_edit
 from hlomem.remat.flops import Costs
-from hlomem.remat.loop_choice import plan_loops
+from hlomem.remat.loop_choice import kept_stacks, plan_loops
 from hlomem.remat.loop_edit import apply_loop_plan
 from hlomem.remat.loop_remake import LoopEditError
 from hlomem.remat.loops import find_pairs
@@ -165,5 +165,4 @@ class _Loops:
 
 
 def _count_gone(plan: LoopPlan) -> int:
-    kept = {stack.source for stack in plan.pair.stacks if stack not in plan.dropped}
-    return len(plan.dropped) - sum(value not in kept for value in plan.stored)
+    return len(plan.dropped) - (len(plan.stored) - len(kept_stacks(plan)))
