@@ -154,7 +154,15 @@ class BodyDraft:
         self.instructions[place:place] = new
 
     def put_before(self, later: HloInstruction, *new: HloInstruction) -> None:
-        """Put new instructions right before another."""
+        """Put new instructions right before another; elements of the state that they read go up."""
+        place = self.instructions.index(later)
+        behind = set(self.instructions[place:])
+        for needed in dict.fromkeys(operand for one in new for operand in one.operands):
+            if needed in behind and needed.opcode == "get-tuple-element":
+                [whole] = needed.operands
+                if whole.opcode == "parameter":
+                    self.instructions.remove(needed)
+                    self.put_behind([whole], needed)
         place = self.instructions.index(later)
         self.instructions[place:place] = new
 
@@ -204,6 +212,15 @@ class BodyDraft:
                 kept.append(instruction)
         self.instructions = kept[::-1]
         self.forget_removed()
+
+    def is_in_order(self) -> bool:
+        """Whether everything stands behind what it reads."""
+        seen: set[HloInstruction] = set()
+        for instruction in self.instructions:
+            if not seen.issuperset(instruction.operands):
+                return False
+            seen.add(instruction)
+        return True
 
     def text(self) -> str:
         """The text, from the name to the closing brace."""

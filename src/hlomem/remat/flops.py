@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.remat.loops import count_trips
 from hlomem.schedule.cost import product_flops
 from hlomem.schedule.effects import takes_time
 
@@ -22,7 +23,19 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
 
-_MOVES = frozenset({"broadcast", "copy", "reshape", "transpose", "iota", "slice", "concatenate"})
+_MOVES = frozenset(
+    {
+        "broadcast",
+        "concatenate",
+        "copy",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "iota",
+        "reshape",
+        "slice",
+        "transpose",
+    }
+)
 """Opcodes that move elements and compute nothing; their bytes are counted, no operations."""
 _TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
 
@@ -33,6 +46,7 @@ class Costs:
     def __init__(self, size_of: Callable[[Shape], int]) -> None:
         self._size_of = size_of
         self._bodies: dict[HloComputation, int] = {}
+        self._trips: dict[HloInstruction, int] = {}
 
     def flops(self, instruction: HloInstruction) -> int:
         """Operations of one instruction; a loop counts one pass where no number is known."""
@@ -41,7 +55,7 @@ class Costs:
             return 0
         if opcode == "fusion" or opcode in RUN_IN_PLACE:
             inside = sum(self._flops_in(callee) for callee in instruction.called_computations)
-            return inside * (_trips(instruction) if opcode == "while" else 1)
+            return inside * (self._trips_of(instruction) if opcode == "while" else 1)
         if products := product_flops(instruction):
             return products
         if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
@@ -62,17 +76,18 @@ class Costs:
         """Operations of several."""
         return sum(map(self.flops, instructions))
 
+    def _trips_of(self, loop: HloInstruction) -> int:
+        """The passes of a loop, as XLA wrote them beside it, or as its counter says; else one."""
+        if loop not in self._trips:
+            found = _TRIP_COUNT.search(loop.attribute_text)
+            self._trips[loop] = int(found[1]) if found else count_trips(loop) or 1
+        return self._trips[loop]
+
     def _flops_in(self, body: HloComputation) -> int:
         known = self._bodies.get(body)
         if known is None:
             known = self._bodies[body] = self.total(body.instructions)
         return known
-
-
-def _trips(loop: HloInstruction) -> int:
-    """The passes of a loop, as XLA wrote them beside it; one where it did not."""
-    found = _TRIP_COUNT.search(loop.attribute_text)
-    return int(found[1]) if found else 1
 
 
 def _elements(shape: Shape) -> int:

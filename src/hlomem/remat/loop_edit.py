@@ -195,6 +195,9 @@ class _Editor:
         changed = {**self._drafts, **self._fusions.changed}
         new = {draft.made.name: draft for draft in (*self._wrapper.bodies, *remaker.callees)}
         left = self._reached(changed, new)
+        for draft in (*changed.values(), *new.values()):
+            if draft.made.name in left and not draft.is_in_order():
+                raise LoopEditError(f"{draft.made.name} would read what comes later")
         order: list[HloComputation | BodyDraft] = list(self._wrapper.bodies)
         for computation in module.computations:
             if computation is self._second.body:

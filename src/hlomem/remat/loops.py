@@ -147,6 +147,20 @@ def _read_loop(instruction: HloInstruction) -> Loop | None:
     return None if ticks is None else Loop(instruction, initial, elements, results, ticks)
 
 
+def count_trips(instruction: HloInstruction) -> int | None:
+    """How often a loop runs, by its counter; None where that is not known, or very often."""
+    [initial] = instruction.operands
+    body, condition = instruction.called_computations
+    if initial.opcode != "tuple" or body.root.opcode != "tuple":
+        return None
+    elements = _elements_of(body.parameters[0])
+    asked = _elements_of(condition.parameters[0])
+    if elements is None or asked is None:
+        return None
+    ticks = _run(instruction, elements, asked)
+    return None if ticks is None else len(ticks)
+
+
 def _elements_of(
     whole: HloInstruction, *, may_be_root: bool = False
 ) -> dict[int, tuple[HloInstruction, ...]] | None:
