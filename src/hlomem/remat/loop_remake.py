@@ -52,6 +52,15 @@ def find_counter(loop: Loop) -> HloInstruction:
     return max(counting, key=lambda value: max([user.index for user in value.users], default=-1))
 
 
+def _step(numbers: Sequence[int]) -> int | None:
+    """By how much numbers grow from one to the next, if by one, nothing, or less one."""
+    start = numbers[0]
+    for step in (0, 1, -1):
+        if all(number == start + step * place for place, number in enumerate(numbers)):
+            return step
+    return None
+
+
 class Remaker:
     """The second body on its way."""
 
@@ -250,7 +259,15 @@ class Remaker:
     def _integer(self, value: HloInstruction) -> HloInstruction:
         """An integer of the iteration that is gone through again."""
         wanted = [self._first.ticks[tick][value] for tick in self._pair.counterparts]
-        return self._count(wanted, value.name)
+        counter = find_counter(self._second)
+        if value.shape.text == counter.shape.text and _step(wanted) is not None:
+            return self._count(wanted, value.name)
+        if value.opcode == "get-tuple-element":
+            raise LoopEditError(f"{value.name} does not go up or down by one")
+        for operand in value.operands:
+            if operand not in self._made:
+                self._made[operand] = self._integer(operand)
+        return self._clone(value)
 
     def _count(self, wanted: Sequence[int], name: str) -> HloInstruction:
         """Integers by iteration, made of this loop's counter."""
@@ -263,15 +280,14 @@ class Remaker:
     def _new_count(
         self, wanted: tuple[int, ...], name: str, counter: HloInstruction
     ) -> HloInstruction:
-        start = wanted[0]
-        if len(set(wanted)) == 1:
+        start, step = wanted[0], _step(wanted)
+        if step is None:
+            raise LoopEditError(f"{name} does not go up or down by one")
+        if not step:
             return self._constant(counter.shape, start)
-        steps: tuple[tuple[int, Opcode], ...] = ((1, "add"), (-1, "subtract"))
-        for step, opcode in steps:
-            if list(wanted) == [start + step * tick for tick in range(len(wanted))]:
-                made = self._wrapper.wrap(self._body, name, counter.shape, opcode, [start, counter])
-                return self._emit(made)
-        raise LoopEditError(f"{name} does not go up or down by one")
+        opcode: Opcode = "add" if step > 0 else "subtract"
+        made = self._wrapper.wrap(self._body, name, counter.shape, opcode, [start, counter])
+        return self._emit(made)
 
     def _constant(self, shape: Shape, number: int) -> HloInstruction:
         name = self._names.new("constant")
