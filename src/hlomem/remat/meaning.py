@@ -169,7 +169,8 @@ class _Terms:
             return tuple(operands)
         if opcode == "get-tuple-element":
             whole = operands[0]
-            assert isinstance(whole, tuple)
+            if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
+                raise _Undecided(f"{instruction.name} takes a result that is not there")
             return whole[instruction.tuple_index]
         if opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE:
             return self._evaluate(instruction.called_computations[0], operands)
