@@ -1,6 +1,6 @@
 """Records modules of small programs as a compiler hands them to passes, behind its scheduler.
 
-    python -m tools.record_handed --target tpu-v5e:2x2 [NAME …]
+    python -m tools.record_handed --target tpu-v5e:2x2 NAME …
 
 Each program scans its layers and takes a gradient, so that one loop stacks what another reads. The
 target's compiler runs without the chip; what it handed over goes to
@@ -32,8 +32,8 @@ _FACTORY = "tools.record_handed:program"
 _PATHS = {
     "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX": r".*/(?=tools/|src/)|.*/site-packages/",
 }
-_PACKAGES = {"tpu": "libtpu", "cuda": "jax-cuda13-plugin"}
-NAMES = ("gpt_scan", "lstm")
+_PACKAGES = {"tpu": "libtpu", "cuda": "jax-cuda13-plugin", "cpu": "jaxlib"}
+NAMES = ("gpt_scan", "lstm", "small_loops")
 
 
 def program(name: str) -> Any:
@@ -42,10 +42,23 @@ def program(name: str) -> Any:
     large: Any = import_module("tools.large_programs")
     models: Any = import_module("tools.order_programs")
     words, weights = large._numbers(4, 32), large._looped(32, 4, 64)
+    if name == "small_loops":
+        return jax.jit(jax.grad(_small)), (large._floats(64), large._floats(24, 64))
     if name == "lstm":
         floats = large._floats
         return jax.jit(large.lstm_train), (floats(64, 128), floats(6, 8, 32))
     return jax.jit(partial(models.train, models.gpt_scan)), (weights, words, words)
+
+
+def _small(w: Any, xs: Any) -> Any:
+    """Loops so small that XLA:CPU puts each into a call."""
+    jax: Any = import_module("jax")
+
+    def cell(h: Any, x: Any) -> Any:
+        h = jax.numpy.tanh(x + h) * w
+        return h, jax.numpy.sin(h)
+
+    return jax.lax.scan(cell, xs[0] * 0, xs)[1].sum()
 
 
 def record(name: str, target: str) -> Path:
@@ -74,10 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", required=True)
-    parser.add_argument("name", nargs="*")
+    parser.add_argument("name", nargs="+", choices=NAMES)
     given = parser.parse_args(arguments)
     os.environ.update(_PATHS)
-    for name in given.name or NAMES:
+    for name in given.name:
         print(record(name, given.target))
     return 0
 

@@ -18,8 +18,8 @@ SCANNED: list[Path] = [
     for name in ("stacked_layers_added/after", "scan_unrolled/before", "remat_removed/after")
 ]
 HANDED: list[Path] = sorted((GOLDENS / "handed").glob("*/*.hlo.gz"))
-"""As the compilers of a TPU and a GPU hand them over: several stacks are written by one fusion, or
-asynchronously, and read within fusions."""
+"""As compilers hand them over. For a TPU several stacks are written by one fusion, for a GPU some
+asynchronously; XLA:CPU puts small loops into calls."""
 ALL: list[Path] = SCANNED + HANDED
 
 
@@ -44,5 +44,6 @@ def scanned_stages(path: Path) -> Stages:
     if path not in HANDED:
         return start_stages(module, order_lists=in_text_order)
     target = path.parent.name.replace("cuda", "gpu")
-    options = options_for(find_machine(*target.split("-")), Release("jaxlib", (0, 12, 0, 1)))
+    machine = find_machine(*target.split("-"))
+    options = options_for(machine, Release("jaxlib", (0, 12, 0, 1)))
     return start_stages(module, options, order_lists=in_text_order)

@@ -33,6 +33,8 @@ def test_stacks_are_found_in_whatever_fusion_writes_and_reads_them(path: Path) -
         assert any(one.opcode == "async-start" for one in runs)
         reads = [read for stack in pair.stacks for read in stack.reads]
         assert any(read.instruction.opcode == "async-start" for read in reads)
+    elif path.parent.name == "cpu":
+        assert pair.first.instruction.opcode == pair.second.instruction.opcode == "call"
     else:
         assert len(set(runs)) < len(runs)
         assert any(one.shape.is_tuple for one in runs)
@@ -40,7 +42,7 @@ def test_stacks_are_found_in_whatever_fusion_writes_and_reads_them(path: Path) -
     given = [one for one in pair.second.initial.operands if one.operands]
     ours = [one for one in given if one.operands[0] is pair.first.instruction]
     alone = [one for one in ours if one.users == [pair.second.initial]]
-    assert len(pair.stacks) == len(alone) >= 10
+    assert len(pair.stacks) == len(alone) >= 3
     assert all(fusion_of(one) is not None for one in runs)
 
 

@@ -173,6 +173,10 @@ class _Editor:
                 else:
                     draft.instructions.remove(copy)
         initial.shape = body.root.shape = shape
+        if loop.repeats is not loop.instruction:
+            called = self._draft(loop.repeats.parent)
+            for instruction in called.instructions:
+                instruction.shape = shape
 
     def _remove_writes(self, body: BodyDraft) -> None:
         """Take out the writes of dropped stacks; a fusion that does more stays for now."""

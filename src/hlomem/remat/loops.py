@@ -39,6 +39,9 @@ class Loop(NamedTuple):
     """A while whose counter is known, and whose state is a tuple that nobody else reads."""
 
     instruction: HloInstruction
+    """The while, or the call of a computation that is nothing else: XLA:CPU makes small ones so."""
+    repeats: HloInstruction
+    """The while itself."""
     initial: HloInstruction
     """The tuple it begins with."""
     elements: Mapping[int, tuple[HloInstruction, ...]]
@@ -51,12 +54,12 @@ class Loop(NamedTuple):
     @property
     def body(self) -> HloComputation:
         """The computation of an iteration."""
-        return self.instruction.called_computations[0]
+        return self.repeats.called_computations[0]
 
     @property
     def condition(self) -> HloComputation:
         """The computation that asks for another iteration."""
-        return self.instruction.called_computations[1]
+        return self.repeats.called_computations[1]
 
     def is_invariant(self, index: int) -> bool:
         """Whether an element goes around unchanged."""
@@ -119,9 +122,13 @@ def find_pairs(module: HloModule) -> list[LoopPair]:
         loops = [
             loop
             for instruction in computation.instructions
-            if instruction.opcode == "while"
-            and all(callers[callee] == 1 for callee in instruction.called_computations)
-            and (loop := _read_loop(instruction)) is not None
+            if (repeats := _while_of(instruction)) is not None
+            and all(
+                callers[callee] == 1
+                for caller in (instruction, repeats)
+                for callee in caller.called_computations
+            )
+            and (loop := _read_loop(instruction, repeats)) is not None
         ]
         for place, first in enumerate(loops):
             for second in loops[place + 1 :]:
@@ -131,20 +138,33 @@ def find_pairs(module: HloModule) -> list[LoopPair]:
     return pairs
 
 
-def _read_loop(instruction: HloInstruction) -> Loop | None:
+def _while_of(instruction: HloInstruction) -> HloInstruction | None:
+    """The loop that an instruction is, or that all of what it calls is."""
+    if instruction.opcode == "while":
+        return instruction
+    if instruction.opcode != "call" or len(instruction.operands) != 1:
+        return None
+    [callee] = instruction.called_computations
+    is_all = (
+        callee.root.opcode == "while" and len(callee.instructions) == len(callee.root.operands) + 1
+    )
+    return callee.root if is_all else None
+
+
+def _read_loop(instruction: HloInstruction, repeats: HloInstruction) -> Loop | None:
     [initial] = instruction.operands
-    body, condition = instruction.called_computations
+    body, condition = repeats.called_computations
     if initial.opcode != "tuple" or initial.users != [instruction] or body.root.opcode != "tuple":
         return None
-    if instruction.is_root or instruction.control_predecessors:
+    if instruction.is_root or instruction.control_predecessors or repeats.control_predecessors:
         return None
     elements = _elements_of(body.parameters[0])
     results = _elements_of(instruction, may_be_root=True)
     asked = _elements_of(condition.parameters[0])
     if elements is None or results is None or asked is None or body.root.users:
         return None
-    ticks = _run(instruction, elements, asked)
-    return None if ticks is None else Loop(instruction, initial, elements, results, ticks)
+    ticks = _run(instruction, repeats, elements, asked)
+    return None if ticks is None else Loop(instruction, repeats, initial, elements, results, ticks)
 
 
 def count_trips(instruction: HloInstruction) -> int | None:
@@ -157,7 +177,7 @@ def count_trips(instruction: HloInstruction) -> int | None:
     asked = _elements_of(condition.parameters[0])
     if elements is None or asked is None:
         return None
-    ticks = _run(instruction, elements, asked)
+    ticks = _run(instruction, instruction, elements, asked)
     return None if ticks is None else len(ticks)
 
 
@@ -177,15 +197,16 @@ def _elements_of(
 
 
 def _run(
-    loop: HloInstruction,
+    instruction: HloInstruction,
+    repeats: HloInstruction,
     elements: Mapping[int, tuple[HloInstruction, ...]],
     asked: Mapping[int, tuple[HloInstruction, ...]],
 ) -> list[dict[HloInstruction, int]] | None:
     """The integers of each iteration; None where their number is not known, or large."""
-    body, condition = loop.called_computations
-    parent = loop.parent.instructions
-    outside = find_integers(filter(is_integer, parent[: loop.index]), {})
-    initial = loop.operands[0].operands
+    body, condition = repeats.called_computations
+    parent = instruction.parent.instructions
+    outside = find_integers(filter(is_integer, parent[: instruction.index]), {})
+    initial = instruction.operands[0].operands
     state = {index: outside[operand] for index, operand in enumerate(initial) if operand in outside}
     in_body, in_condition = scalars_of(body), scalars_of(condition)
     ticks: list[dict[HloInstruction, int]] = []

@@ -179,6 +179,8 @@ class _Terms:
             return tuple(operands), result
         if opcode == "async-done" and isinstance(operands[0], tuple):
             return operands[0][1]
+        if opcode == "call":
+            return self._evaluate(instruction.called_computations[0], operands)
         if opcode == "while" and instruction.name in self._opened:
             return self._iterate(instruction, operands[0])
         plain = [operand for operand in operands if isinstance(operand, int)]
