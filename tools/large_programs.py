@@ -24,6 +24,7 @@ from tools.order_programs import (
     gpt_remat,
     gpt_scan,
     integrate,
+    lstm,
     mlp,
     moe,
     resnet,
@@ -136,6 +137,11 @@ def pairs_train(ps: Any, images: Any, words: Any) -> Any:
     return _down(jax.grad(loss)(ps), ps)
 
 
+def lstm_train(ws: Any, xs: Any) -> Any:
+    """A step of a recurrent network."""
+    return _down(jax.grad(lambda ws: (lstm(ws, xs) ** 2).mean())(ws), ws)
+
+
 def slope(w: Any, y: Any) -> Any:
     """A gradient through an integration."""
     return jax.grad(lambda w: integrate(y, w).sum())(w)
@@ -221,6 +227,7 @@ LARGE_PROGRAMS: dict[str, Program] = {
     "learn_to_learn": Program(
         learn_to_learn, (_dense(512, 2048, 2048, 512), _floats(4096, 512), _floats(4096, 512))
     ),
+    "lstm_train": Program(lstm_train, (_floats(2048, 4096), _floats(256, 256, 1024))),
     "experts_train": Program(experts_train, (_EXPERTS, _floats(8192, 512))),
     "slope": Program(slope, (_floats(1024, 1024), _floats(4096, 1024))),
 }

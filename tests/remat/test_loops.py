@@ -8,12 +8,13 @@ import pytest
 
 from hlomem import hlo
 from hlomem.remat.loops import find_pairs
-from tests.remat.scanned import SCANNED
+from hlomem.remat.stack_access import fusion_of
+from tests.remat.scanned import ALL, HANDED, SCANNED, name_of, scanned_text
 
 
-@pytest.mark.parametrize("path", SCANNED, ids=lambda path: path.parent.parent.name)
+@pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_the_second_loop_reads_the_slices_in_the_reverse_order(path: Path) -> None:
-    [pair] = find_pairs(hlo.parse(path.read_text(encoding="utf-8")))
+    [pair] = find_pairs(hlo.parse(scanned_text(path)))
     count = len(pair.first.ticks)
     assert pair.counterparts == tuple(reversed(range(count)))
     for stack in pair.stacks:
@@ -21,7 +22,28 @@ def test_the_second_loop_reads_the_slices_in_the_reverse_order(path: Path) -> No
         assert stack.reads
         shape = pair.first.initial.operands[stack.earlier_index].shape
         assert shape == pair.second.initial.operands[stack.later_index].shape
-        assert shape.dimensions == (count, *stack.update.shape.dimensions[1:])
+        assert shape.dimensions == (count, *stack.part.dimensions[1:])
+
+
+@pytest.mark.parametrize("path", HANDED, ids=name_of)
+def test_stacks_are_found_in_whatever_fusion_writes_and_reads_them(path: Path) -> None:
+    [pair] = find_pairs(hlo.parse(scanned_text(path)))
+    runs = [stack.write.runs for stack in pair.stacks]
+    if path.parent.name == "cuda-h100":
+        assert any(one.opcode == "async-start" for one in runs)
+        reads = [read for stack in pair.stacks for read in stack.reads]
+        assert any(read.instruction.opcode == "async-start" for read in reads)
+    elif path.parent.name == "cpu":
+        assert pair.first.instruction.opcode == pair.second.instruction.opcode == "call"
+    else:
+        assert len(set(runs)) < len(runs)
+        assert any(one.shape.is_tuple for one in runs)
+    # All that the second loop is given by the first, but for what others read, too, or change.
+    given = [one for one in pair.second.initial.operands if one.operands]
+    ours = [one for one in given if one.operands[0] is pair.first.instruction]
+    alone = [one for one in ours if one.users == [pair.second.initial]]
+    assert len(pair.stacks) == len(alone) >= 3
+    assert all(fusion_of(one) is not None for one in runs)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -13,8 +14,8 @@ from hlomem.base.errors import HlomemError
 from hlomem.remat import meaning
 from hlomem.remat.meaning import find_meaning_problems
 from hlomem.remat.variants import iter_variants
-from tests.remat.scanned import SCANNED, scanned_stages
-from tools.spoiling import spoil
+from tests.remat.scanned import ALL, HANDED, SCANNED, name_of, scanned_stages
+from tools.spoiling import spoil, spoil_results
 
 _WRONG = 8
 """Edits of each program; `tools.check_recompute` makes many more."""
@@ -27,14 +28,23 @@ def _edited(path: Path) -> tuple[hlo.HloModule, str]:
     return stages.module, variant.changes[0].text
 
 
-@pytest.mark.parametrize("path", SCANNED, ids=lambda path: path.parent.parent.name)
+@pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_a_program_means_what_it_means(path: Path) -> None:
     module = scanned_stages(path).module
     assert find_meaning_problems(module, module) == []
 
 
-@pytest.mark.parametrize("path", SCANNED, ids=lambda path: path.parent.parent.name)
+@pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_wrong_edits_are_refused(path: Path) -> None:
+    _refuse(path, spoil)
+
+
+@pytest.mark.parametrize("path", HANDED, ids=name_of)
+def test_fusions_with_wrong_results_are_refused(path: Path) -> None:
+    _refuse(path, spoil_results)
+
+
+def _refuse(path: Path, spoil: Callable[[str, Random], str | None]) -> None:
     given, text = _edited(path)
     right = hlo.parse(text)
     assert find_meaning_problems(given, right) == []

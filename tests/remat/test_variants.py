@@ -11,7 +11,7 @@ from hlomem.api.improve import new_findings
 from hlomem.hlo.text.printer import format_module
 from hlomem.remat.variants import PRICES, iter_variants, judge_changes, program_flops
 from hlomem.schedule.planned_orders import temporary_bytes
-from tests.remat.scanned import SCANNED, scanned_stages
+from tests.remat.scanned import ALL, HANDED, name_of, scanned_stages
 from tests.schedule.programs import CPU, stages_of
 
 STRAIGHT = [
@@ -21,7 +21,7 @@ STRAIGHT = [
 ]
 
 
-@pytest.mark.parametrize("path", SCANNED, ids=lambda path: path.parent.parent.name)
+@pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_loops_stack_less_and_compute_the_same(path: Path) -> None:
     stages = scanned_stages(path)
     found = [variant for price in PRICES for variant in iter_variants(stages, price)]
@@ -34,6 +34,32 @@ def test_loops_stack_less_and_compute_the_same(path: Path) -> None:
         assert format_module(hlo.parse(text)) == text
         assert variant.flops == program_flops(variant.stages)
     assert new_findings(smallest.stages.module, stages.module, stages.options) == []
+
+
+@pytest.mark.parametrize("path", HANDED, ids=name_of)
+def test_no_dropped_stack_is_left_anywhere(path: Path) -> None:
+    stages = scanned_stages(path)
+    variant = next(iter_variants(stages, 0))
+    module = hlo.parse(variant.changes[0].text)
+    module.validate()
+    loops = [one for one in module.entry.instructions if one.opcode in ("while", "call")]
+    given = [one for one in stages.module.entry.instructions if one.opcode in ("while", "call")]
+    for loop, before in zip(loops, given, strict=True):
+        assert len(loop.shape.elements) < len(before.shape.elements)
+    # A fusion makes nothing that nobody takes.
+    for computation in module.outer_computations:
+        for instruction in computation.instructions:
+            if instruction.opcode == "fusion" and instruction.shape.is_tuple:
+                taken = {user.tuple_index for user in instruction.users}
+                assert taken == set(range(len(instruction.shape.elements)))
+    # Everything that is written is called.
+    called = {
+        callee.name
+        for computation in module.computations
+        for instruction in computation.instructions
+        for callee in instruction.called_computations
+    }
+    assert {one.name for one in module.computations} == called | {module.entry.name}
 
 
 @pytest.mark.parametrize("home", STRAIGHT[::3], ids=lambda home: home.name)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.hlo.draft import copy_instruction
 from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.shape import tuple_shape
+from hlomem.hlo.text.body import CONTROL_PREDECESSORS
 from hlomem.hlo.text.printer import format_computation
 from hlomem.remat.edit import SUFFIX
 
@@ -45,8 +47,8 @@ class Wrapper:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self.texts: list[str] = []
-        """Of the bodies, which call nothing."""
+        self.bodies: list[BodyDraft] = []
+        """They call nothing."""
 
     def wrap(
         self,
@@ -76,7 +78,7 @@ class Wrapper:
                 taken.append(parameter)
         root = inside.make(self._names.new(opcode), shape, opcode, taken, attributes=attributes)
         inside.instructions, inside.root = [*taken, root], root
-        self.texts.append(inside.text())
+        self.bodies.append(inside)
         return body.make(
             self._names.new(name),
             shape,
@@ -152,24 +154,73 @@ class BodyDraft:
         self.instructions[place:place] = new
 
     def put_before(self, later: HloInstruction, *new: HloInstruction) -> None:
-        """Put new instructions right before another."""
+        """Put new instructions right before another; elements of the state that they read go up."""
+        place = self.instructions.index(later)
+        behind = set(self.instructions[place:])
+        for needed in dict.fromkeys(operand for one in new for operand in one.operands):
+            if needed in behind and needed.opcode == "get-tuple-element":
+                [whole] = needed.operands
+                if whole.opcode == "parameter":
+                    self.instructions.remove(needed)
+                    self.put_behind([whole], needed)
         place = self.instructions.index(later)
         self.instructions[place:place] = new
 
+    def set_results(self, results: Sequence[HloInstruction], name: str) -> None:
+        """Let the body end in one result, or in a tuple of several."""
+        self.root = results[0]
+        if len(results) > 1:
+            shape = tuple_shape([result.shape for result in results])
+            self.root = self.make(name, shape, "tuple", results)
+            self.instructions.append(self.root)
+
+    def replace(self, old: HloInstruction, new: HloInstruction) -> None:
+        """Take an instruction out; whoever read it reads another."""
+        self.instructions.remove(old)
+        if self.root is old:
+            self.root = new
+        for instruction in self.instructions:
+            if old in instruction.operands:
+                operands = [new if one is old else one for one in instruction.operands]
+                instruction.operands = tuple(operands)
+
+    def forget_removed(self) -> None:
+        """Let nobody wait for instructions that are gone."""
+        left = set(self.instructions)
+        for instruction in self.instructions:
+            earlier = instruction.control_predecessors
+            if any(one not in left for one in earlier):
+                kept = tuple([one for one in earlier if one in left])
+                instruction.control_predecessors = kept
+                if not kept:
+                    attributes = dict(instruction.attributes)
+                    attributes.pop(CONTROL_PREDECESSORS, None)
+                    instruction.set_attributes(attributes)
+
     def drop_dead(self, may_go: Callable[[HloInstruction], bool]) -> None:
-        """Drop what nobody reads, and what only that had read."""
+        """Drop what nobody reads, though somebody may wait for it, and what only that had read."""
         read: dict[HloInstruction, int] = {}
         for instruction in self.instructions:
-            for needed in (*instruction.operands, *instruction.control_predecessors):
+            for needed in instruction.operands:
                 read[needed] = read.get(needed, 0) + 1
         kept: list[HloInstruction] = []
         for instruction in reversed(self.instructions):
             if not read.get(instruction) and instruction is not self.root and may_go(instruction):
-                for needed in (*instruction.operands, *instruction.control_predecessors):
+                for needed in instruction.operands:
                     read[needed] -= 1
             else:
                 kept.append(instruction)
         self.instructions = kept[::-1]
+        self.forget_removed()
+
+    def is_in_order(self) -> bool:
+        """Whether everything stands behind what it reads."""
+        seen: set[HloInstruction] = set()
+        for instruction in self.instructions:
+            if not seen.issuperset(instruction.operands):
+                return False
+            seen.add(instruction)
+        return True
 
     def text(self) -> str:
         """The text, from the name to the closing brace."""

@@ -140,12 +140,17 @@ class Classes:
         return self._number_of.setdefault(key, len(self._number_of))
 
 
-def is_pure(instruction: HloInstruction) -> bool:
-    """Whether the same operands always give the same result, and nothing else happens."""
-    if instruction.opcode in _NEVER_TWICE or instruction.control_predecessors:
+def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
+    """Whether the same operands always give the same result, and nothing else happens.
+
+    `may_wait` lets pass what runs behind others that it does not read.
+    """
+    if instruction.opcode in _NEVER_TWICE:
+        return False
+    if instruction.control_predecessors and not may_wait:
         return False
     return all(
-        inside.opcode in _SAME_BY_OPERANDS or is_pure(inside)
+        inside.opcode in _SAME_BY_OPERANDS or is_pure(inside, may_wait=may_wait)
         for callee in instruction.called_computations
         for inside in callee.instructions
     )

@@ -31,11 +31,11 @@ class Edit(NamedTuple):
     """The changes of a module."""
 
     entry: str
-    """The name of the entry."""
+    """The name of the entry, or of the body of a loop."""
     clones: tuple[Clone, ...]
-    """New instructions of the entry, operands before users."""
+    """New instructions there, operands before users."""
     operands: Mapping[str, tuple[str, ...]]
-    """By instruction of the entry: its operands, where they are others now."""
+    """By instruction there: its operands, where they are others now."""
     orders: Mapping[str, tuple[str, ...]]
     """By computation: its instructions in order, clones among them."""
 
@@ -43,7 +43,8 @@ class Edit(NamedTuple):
 def apply_edit(module: HloModule, edit: Edit) -> HloModule:
     """The module with an edit made; `EditError` where that leaves no valid module."""
     rewriter = Rewriter(module)
-    known = {instruction.name: instruction for instruction in module.entry.instructions}
+    changed = module.computation_by_name[edit.entry]
+    known = {instruction.name: instruction for instruction in changed.instructions}
     for clone in edit.clones:
         original = known[clone.original]
         made = known[clone.name] = rewriter.clone(original, clone.name)
@@ -57,7 +58,7 @@ def apply_edit(module: HloModule, edit: Edit) -> HloModule:
     orders = {}
     for computation in running_computations(module):
         by_name = {instruction.name: instruction for instruction in computation.instructions}
-        if computation is module.entry:
+        if computation is changed:
             by_name = known
         if computation.name in edit.orders:
             orders[computation] = [by_name[name] for name in edit.orders[computation.name]]

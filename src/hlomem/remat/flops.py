@@ -12,7 +12,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.schedule.cost import product_flops, trip_count
+from hlomem.remat.loops import count_trips
+from hlomem.schedule.cost import known_trips, product_flops
 from hlomem.schedule.effects import takes_time
 
 if TYPE_CHECKING:
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
 
-_MOVES = frozenset({"broadcast", "copy", "reshape", "transpose", "iota", "slice", "concatenate"})
+_MOVES = frozenset(
+    {
+        "broadcast",
+        "concatenate",
+        "copy",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "iota",
+        "reshape",
+        "slice",
+        "transpose",
+    }
+)
 """Opcodes that move elements and compute nothing; their bytes are counted, no operations."""
 
 
@@ -31,6 +44,7 @@ class Costs:
     def __init__(self, size_of: Callable[[Shape], int]) -> None:
         self._size_of = size_of
         self._bodies: dict[HloComputation, int] = {}
+        self._trips: dict[HloInstruction, int] = {}
 
     def flops(self, instruction: HloInstruction) -> int:
         """Operations of one instruction; a loop counts one pass where no number is known."""
@@ -39,7 +53,7 @@ class Costs:
             return 0
         if opcode == "fusion" or opcode in RUN_IN_PLACE:
             inside = sum(self._flops_in(callee) for callee in instruction.called_computations)
-            return inside * (trip_count(instruction) if opcode == "while" else 1)
+            return inside * (self._trips_of(instruction) if opcode == "while" else 1)
         if products := product_flops(instruction):
             return products
         if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
@@ -59,6 +73,12 @@ class Costs:
     def total(self, instructions: Iterable[HloInstruction]) -> int:
         """Operations of several."""
         return sum(map(self.flops, instructions))
+
+    def _trips_of(self, loop: HloInstruction) -> int:
+        """The passes of a loop, as XLA wrote them beside it, or as its counter says; else one."""
+        if loop not in self._trips:
+            self._trips[loop] = known_trips(loop) or count_trips(loop) or 1
+        return self._trips[loop]
 
     def _flops_in(self, body: HloComputation) -> int:
         known = self._bodies.get(body)

@@ -4,14 +4,17 @@ In: a `LoopPair`, and what a byte is worth. Out: a `LoopPlan`. Every value of th
 the second needs is either stacked, for its bytes in every iteration, or computed again in the
 second body, for its operations and the bytes it touches, from others of which the same is true.
 That is a least cut between what is there in any case (invariants, constants, the counter) and the
-slices that are read: so the choice is the best there is for a price, not a guess.
+slices that are read: so the choice is the best there is for a price, not a guess. A value in a
+fusion can be stacked where the fusion does so already.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.remat.body_values import BodyValues, repeated_by
 from hlomem.remat.min_cut import UNCUT, Network
+from hlomem.remat.stack_access import holds_slices, stacked
 from hlomem.remat.state import is_repeatable
 
 if TYPE_CHECKING:
@@ -62,15 +65,11 @@ class _Chooser:
         self._effects = effects
         self._trips = len(pair.first.ticks)
         self._known = frozenset.intersection(*(frozenset(tick) for tick in pair.first.ticks))
-        self._free = frozenset(self._find_free())
-        self.nodes = [
-            instruction
-            for instruction in pair.first.body.instructions
-            if instruction not in self._free
-            and instruction.opcode != "parameter"
-            and instruction is not pair.first.body.root
-        ]
-        self._node_of = {instruction: node for node, instruction in enumerate(self.nodes)}
+        free = frozenset(self._find_free())
+        self._values = BodyValues(pair)
+        self.nodes = [value for value in self._values if value not in free]
+        self._node_of = {value: node for node, value in enumerate(self.nodes)}
+        self._held = _by_value(pair.stacks)
 
     def _find_free(self) -> Iterator[HloInstruction]:
         """Values that the second body has in any case, or can make of nothing."""
@@ -87,14 +86,15 @@ class _Chooser:
         stacks, count = self._pair.stacks, len(self.nodes)
         source, sink = 2 * (count + len(stacks)), 2 * (count + len(stacks)) + 1
         network = Network(sink + 1)
-        for node, instruction in enumerate(self.nodes):
-            size = UNCUT if instruction.shape.is_tuple else self._bytes(instruction.shape)
-            cost = self._cost([instruction], price) if self._may_repeat(instruction) else UNCUT
-            self._add(network, node, size, cost, source, instruction.operands)
+        for node, value in enumerate(self.nodes):
+            operands = self._values.operands(value)
+            cost = self._cost(value, price) if self._may_repeat(value) else UNCUT
+            self._add(network, node, self._room(value), cost, source, operands)
         for number, stack in enumerate(stacks):
             node = count + number
-            size = self._bytes(stack.update.shape)
-            self._add(network, node, size, self._slice_cost(stack, price), source, inputs(stack))
+            size = self._bytes(stack.part)
+            cost = size // price + 1 if price and self._is_inside(stack.value) else 1
+            self._add(network, node, size, cost, source, [stack.value])
             network.connect(2 * node + 1, sink, UNCUT)
         near = network.source_side(source, sink)
         return self._plan(near, count)
@@ -123,7 +123,7 @@ class _Chooser:
             for number, stack in enumerate(self._pair.stacks)
             if 2 * (count + number) not in near
         ]
-        pending = [operand for stack in again for operand in inputs(stack)]
+        pending = [stack.value for stack in again]
         while pending:
             needed = pending.pop()
             node = self._node_of.get(needed)
@@ -133,7 +133,7 @@ class _Chooser:
                 stored.add(needed)
             else:
                 remade.add(needed)
-                pending += needed.operands
+                pending += self._values.operands(needed)
         return self._finish(again, self._sorted(stored), self._sorted(remade))
 
     def _finish(
@@ -143,60 +143,56 @@ class _Chooser:
         remade: tuple[HloInstruction, ...],
     ) -> LoopPlan:
         """Keep a stack that holds a stored value already; count what changes."""
-        kept: dict[HloInstruction, Stack] = {}
-        for stack in self._pair.stacks:
-            if stack.source in stored and stack.source not in kept:
-                kept[stack.source] = stack
+        kept = {value: self._held[value] for value in stored if value in self._held}
         dropped = tuple(stack for stack in again if stack not in kept.values())
-        freed = sum(self._bytes(stack.update.shape) for stack in dropped)
+        freed = sum(self._bytes(stack.part) for stack in dropped)
         freed -= sum(self._bytes(one.shape) for one in stored if one not in kept)
         return LoopPlan(self._pair, dropped, stored, remade, freed * self._trips)
 
     def _sorted(self, chosen: set[HloInstruction]) -> tuple[HloInstruction, ...]:
-        return tuple(sorted(chosen, key=lambda instruction: instruction.index))
+        return tuple(sorted(chosen, key=self._values.place))
 
-    def _may_repeat(self, instruction: HloInstruction) -> bool:
-        if instruction.opcode == "get-tuple-element":  # of the state, and changed by iterations
-            return instruction.operands[0].opcode != "parameter"
-        return not instruction.control_predecessors and is_repeatable(instruction, self._effects)
+    def _is_inside(self, value: HloInstruction) -> bool:
+        return self._values.owner(value) is not None
 
-    def _cost(self, instructions: Sequence[HloInstruction], price: int) -> int:
-        if not price:
+    def _may_repeat(self, value: HloInstruction) -> bool:
+        if value.opcode == "get-tuple-element":  # of the state, and changed by iterations
+            return value.operands[0].opcode != "parameter"
+        if value.opcode == "constant":
+            return True
+        made_by = repeated_by(value)
+        return made_by is not None and is_repeatable(made_by, self._effects)
+
+    def _room(self, value: HloInstruction) -> int:
+        """The bytes of a slice that holds a value; one in a fusion is held by a stack or not."""
+        if value in self._held:
+            return self._bytes(self._held[value].part)
+        if self._is_inside(value) or not value.shape.is_array:
+            return UNCUT
+        return self._bytes(value.shape) if holds_slices(stacked(value.shape, 1)) else UNCUT
+
+    def _cost(self, value: HloInstruction, price: int) -> int:
+        made_by = repeated_by(value)
+        if not price or made_by is None or self._values.is_result(value):
             return 1
-        touched = sum(map(self._costs.bytes_touched, instructions))
-        return (self._costs.total(instructions) + touched) // price + 1
-
-    def _slice_cost(self, stack: Stack, price: int) -> int:
-        if not price or stack.source is not None:
-            return 1
-        touched = self._bytes(stack.update.shape)
-        touched += sum(self._bytes(operand.shape) for operand in inputs(stack))
-        return (self._slice_flops(stack) + touched) // price + 1
-
-    def _slice_flops(self, stack: Stack) -> int:
-        if not stack.is_fused or stack.source is not None:
-            return 0
-        return self._costs.total(
-            inside
-            for inside in stack.update.parent.instructions
-            if inside.opcode != "dynamic-update-slice"
-        )
+        flops = self._costs.flops(made_by)
+        touched = 0 if self._is_inside(value) else self._costs.bytes_touched(made_by)
+        return (flops + touched) // price + 1
 
     def _bytes(self, shape: Shape) -> int:
         return sum(self._size_of(leaf) for _, leaf in shape.leaves())
 
 
-def inputs(stack: Stack) -> list[HloInstruction]:
-    """The values of the first body that the slice of a stack is made of."""
-    if not stack.is_fused:
-        return [stack.update]
-    body = stack.update.parent
-    needed = {stack.update}
-    for inside in reversed(body.instructions):
-        if inside in needed:
-            needed.update(inside.operands)
-    return [
-        operand
-        for parameter, operand in zip(body.parameters, stack.write.operands, strict=True)
-        if parameter in needed
-    ]
+def kept_stacks(plan: LoopPlan) -> dict[HloInstruction, Stack]:
+    """By stored value the stack that holds it and stays."""
+    held = _by_value(plan.pair.stacks)
+    return {value: held[value] for value in plan.stored if value in held}
+
+
+def _by_value(stacks: Sequence[Stack]) -> dict[HloInstruction, Stack]:
+    """By value the first stack that holds it as it is."""
+    held: dict[HloInstruction, Stack] = {}
+    for stack in stacks:
+        if stack.is_exact:
+            held.setdefault(stack.value, stack)
+    return held

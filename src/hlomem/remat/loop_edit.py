@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
 from hlomem.hlo.text.printer import format_computation
 from hlomem.remat.body_draft import BodyDraft, Names, Wrapper
-from hlomem.remat.loop_remake import LoopEditError, Remaker, element_of, find_counter, stacked
+from hlomem.remat.fusion_edit import FusionEdits
+from hlomem.remat.loop_choice import kept_stacks
+from hlomem.remat.loop_remake import LoopEditError, Remaker, element_of, find_counter
+from hlomem.remat.stack_access import stacked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +24,16 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.remat.loop_choice import LoopPlan
-    from hlomem.remat.loops import Loop, Stack
+    from hlomem.remat.loops import Loop
 
-_FREE_TO_GO = frozenset(
-    {"bitcast", "broadcast", "constant", "copy", "fusion", "get-tuple-element", "iota", "slice"}
-)
+_FREE = """
+    async-done async-start bitcast broadcast constant copy fusion get-tuple-element iota reshape
+    slice
+"""
+_FREE_TO_GO = frozenset(_FREE.split())
 """Opcodes of what goes when nobody reads it; any other stays, and does no harm."""
+_EMPTY = '"AllocateBuffer"'
+"""The target of custom calls that make room and write nothing to it."""
 
 
 def apply_loop_plan(module: HloModule, plan: LoopPlan) -> str:
@@ -41,6 +48,7 @@ class _Editor:
         self._first, self._second = plan.pair.first, plan.pair.second
         self._names = Names(module)
         self._wrapper = Wrapper(self._names)
+        self._fusions = FusionEdits()
         self._drafts: dict[HloComputation, BodyDraft] = {}
         self._parent = self._draft(self._first.instruction.parent)
         self._kept = kept_stacks(plan)
@@ -58,13 +66,17 @@ class _Editor:
         self._change_state(self._first, dropped, starts, writes)
         results = self._take_results(shapes)
         second = self._draft(self._second.body)
-        remaker = Remaker(self._plan, second, self._names, self._wrapper, self._kept)
+        remaker = Remaker(self._plan, second, self._names, self._wrapper, self._kept, self._fusions)
         outside = remaker.run(self._new, shapes)
         given = [*results, *[parent.copy_of[one] for one in outside]]
         dropped = {stack.later_index for stack in self._plan.dropped}
         self._change_state(self._second, dropped, given, remaker.elements)
+        self._fusions.tidy(second)
+        second.drop_dead(_may_go)
         for draft in (first, parent):
-            draft.drop_dead(lambda one: one.opcode in _FREE_TO_GO)
+            draft.drop_dead(_may_go)
+            self._fusions.drop_results(draft)
+            draft.drop_dead(_may_go)
         return self._text(remaker)
 
     def _draft(self, computation: HloComputation) -> BodyDraft:
@@ -73,8 +85,18 @@ class _Editor:
         return self._drafts[computation]
 
     def _start(self, shape: Shape) -> HloInstruction:
-        """The stack a loop begins with: nothing but zeros."""
-        parent, element = self._parent, shape.element_type
+        """The stack a loop begins with: room, as others begin with, or nothing but zeros."""
+        parent = self._parent
+        before = parent.copy_of[self._first.initial]
+        for stack in self._plan.dropped:
+            given = self._first.initial.operands[stack.earlier_index]
+            if _is_empty(given):
+                attributes = dict(given.attributes)
+                name = self._names.new("stack")
+                start = parent.make(name, shape, given.opcode, attributes=attributes)
+                parent.put_before(before, start)
+                return start
+        element = shape.element_type
         zero = parent.make(
             self._names.new("zero"),
             Shape(element, (), (), default_layout(0)),
@@ -84,7 +106,7 @@ class _Editor:
         start = self._wrapper.wrap(
             parent, "stack", shape, "broadcast", [zero], {"dimensions": "{}"}
         )
-        parent.put_before(parent.copy_of[self._first.initial], zero, start)
+        parent.put_before(before, zero, start)
         return start
 
     def _write_new(
@@ -94,7 +116,7 @@ class _Editor:
         writes: list[HloInstruction] = []
         parameter = body.copy_of[self._first.body.parameters[0]]
         for number, (value, shape) in enumerate(zip(self._new, shapes, strict=True)):
-            place = body.copy_of[find_counter(self._plan.pair, self._first)]
+            place = body.copy_of[find_counter(self._first)]
             copy = body.copy_of[value]
             element = element_of(body, self._names.new("stack"), parameter, shape, index + number)
             part = body.make(
@@ -133,6 +155,8 @@ class _Editor:
         initial = parent.copy_of[loop.initial]
         initial.operands = (*[initial.operands[index] for index in kept], *given)
         body.root.operands = (*[body.root.operands[index] for index in kept], *returned)
+        if loop is self._first:
+            self._remove_writes(body)
         shape = tuple_shape([operand.shape for operand in initial.operands])
         place_of = {index: place for place, index in enumerate(kept)}
         for draft, whole in (
@@ -149,14 +173,20 @@ class _Editor:
                 else:
                     draft.instructions.remove(copy)
         initial.shape = body.root.shape = shape
-        for index in dropped:
-            self._remove(body, loop.body.root.operands[index])
+        if loop.repeats is not loop.instruction:
+            called = self._draft(loop.repeats.parent)
+            for instruction in called.instructions:
+                instruction.shape = shape
 
-    def _remove(self, body: BodyDraft, write: HloInstruction) -> None:
-        """Take out the write of a stack; where an element goes around unchanged there is none."""
-        copy = body.copy_of[write]
-        if copy in body.instructions:
-            body.instructions.remove(copy)
+    def _remove_writes(self, body: BodyDraft) -> None:
+        """Take out the writes of dropped stacks; a fusion that does more stays for now."""
+        for stack in self._plan.dropped:
+            write = stack.write
+            gone = list(write.behind)
+            if not any(one.opcode == "get-tuple-element" for one in gone):
+                gone.append(write.runs)
+            for instruction in gone:
+                body.instructions.remove(body.copy_of[instruction])
 
     def _text(self, remaker: Remaker) -> str:
         module = self._module
@@ -166,23 +196,49 @@ class _Editor:
         pieces = [f"HloModule {module.name}{header}\n", module.stack_frame_tables.format(), "\n"]
         if pieces[1]:
             pieces[1] += "\n"
-        pieces += [f"{text}\n\n" for text in self._wrapper.texts]
-        changed = {**self._drafts, **remaker.changed}
+        changed = {**self._drafts, **self._fusions.changed}
+        new = {draft.made.name: draft for draft in (*self._wrapper.bodies, *remaker.callees)}
+        left = self._reached(changed, new)
+        for draft in (*changed.values(), *new.values()):
+            if draft.made.name in left and not draft.is_in_order():
+                raise LoopEditError(f"{draft.made.name} would read what comes later")
+        order: list[HloComputation | BodyDraft] = list(self._wrapper.bodies)
         for computation in module.computations:
             if computation is self._second.body:
-                pieces += [f"{draft.text()}\n\n" for draft in remaker.callees]
-            draft = changed.get(computation)
-            text = format_computation(computation, style) if draft is None else draft.text()
-            pieces.append(f"{text}\n\n")
+                order += remaker.callees
+            order.append(changed.get(computation, computation))
+        for one in order:
+            if isinstance(one, BodyDraft):
+                text = one.text() if one.made.name in left else ""
+            else:
+                text = format_computation(one, style) if one.name in left else ""
+            pieces.append(f"{text}\n\n" if text else "")
         return "".join(pieces)
 
+    def _reached(
+        self, changed: dict[HloComputation, BodyDraft], new: dict[str, BodyDraft]
+    ) -> set[str]:
+        """The names of computations that are still called."""
+        module = self._module
+        drafts = {computation.name: draft for computation, draft in changed.items()} | new
+        pending, found = [module.entry.name], set[str]()
+        while pending:
+            name = pending.pop()
+            if name in found:
+                continue
+            found.add(name)
+            body = drafts.get(name) or module.computation_by_name[name]
+            for instruction in body.instructions:
+                pending += [callee.name for callee in instruction.called_computations]
+        return found
 
-def kept_stacks(plan: LoopPlan) -> dict[HloInstruction, Stack]:
-    """By stored value the stack that holds it and stays."""
-    dropped = {stack.earlier_index for stack in plan.dropped}
-    kept: dict[HloInstruction, Stack] = {}
-    for stack in plan.pair.stacks:
-        source = stack.source
-        if stack.earlier_index not in dropped and source is not None and source in plan.stored:
-            kept.setdefault(source, stack)
-    return kept
+
+def _is_empty(value: HloInstruction) -> bool:
+    """Whether a value is nothing but room."""
+    if value.opcode != "custom-call" or value.operands:
+        return False
+    return value.attributes.get("custom_call_target") == _EMPTY
+
+
+def _may_go(value: HloInstruction) -> bool:
+    return value.opcode in _FREE_TO_GO or _is_empty(value)

@@ -11,25 +11,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.schedule import running_computations
-from hlomem.remat.scalars import find_integers, integers_inside, is_integer, scalars_of
+from hlomem.remat.scalars import find_integers, is_integer, scalars_of
+from hlomem.remat.stack_access import (
+    Read,
+    Write,
+    find_write,
+    fusion_of,
+    have_same_slices,
+    one_slice,
+    places_of_read,
+    places_of_write,
+    without_bitcasts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.shape import Shape
 
 MAX_TRIPS = 4096
 """Iterations of a loop that is run through."""
 MIN_TRIPS = 2
-_WRITE = "dynamic-update-slice"
-_READ = "dynamic-slice"
-_OPERANDS_BEFORE_PLACES = {_WRITE: 2, _READ: 1}
 
 
 class Loop(NamedTuple):
     """A while whose counter is known, and whose state is a tuple that nobody else reads."""
 
     instruction: HloInstruction
+    """The while, or the call of a computation that is nothing else: XLA:CPU makes small ones so."""
+    repeats: HloInstruction
+    """The while itself."""
     initial: HloInstruction
     """The tuple it begins with."""
     elements: Mapping[int, tuple[HloInstruction, ...]]
@@ -42,24 +54,16 @@ class Loop(NamedTuple):
     @property
     def body(self) -> HloComputation:
         """The computation of an iteration."""
-        return self.instruction.called_computations[0]
+        return self.repeats.called_computations[0]
 
     @property
     def condition(self) -> HloComputation:
         """The computation that asks for another iteration."""
-        return self.instruction.called_computations[1]
+        return self.repeats.called_computations[1]
 
     def is_invariant(self, index: int) -> bool:
         """Whether an element goes around unchanged."""
         return self.body.root.operands[index] in self.elements.get(index, ())
-
-
-class Read(NamedTuple):
-    """An instruction of the second loop that reads slices of a stack."""
-
-    instruction: HloInstruction
-    number: int
-    """The number of its operand that the stack is."""
 
 
 class Stack(NamedTuple):
@@ -69,32 +73,30 @@ class Stack(NamedTuple):
     """In the state of the first loop."""
     later_index: int
     """In the state of the second."""
-    write: HloInstruction
-    """The instruction of the first body that writes it: an update, or a fusion that ends in one."""
-    number: int
-    """The number of the write's operand that the stack is."""
-    update: HloInstruction
-    """The slice, in the body of the fusion or of the loop."""
+    shape: Shape
+    """Of the element."""
+    write: Write
     reads: tuple[Read, ...]
     places: tuple[int, ...]
     """By iteration of the first loop where its slice goes."""
 
     @property
-    def is_fused(self) -> bool:
-        """Whether the slice is computed in a fusion."""
-        return self.update.parent is not self.write.parent
+    def part(self) -> Shape:
+        """The shape of the element if it had one slice."""
+        return one_slice(self.shape)
 
     @property
-    def source(self) -> HloInstruction | None:
-        """The instruction of the first body whose value the slice is, in another shape at most."""
-        inside = self.update
-        while inside.opcode == "bitcast":
-            inside = inside.operands[0]
-        if not self.is_fused:
-            return inside
-        if inside.opcode != "parameter":
-            return None
-        return self.write.operands[inside.parameter_number]
+    def value(self) -> HloInstruction:
+        """The value that the slice is, in another shape at most: of the body, or in a fusion."""
+        value = without_bitcasts(self.write.update)
+        if value.opcode == "parameter" and fusion_of(self.write.runs) is not None:
+            value = without_bitcasts(self.write.runs.operands[value.parameter_number])
+        return value
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the slice is of the value's type; a TPU also writes narrower ones."""
+        return self.write.update.shape.element_type is self.shape.element_type
 
 
 class LoopPair(NamedTuple):
@@ -120,9 +122,13 @@ def find_pairs(module: HloModule) -> list[LoopPair]:
         loops = [
             loop
             for instruction in computation.instructions
-            if instruction.opcode == "while"
-            and all(callers[callee] == 1 for callee in instruction.called_computations)
-            and (loop := _read_loop(instruction)) is not None
+            if (repeats := _while_of(instruction)) is not None
+            and all(
+                callers[callee] == 1
+                for caller in (instruction, repeats)
+                for callee in caller.called_computations
+            )
+            and (loop := _read_loop(instruction, repeats)) is not None
         ]
         for place, first in enumerate(loops):
             for second in loops[place + 1 :]:
@@ -132,20 +138,47 @@ def find_pairs(module: HloModule) -> list[LoopPair]:
     return pairs
 
 
-def _read_loop(instruction: HloInstruction) -> Loop | None:
+def _while_of(instruction: HloInstruction) -> HloInstruction | None:
+    """The loop that an instruction is, or that all of what it calls is."""
+    if instruction.opcode == "while":
+        return instruction
+    if instruction.opcode != "call" or len(instruction.operands) != 1:
+        return None
+    [callee] = instruction.called_computations
+    is_all = (
+        callee.root.opcode == "while" and len(callee.instructions) == len(callee.root.operands) + 1
+    )
+    return callee.root if is_all else None
+
+
+def _read_loop(instruction: HloInstruction, repeats: HloInstruction) -> Loop | None:
     [initial] = instruction.operands
-    body, condition = instruction.called_computations
+    body, condition = repeats.called_computations
     if initial.opcode != "tuple" or initial.users != [instruction] or body.root.opcode != "tuple":
         return None
-    if instruction.is_root or instruction.control_predecessors:
+    if instruction.is_root or instruction.control_predecessors or repeats.control_predecessors:
         return None
     elements = _elements_of(body.parameters[0])
     results = _elements_of(instruction, may_be_root=True)
     asked = _elements_of(condition.parameters[0])
     if elements is None or results is None or asked is None or body.root.users:
         return None
-    ticks = _run(instruction, elements, asked)
-    return None if ticks is None else Loop(instruction, initial, elements, results, ticks)
+    ticks = _run(instruction, repeats, elements, asked)
+    return None if ticks is None else Loop(instruction, repeats, initial, elements, results, ticks)
+
+
+def count_trips(instruction: HloInstruction) -> int | None:
+    """How often a loop runs, by its counter; None where that is not known, or very often."""
+    [initial] = instruction.operands
+    body, condition = instruction.called_computations
+    if initial.opcode != "tuple" or body.root.opcode != "tuple":
+        return None
+    elements = _elements_of(body.parameters[0])
+    asked = _elements_of(condition.parameters[0])
+    if elements is None or asked is None:
+        return None
+    ticks = _run(instruction, instruction, elements, asked)
+    return None if ticks is None else len(ticks)
 
 
 def _elements_of(
@@ -164,15 +197,16 @@ def _elements_of(
 
 
 def _run(
-    loop: HloInstruction,
+    instruction: HloInstruction,
+    repeats: HloInstruction,
     elements: Mapping[int, tuple[HloInstruction, ...]],
     asked: Mapping[int, tuple[HloInstruction, ...]],
 ) -> list[dict[HloInstruction, int]] | None:
     """The integers of each iteration; None where their number is not known, or large."""
-    body, condition = loop.called_computations
-    parent = loop.parent.instructions
-    outside = find_integers(filter(is_integer, parent[: loop.index]), {})
-    initial = loop.operands[0].operands
+    body, condition = repeats.called_computations
+    parent = instruction.parent.instructions
+    outside = find_integers(filter(is_integer, parent[: instruction.index]), {})
+    initial = instruction.operands[0].operands
     state = {index: outside[operand] for index, operand in enumerate(initial) if operand in outside}
     in_body, in_condition = scalars_of(body), scalars_of(condition)
     ticks: list[dict[HloInstruction, int]] = []
@@ -224,15 +258,15 @@ def _iter_stacks(
         if given.count(results[0]) != 1:
             continue
         later = given.index(results[0])
-        written = _find_write(first, index, callers)
-        if written is None or later in second.results or not second.is_invariant(later):
+        if later in second.results or not second.is_invariant(later):
             continue
-        write, number, update, places = written
-        reads = _find_reads(second, later, callers)
-        if not reads:
+        found = _find_write(first, index, callers)
+        reads = _find_reads(second, later, callers) if found is not None else []
+        if found is None or not reads:
             continue
-        readers = tuple(read for read, _ in reads)
-        stack = Stack(index, later, write, number, update, readers, tuple(places))
+        write, places = found
+        readers = tuple(dict.fromkeys(read for read, _ in reads))
+        stack = Stack(index, later, results[0].shape, write, readers, tuple(places))
         orders = {_match(places, read_places) for _, read_places in reads}
         order = orders.pop()
         if order is not None and not orders:
@@ -249,40 +283,24 @@ def _match(written: Sequence[int], read: Sequence[int]) -> tuple[int, ...] | Non
 
 def _find_write(
     loop: Loop, index: int, callers: Mapping[HloComputation, int]
-) -> tuple[HloInstruction, int, HloInstruction, list[int]] | None:
-    """The write of a stack, which operand the stack is, the slice, and by iteration its place."""
-    write = loop.body.root.operands[index]
+) -> tuple[Write, list[int]] | None:
+    """The write of a stack, and by iteration its place."""
     elements = loop.elements.get(index, ())
-    if len(elements) != 1 or elements[0].users != [write] or write.users != [loop.body.root]:
+    if len(elements) != 1:
         return None
-    if loop.body.root.operands.count(write) != 1 or write.operands.count(elements[0]) != 1:
+    write = find_write(elements[0], loop.body.root, index, callers)
+    if write is None or not have_same_slices(elements[0].shape, write.access.shape):
         return None
-    number = write.operands.index(elements[0])
-    inner = write
-    if write.opcode == "fusion":
-        [body] = write.called_computations
-        if callers.get(body, 1) != 1 or write.attributes.get("kind") != "kLoop":
-            return None
-        inner = body.root
-        if inner.opcode != _WRITE or inner.operands[0] is not body.parameters[number]:
-            return None
-        if body.parameters[number].users != [inner] or inner.operands.count(inner.operands[0]) > 1:
-            return None
-    elif write.opcode != _WRITE or number != 0:
-        return None
-    if write.control_predecessors or not _is_slice(inner.operands[1], inner):
-        return None
-    places = _places(inner, write, loop.ticks)
-    return None if places is None else (write, number, inner.operands[1], places)
+    places = places_of_write(write, loop.ticks)
+    return None if places is None else (write, places)
 
 
 def _find_reads(
     loop: Loop, index: int, callers: Mapping[HloComputation, int]
 ) -> list[tuple[Read, list[int]]]:
     """All reads of a stack with their places by iteration; none where one is not of a slice."""
-    [*elements] = loop.elements.get(index, ())
     found: list[tuple[Read, list[int]]] = []
-    for element in elements:
+    for element in loop.elements.get(index, ()):
         for user in element.users:
             if user is loop.body.root:
                 if user.operands.count(element) != 1:
@@ -290,58 +308,9 @@ def _find_reads(
                 continue
             for number, operand in enumerate(user.operands):
                 if operand is element:
-                    slices = _slices_of(user, number, callers)
-                    if not slices:
+                    read = Read(user, number)
+                    slices = places_of_read(read, loop.ticks, callers)
+                    if slices is None:
                         return []
-                    for inner in slices:
-                        places = _places(inner, user, loop.ticks)
-                        if places is None or not _is_slice(inner, inner):
-                            return []
-                        found.append((Read(user, number), places))
+                    found += [(read, places) for places in slices]
     return found
-
-
-def _slices_of(
-    user: HloInstruction, number: int, callers: Mapping[HloComputation, int]
-) -> list[HloInstruction]:
-    """The slices that an instruction takes of an operand; none where it does anything else."""
-    if user.opcode == _READ:
-        return [user] if number == 0 else []
-    if user.opcode != "fusion" or callers.get(user.called_computations[0], 1) != 1:
-        return []
-    parameter = user.called_computations[0].parameters[number]
-    if parameter.is_root or any(
-        reader.opcode != _READ
-        or reader.operands.index(parameter)
-        or reader.operands.count(parameter) > 1
-        for reader in parameter.users
-    ):
-        return []
-    return parameter.users
-
-
-def _is_slice(part: HloInstruction, access: HloInstruction) -> bool:
-    """Whether a part is one slice of a stack, whole in all dimensions but the first."""
-    whole = access.operands[0].shape
-    return (
-        not any(whole.dynamic)
-        and len(whole.dimensions) > 0
-        and part.shape.dimensions == (1, *whole.dimensions[1:])
-        and whole.layout is not None
-        and whole.layout.minor_to_major[-1] == 0
-    )
-
-
-def _places(
-    access: HloInstruction, outer: HloInstruction, ticks: Sequence[Mapping[HloInstruction, int]]
-) -> list[int] | None:
-    """By iteration the place of a slice in its stack; None where it is not known."""
-    first, *others = access.operands[_OPERANDS_BEFORE_PLACES[access.opcode] :]
-    places: list[int] = []
-    for tick in ticks:
-        known = tick if access is outer else integers_inside(outer, tick)
-        place = known.get(first)
-        if place is None or any(known.get(other) != 0 for other in others):
-            return None
-        places.append(min(max(place, 0), access.operands[0].shape.dimensions[0] - 1))
-    return places

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from hlomem.hlo.shape import Shape
 from hlomem.remat.check import ELIDED, HEADER, NAMES, OF_CLONE, Classes, is_pure
 
 if TYPE_CHECKING:
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
 
 Value: TypeAlias = "int | tuple[Value, ...]"
 """A term's number, or the values of a tuple's elements."""
 MAX_OPERATIONS = 4_000_000
 """Operations on terms, beyond which nothing is said for a program."""
+_OPAQUE = "kCustom"
+"""The kind of fusions whose bodies are not all that counts: emitters know them by their names."""
+_EMPTY = '"AllocateBuffer"'
+"""The target of custom calls that make room and write nothing to it."""
+_RUNNING = ("async-start", "call", "conditional", "while")
+_HANDING_ON = ("async-done", "parameter", "tuple")
 _ALIKE = frozenset({"bitcast", "copy", "reshape"})
 _RANGES = {
     "pred": range(2),
@@ -112,9 +118,9 @@ class _Terms:
         """By term the integer it is."""
         self._source: dict[int, int] = {}
         """By term of the same bytes in another shape: whose."""
-        self._shape: dict[int, str] = {}
+        self._shape: dict[int, Shape] = {}
         self._stack: dict[int, tuple[int, dict[int, int]]] = {}
-        """By term: the stack written to, and by place what was."""
+        """By term: the stack written to, and by place what was; both in no shape of their own."""
         self._left = MAX_OPERATIONS
         self._effects: list[tuple[object, ...]] = []
 
@@ -141,7 +147,7 @@ class _Terms:
 
     def _term(self, shape: Shape, key: tuple[object, ...]) -> int:
         number = self._number_of.setdefault((*key, shape.text), len(self._number_of))
-        self._shape[number] = shape.text
+        self._shape[number] = shape
         return number
 
     def _evaluate(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
@@ -163,9 +169,17 @@ class _Terms:
             return tuple(operands)
         if opcode == "get-tuple-element":
             whole = operands[0]
-            assert isinstance(whole, tuple)
+            if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
+                raise _Undecided(f"{instruction.name} takes a result that is not there")
             return whole[instruction.tuple_index]
-        if opcode == "fusion" and instruction.attributes.get("kind") == "kLoop":
+        if opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE:
+            return self._evaluate(instruction.called_computations[0], operands)
+        if opcode == "async-start" and _is_still(instruction):
+            result = self._evaluate(instruction.called_computations[0], operands)
+            return tuple(operands), result
+        if opcode == "async-done" and isinstance(operands[0], tuple):
+            return operands[0][1]
+        if opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)
         if opcode == "while" and instruction.name in self._opened:
             return self._iterate(instruction, operands[0])
@@ -192,6 +206,8 @@ class _Terms:
         opcode, shape = instruction.opcode, instruction.shape
         if opcode in _ALIKE:
             return self._alike(instruction, operands[0])
+        if opcode == "convert":
+            return self._convert(shape, operands[0])
         if opcode == "dynamic-slice":
             return self._read(instruction, operands)
         if opcode == "dynamic-update-slice":
@@ -229,14 +245,18 @@ class _Terms:
     def _alike(self, instruction: HloInstruction, operand: int) -> int | None:
         """The same bytes in another shape are the same value in that shape."""
         shape = instruction.shape
-        if self._shape[operand] == shape.text:
+        if self._shape[operand].text == shape.text:
             return operand
-        if instruction.opcode == "copy" or operand in self._stack:
+        if instruction.opcode != "bitcast":  # what others do to bytes, the layouts say
             return None
-        if instruction.opcode == "reshape":  # what that does to bytes, the layouts say
-            return None
+        if operand in self._stack:
+            return self._restacked(shape, operand)
+        return self._view(shape, operand)
+
+    def _view(self, shape: Shape, operand: int) -> int:
+        """The bytes of a term in a shape."""
         source = self._source.get(operand, operand)
-        if self._shape[source] == shape.text:
+        if self._shape[source].text == shape.text:
             return source
         term = self._term(shape, ("bitcast", source))
         self._source[term] = source
@@ -246,32 +266,55 @@ class _Terms:
 
     def _read(self, instruction: HloInstruction, operands: list[int]) -> int | None:
         whole, part = instruction.operands[0].shape, instruction.shape
-        if self._shape[operands[0]] == part.text:  # all of it, wherever it is meant to begin
+        if self._shape[operands[0]].text == part.text:  # all of it, wherever it begins
             return operands[0]
         place = self._place(whole, part, operands[1:])
         if place is None:
             return None
         base, written = self._stack.get(operands[0], (operands[0], {}))
         if place in written:
-            found = written[place]
-            return found if self._shape[found] == part.text else None
+            return self._view(part, written[place])
         if operands[0] in self._stack:
             return self._term(part, ("slice", base, place))
         return None
 
     def _write(self, instruction: HloInstruction, operands: list[int]) -> int | None:
         whole, part = instruction.shape, instruction.operands[1].shape
-        if self._shape[operands[1]] == whole.text:
+        if self._shape[operands[1]].text == whole.text:
             return operands[1]
         place = self._place(whole, part, operands[2:])
         if place is None:
             return None
-        base, written = self._stack.get(operands[0], (operands[0], {}))
-        changed = {**written, place: operands[1]}
-        self._left -= len(changed) // 16
-        term = self._term(whole, ("stack", base, tuple(sorted(changed.items()))))
-        self._stack[term] = base, changed
+        update: int | None = operands[1]
+        if part.element_type is not whole.element_type:  # TPUs convert what they write
+            update = self._convert(_slice_of(whole), operands[1])
+        if update is None:
+            return None
+        base = self._source.get(operands[0], operands[0])
+        base, written = self._stack.get(operands[0], (base, {}))
+        return self._stacked(whole, base, {**written, place: self._source.get(update, update)})
+
+    def _stacked(self, shape: Shape, base: int, written: dict[int, int]) -> int:
+        self._left -= len(written) // 16
+        term = self._term(shape, ("stack", base, tuple(sorted(written.items()))))
+        self._stack[term] = base, written
         return term
+
+    def _restacked(self, shape: Shape, operand: int) -> int | None:
+        """A stack in a shape whose slices are the same bytes."""
+        if not _have_same_slices(shape, self._shape[operand]):
+            return None
+        return self._stacked(shape, *self._stack[operand])
+
+    def _convert(self, shape: Shape, operand: int) -> int | None:
+        """Elements of another type, in whichever shape they are converted."""
+        given = self._shape[operand]
+        if not _have_same_order(shape, given) or operand in self._stack:
+            return None
+        source = self._source.get(operand, operand)
+        plain = Shape(shape.element_type, self._shape[source].dimensions, (), None)
+        tiles = None if shape.layout is None else shape.layout.tiles
+        return self._view(shape, self._term(plain, ("converted", source, tiles)))
 
     def _place(self, whole: Shape, part: Shape, starts: Sequence[int]) -> int | None:
         """The place of a slice in its stack; None where it is no whole slice, or not known."""
@@ -298,19 +341,48 @@ class _Terms:
             tuple(operands),
             tuple(map(self._classes.of_body, instruction.called_computations)),
         )
-        if not is_pure(instruction) and not _is_still(instruction):
+        if not _is_free_of_effects(instruction):
             key = (*key, instruction.name, len(self._effects))
             self._effects.append(key)
         return self._fresh(instruction.shape, key)
 
 
+def _slice_of(whole: Shape) -> Shape:
+    """The shape of a slice that is read of a stack."""
+    return Shape(whole.element_type, (1, *whole.dimensions[1:]), (), whole.layout)
+
+
+def _have_same_order(one: Shape, other: Shape) -> bool:
+    """Whether the elements of two arrays lie in the same order, tiles of each type's own aside."""
+    if one.layout is None or other.layout is None or any((*one.dynamic, *other.dynamic)):
+        return False
+    same = one.layout.minor_to_major == other.layout.minor_to_major
+    tiled = [shape.layout.tiles[:1] for shape in (one, other) if shape.layout is not None]
+    return same and one.dimensions == other.dimensions and tiled[0] == tiled[1]
+
+
+def _have_same_slices(one: Shape, other: Shape) -> bool:
+    """Whether slices lie whole and one after another in two shapes of the same bytes."""
+    if not one.dimensions or one.dimensions[:1] != other.dimensions[:1]:
+        return False
+    for shape in (one, other):
+        if shape.layout is None or any(shape.dynamic) or shape.layout.minor_to_major[-1] != 0:
+            return False
+        if any(len(tile) >= len(shape.dimensions) for tile in shape.layout.tiles):
+            return False
+    return True
+
+
+def _is_free_of_effects(instruction: HloInstruction) -> bool:
+    """Whether nothing happens but that a value is computed, or room is made for one."""
+    if instruction.opcode == "custom-call" and not instruction.operands:
+        return instruction.attributes.get("custom_call_target") == _EMPTY
+    return is_pure(instruction, may_wait=True) or _is_still(instruction)
+
+
 def _is_still(instruction: HloInstruction) -> bool:
     """Whether a loop, branch or call does nothing but compute."""
-    if instruction.control_predecessors or instruction.opcode not in (
-        "while",
-        "conditional",
-        "call",
-    ):
+    if instruction.opcode not in _RUNNING:
         return False
     pending = list(instruction.called_computations)
     seen: set[HloComputation] = set()
@@ -320,11 +392,9 @@ def _is_still(instruction: HloInstruction) -> bool:
             continue
         seen.add(computation)
         for inside in computation.instructions:
-            if inside.opcode in ("while", "conditional", "call"):
-                if inside.control_predecessors:
-                    return False
+            if inside.opcode in _RUNNING:
                 pending += inside.called_computations
-            elif inside.opcode not in ("parameter", "tuple") and not is_pure(inside):
+            elif inside.opcode not in _HANDING_ON and not is_pure(inside, may_wait=True):
                 return False
     return True
 

@@ -262,13 +262,16 @@ class _Application:
             ]
 
 
-def start_state(stages: Stages, peaks: Mapping[HloComputation, int] | None = None) -> State:
-    """The entry of a program as it was planned; `peaks` are those of what it calls."""
+def start_state(
+    stages: Stages,
+    peaks: Mapping[HloComputation, int] | None = None,
+    computation: HloComputation | None = None,
+) -> State:
+    """The entry of a program as it was planned, or what it runs; `peaks` are those of callees."""
     builder = FlowBuilder(stages)
     if peaks is None:
         peaks = _inner_peaks(builder)
-    entry = stages.module.entry
-    flow = builder.build(entry, peaks)
+    flow = builder.build(computation or stages.module.entry, peaks)
     flow = replace(flow, sizes=_placed_sizes(stages, flow), before=(), after=())
     number_of = {value: number for number, value in enumerate(flow.origins)}
     node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}

@@ -18,7 +18,7 @@ from hlomem.remat.check import find_edit_problems
 from hlomem.remat.cut import cut_at_peak
 from hlomem.remat.edit import apply_edit
 from hlomem.remat.flops import Costs
-from hlomem.remat.loop_choice import plan_loops
+from hlomem.remat.loop_choice import kept_stacks, plan_loops
 from hlomem.remat.loop_edit import apply_loop_plan
 from hlomem.remat.loop_remake import LoopEditError
 from hlomem.remat.loops import find_pairs
@@ -30,7 +30,7 @@ from hlomem.schedule.planned_orders import temporary_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.ir import HloComputation, HloModule
     from hlomem.pipeline import Stages
     from hlomem.remat.loop_choice import LoopPlan
 
@@ -61,7 +61,7 @@ class Variant(NamedTuple):
     stacks: int = 0
     """Stacks that are gone, those that came in their place taken off."""
     clones: int = 0
-    """Instructions outside of loops that are computed again."""
+    """Other instructions that are computed again."""
 
 
 def program_flops(stages: Stages) -> int:
@@ -77,7 +77,7 @@ def iter_variants(stages: Stages, price: int) -> Iterator[Variant]:
         variant = looped
         yield variant
     for _ in range(MAX_CUTS):
-        cut = _cut(variant, price)
+        cut = _cut(variant, price) or _cut_inside(variant, price)
         if cut is None:
             return
         variant = cut
@@ -97,15 +97,28 @@ def judge_changes(given: HloModule, changes: tuple[Change, ...]) -> list[str]:
     return []
 
 
-def _cut(variant: Variant, price: int) -> Variant | None:
-    """The variant cut at its peak, if that is smaller."""
+def _cut_inside(variant: Variant, price: int) -> Variant | None:
+    """The variant cut within the loop that it needs most in, if there is one."""
+    state = start_state(variant.stages)
+    body: HloComputation | None = None
+    while True:
+        levels = state.levels()
+        hungriest = state.instruction(levels.index(max(levels)))
+        if hungriest.opcode != "while":
+            return None if body is None else _cut(variant, price, body)
+        body = hungriest.called_computations[0]
+        state = start_state(variant.stages, computation=body)
+
+
+def _cut(variant: Variant, price: int, body: HloComputation | None = None) -> Variant | None:
+    """The variant cut at its peak, or at that of a loop's body, if that is smaller."""
     stages = variant.stages
     costs = Costs(stages.options.machine.size_of)
     orders = {
         computation: stages.schedule.sequence(computation)
         for computation in stages.live_ranges.span_of
     }
-    edit = cut_at_peak(start_state(stages), costs, price, orders)
+    edit = cut_at_peak(start_state(stages, computation=body), costs, price, orders)
     if edit is None:
         return None
     module = apply_edit(stages.module, edit)
@@ -113,7 +126,7 @@ def _cut(variant: Variant, price: int) -> Variant | None:
     if temporary_bytes(after) >= temporary_bytes(stages):
         return None
     return Variant(
-        (*variant.changes, Change(format_module(module), is_of_loops=False)),
+        (*variant.changes, Change(format_module(module), is_of_loops=body is not None)),
         after,
         program_flops(after),
         variant.stacks,
@@ -165,5 +178,4 @@ class _Loops:
 
 
 def _count_gone(plan: LoopPlan) -> int:
-    kept = {stack.source for stack in plan.pair.stacks if stack not in plan.dropped}
-    return len(plan.dropped) - sum(value not in kept for value in plan.stored)
+    return len(plan.dropped) - (len(plan.stored) - len(kept_stacks(plan)))

@@ -160,8 +160,13 @@ def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]
 
 def trip_count(loop: HloInstruction) -> int:
     """The passes of a loop, as XLA wrote them beside it; one where it did not."""
+    return known_trips(loop) or 1
+
+
+def known_trips(loop: HloInstruction) -> int | None:
+    """The same, None where XLA wrote no number."""
     found = _TRIP_COUNT.search(loop.attribute_text)
-    return int(found[1]) if found else 1
+    return int(found[1]) if found else None
 
 
 def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
