@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KINDS = {"upcast": "dtype"}
 """The kind of a cause, where it is called otherwise than the truth."""
 NUMBERED = frozenset({"batch", "sequence", "width", "layers"})
-LEAST, MOST = 0.5, 2.5
+MIN_SHARE, MAX_SHARE = 0.5, 2.5
 """A cause's bytes as a share of XLA's change."""
 _BECAME = re.compile(r"(\d+)\D*became (\d+)")
 HEADS = (
@@ -50,7 +50,7 @@ def is_right(truth: dict[str, Any], cause: dict[str, Any]) -> bool:
     if numbers and not re.search(rf"\b{numbers[1]}\b.*\b{numbers[2]}\b", cause["text"]):
         return False
     share = cause["delta"] / truth["delta"] if truth["delta"] else 1
-    return LEAST <= share <= MOST
+    return MIN_SHARE <= share <= MAX_SHARE
 
 
 def check_diff(folder: Path, truth: dict[str, Any]) -> tuple[bool, list[str]]:
