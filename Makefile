@@ -165,7 +165,7 @@ $(BENCH_READY): pyproject.toml
 
 bench: $(BENCH_READY)
 	@for script in bench/bench_*.py; do echo "== $$script"; \
-	    $(BENCH_VENV)/bin/python $$script --corpus $(CORPUS) || exit 1; done
+	    $(BENCH_VENV)/bin/python -m bench.$$(basename $$script .py) --corpus $(CORPUS) || exit 1; done
 
 # The site of the documents, links checked; its code blocks are run by the tests.
 $(DOCS_READY): requirements-docs.txt

@@ -1,4 +1,4 @@
-"""Scanning a fleet: `python bench/bench_fleet.py [--corpus ../shared] [--modules 10000]`.
+"""Scanning a fleet: `python -m bench.bench_fleet [--corpus ../shared] [--modules 10000]`.
 
 Makes a folder of many programs, the corpus again and again with modules renamed, and prints what a
 scan of it costs with one and with two workers, what an unchanged one costs, and how long questions

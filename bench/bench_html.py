@@ -1,6 +1,6 @@
 """Writing the report, and using it: CPU time, size, and how quick the page is in a browser.
 
-    python bench/bench_html.py [--corpus ../shared] [--repeat 3]
+    python -m bench.bench_html [--corpus ../shared] [--repeat 3]
 
 The reports of the largest CPU dump of the corpus, and of a made-up program of 100,000 buffers.
 "html" is everything `hlomem html` does from the start of the process to its end, "plan" the same

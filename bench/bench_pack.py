@@ -1,6 +1,6 @@
 """Packing: hard problems, and the heaps of programs as XLA packs them.
 
-    python bench/bench_pack.py [--corpus ../shared] [--effort 20000] [--heaps all|none|cpu|gpu|tpu]
+    python -m bench.bench_pack [--corpus ../shared] [--effort 20000] [--heaps all|none|cpu|gpu|tpu]
 
 First the problems of packing/ (MiniMalloc's A to K): whether they fit their capacity, the steps of
 exact search and the CPU time that takes, beside what MiniMalloc's C++ took. Then the same with time

@@ -1,6 +1,6 @@
 """Parsing against XLA's own parser: CPU time, growth and peak memory, in one run.
 
-    python bench/bench_parse.py [--corpus ../shared] [--repeat 5]
+    python -m bench.bench_parse [--corpus ../shared] [--repeat 5]
 
 Needs jaxlib beside hlomem for the comparison; without it only hlomem's times are printed. A ratio
 above 1 means that hlomem is faster (or smaller). "lazy" is what planning needs, "full" reads and

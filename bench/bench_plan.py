@@ -1,6 +1,6 @@
 """Planning against XLA's C++: CPU time of cold processes, per stage, growth and peak memory.
 
-    python bench/bench_plan.py [--corpus ../shared] [--repeat 3] [--python PATH] [--write FILE]
+    python -m bench.bench_plan [--corpus ../shared] [--repeat 3] [--python PATH] [--write FILE]
 
 One row per module of real/ of at least 100 kB. "hlomem" is everything `hlomem plan` does to
 write the dumps of a module, from the start of the process to its end. "XLA" is the import of its
@@ -35,6 +35,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
+
+from tools.tables import head, put, row
 
 SMALLEST = 100_000
 REFERENCE = "hlo_llama31_8b_bf16_1x8"
@@ -88,7 +90,6 @@ _COMPILE_FLAGS = "--xla_dump_to={} --xla_dump_hlo_as_text --xla_disable_all_hlo_
 _COMPILE_LOG = "buffer_assignment=1,dump=1,hlo_pass_pipeline=1"
 _MARKS = ("HLO passes after scheduling", "Buffer assignment done", ".debug_options to ")
 """What the log of a compilation says before the analyses, after the assignment, after the dumps."""
-_BEGIN, _END = "<!-- plan: begin -->", "<!-- plan: end -->"
 _FIGURE = re.compile(r"^(\w+) +([0-9.]+)", re.MULTILINE)
 
 
@@ -240,15 +241,15 @@ def print_row(python: str, module: Path, repeat: int) -> str:
     with module.open("rb") as text:  # line by line, to stay smaller than what is measured
         count = sum(b" = " in line for line in text)
     bytes_each = ours.peak * 2**20 / count
-    row = f"{title[:32]:32} {count:7} {ours.total:7.0f} {100 * spread:6.0f}"
-    row += f" {ours.peak:5.0f} {bytes_each:6.0f}"
+    line = f"{title[:32]:32} {count:7} {ours.total:7.0f} {100 * spread:6.0f}"
+    line += f" {ours.peak:5.0f} {bytes_each:6.0f}"
     if xla is not None:
         rest = f"{xla.rest:.0f}{'' if xla.is_measured else '*'}"
-        row += (
+        line += (
             f" {xla.start:7.0f} {xla.parse:6.0f} {rest:>6} {xla.total:6.0f} {xla.peak:5.0f}"
             f" {xla.total / ours.total:6.2f} {xla.peak / ours.peak:6.2f}"
         )
-    print(row, flush=True)
+    print(line, flush=True)
     if name == REFERENCE:
         print("  " + ", ".join(f"{stage} {spent:.0f}" for stage, spent in ours.figures.items()))
     size = module.stat().st_size / 1e6
@@ -260,19 +261,19 @@ def print_row(python: str, module: Path, repeat: int) -> str:
             f"{xla.total / ours.total:.1f}",
             f"{xla.peak / ours.peak:.1f}",
         ]
-    return f"| {' | '.join(cells)} |"
+    return row(cells)
 
 
 def print_table(python: str, modules: list[Path], repeat: int) -> list[str]:
     """One row per module; returns the table of the document."""
-    head = f"{'module':32} {'instr.':>7} {'hlomem':>7} {'spread':>6} {'MB':>5} {'B each':>6}"
+    titles = f"{'module':32} {'instr.':>7} {'hlomem':>7} {'spread':>6} {'MB':>5} {'B each':>6}"
     if HAS_XLA:
-        head += f" {'import':>7} {'parse':>6} {'rest':>6} {'XLA':>6} {'MB':>5} {'x time':>6}"
-        head += f" {'x mem':>6}"
-    print(head)
+        titles += f" {'import':>7} {'parse':>6} {'rest':>6} {'XLA':>6} {'MB':>5} {'x time':>6}"
+        titles += f" {'x mem':>6}"
+    print(titles)
     columns = ["module", "MB", "hlomem, ms", "spread"]
     columns += ["XLA: import + parse + rest", "times as fast", "its memory, times ours"] * HAS_XLA
-    table = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    table = head(columns)
     table += [print_row(python, module, repeat) for module in modules]
     if HAS_XLA:
         print("times in CPU ms; MB: most memory held, XLA's while parsing alone; rest: analyses,")
@@ -280,16 +281,6 @@ def print_table(python: str, modules: list[Path], repeat: int) -> list[str]:
     else:
         print("times in CPU ms; jaxlib is not installed, so there is nothing to compare with")
     return table
-
-
-def write_table(path: Path, told: str, table: list[str]) -> None:
-    """Put the table between the marks of a document."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise SystemExit(f"{path}: no marks {_BEGIN} and {_END}")
-    lines = "\n".join([told, "", *table])
-    path.write_text(f"{before}{begin}\n{lines}\n{end}{after}", encoding="utf-8")
 
 
 def multiplied(text: str, copies: int) -> str:
@@ -393,7 +384,7 @@ def main() -> None:
     measure(options.python, modules[0], 1)  # makes the bytecode
     table = print_table(options.python, modules, options.repeat)
     if options.write is not None:
-        write_table(options.write, told, table)
+        put(options.write, "plan", "\n".join([told, "", *table]))
     for module in modules:
         if module.parent.name in GROWING and is_of_cpu(module):
             print_growth(options.python, module, options.repeat)

@@ -1,6 +1,6 @@
 """Reading a program's proto against jaxlib's own reading: CPU time and peak memory, in one run.
 
-    python bench/bench_proto.py [MODULE.pb] [--corpus ../shared] [--repeat 5]
+    python -m bench.bench_proto [MODULE.pb] [--corpus ../shared] [--repeat 5]
 
 Needs jaxlib beside hlomem; without MODULE.pb it makes one from the corpus' Llama 3.1 8B. "module"
 is the program as it is planned from, bodies of fusions unread; "opened" has read those, too, which

@@ -1,4 +1,4 @@
-"""Reading dumps against XLA's parser: `python bench/bench_read.py [--corpus ../shared]`.
+"""Reading dumps against XLA's parser: `python -m bench.bench_read [--corpus ../shared]`.
 
 Prints CPU time and peak memory of reading a large values dump, beside the CPU time XLA's C++ takes
 in the same run to parse the module that dump belongs to.

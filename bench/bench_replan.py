@@ -1,6 +1,6 @@
 """Planning again: what another order, another packing and a peak cost beside planning anew.
 
-    python bench/bench_replan.py [--corpus ../shared] [--repeat 5]
+    python -m bench.bench_replan [--corpus ../shared] [--repeat 5]
 
 "anew" is parsing and all stages, in one process, writing left out. "order" is a plan of the same
 program after one instruction of its entry computation was moved as late as its users allow, "peak"

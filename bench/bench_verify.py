@@ -1,6 +1,6 @@
 """Checking a plan against making it: CPU time of cold processes.
 
-    python bench/bench_verify.py [--corpus ../shared] [--repeat 3]
+    python -m bench.bench_verify [--corpus ../shared] [--repeat 3]
 
 One row per module of real/cpu of at least 100 kB: `hlomem plan` from the start of the process to
 its end, `hlomem verify` of XLA's dump with the module, and how many times as long the second takes.

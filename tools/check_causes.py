@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.sizes import format_bytes
 from tools.check_promises import ask, dump_of, iter_truths
+from tools.tables import head, row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 KINDS = {"upcast": "dtype"}
 """The kind of a cause, where it is called otherwise than the truth."""
 NUMBERED = frozenset({"batch", "sequence", "width", "layers"})
-LEAST, MOST = 0.5, 2.5
+MIN_SHARE, MAX_SHARE = 0.5, 2.5
 """A cause's bytes as a share of XLA's change."""
 _BECAME = re.compile(r"(\d+)\D*became (\d+)")
 HEADS = (
@@ -49,7 +50,7 @@ def is_right(truth: dict[str, Any], cause: dict[str, Any]) -> bool:
     if numbers and not re.search(rf"\b{numbers[1]}\b.*\b{numbers[2]}\b", cause["text"]):
         return False
     share = cause["delta"] / truth["delta"] if truth["delta"] else 1
-    return LEAST <= share <= MOST
+    return MIN_SHARE <= share <= MAX_SHARE
 
 
 def check_diff(folder: Path, truth: dict[str, Any]) -> tuple[bool, list[str]]:
@@ -74,18 +75,13 @@ def rows_of(folder: Path, names: Sequence[str] = ()) -> Iterator[tuple[bool, tup
         yield right, (truth["name"], *shown, *cells, "yes" if right else "no")
 
 
-def format_row(cells: Iterable[str]) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-
-
 def main(folder: Path, names: list[str]) -> None:
     """Prints the table of all pairs of a folder, or of those named."""
-    print(f"{format_row(HEADS)}\n|{'---|' * len(HEADS)}")
+    print("\n".join(head(HEADS)))
     marks = []
     for right, cells in rows_of(folder, names):
         marks.append(right)
-        print(format_row(cells), flush=True)
+        print(row(cells), flush=True)
     print(f"\n{sum(marks)} of {len(marks)} right")
 
 

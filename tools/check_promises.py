@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.sizes import format_bytes
+from tools.tables import head, put, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 TOLERANCE = 0.05
 WORTH = 0.01
 DOCUMENT = Path(__file__).parent.parent / "docs" / "advice.md"
-BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 _POLICY = re.compile(r"policy=(\w+)")
 _NAMES = re.compile(r'"(\w+)"')
 _TIMEOUT_SECONDS = 300
@@ -99,24 +99,22 @@ def check_advice(folder: Path, truth: dict[str, Any]) -> Promise:
 
 def write_advice(folder: Path, names: list[str]) -> None:
     """Prints the table of promises, and writes that of all pairs into the documentation."""
-    heads = ("pair", "change", "reserved", "promised", "method", "XLA saved", "")
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---:|---:|---|---:|---|"]
+    names_of_columns = ("pair", "change", "reserved", "promised", "method", "XLA saved", "")
+    marks = ("---", "---", "---:", "---:", "---", "---:", "---")
+    lines = head(names_of_columns, marks)
     promises = []
     for truth, path in iter_truths(folder, names):
         promise = check_advice(path, truth)
         promises.append(promise)
         sizes = format_bytes(truth["before"]), format_bytes(-truth["delta"])
         change = f"{truth['cause']}: `{truth['change']}`"
-        row = (truth["name"], change, sizes[0], *promise.cells, sizes[1], promise.mark)
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
+        cells = (truth["name"], change, sizes[0], *promise.cells, sizes[1], promise.mark)
+        lines.append(row(cells))
         print(lines[-1], flush=True)
     lines += ["", *summed_up(promises)]
     print("\n".join(lines[-4:]))
     if not names:
-        text = DOCUMENT.read_text()
-        head, rest = text.split(BEGIN)
-        tail = rest.split(END)[1]
-        DOCUMENT.write_text("\n".join([head + BEGIN, *lines, END]) + tail)
+        put(DOCUMENT, "promises", "\n".join(lines))
 
 
 def summed_up(promises: list[Promise]) -> list[str]:

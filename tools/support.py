@@ -32,6 +32,7 @@ from hlomem.history.evidence import Fact, Trace
 from hlomem.history.order import infer_order, order_by, tables_of
 from tests.parity.dumps import read_golden, sort_written
 from tools.corpus import check_all, entries_in, parse_arguments, write_counts
+from tools.tables import head, put, row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -317,16 +318,13 @@ def _measure(entry: Path) -> list[str]:
 
 def rule_table(platform: str, found: Mapping[str, Support]) -> str:
     """The rules of a platform, in the order of its tables."""
-    lines = [
-        "| rule | evidence | source | releases | goldens | corpus |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = head(["rule", "evidence", "source", "releases", "goldens", "corpus"])
     for rule in tables_of(platform).rules():
         support = found.get(f"{platform}: {rule.name}", Support([], []))
         named = ", ".join(_short(name) for name in _chosen(rule, support.goldens))
         goldens = f"{len(support.goldens)}: {named}"
-        cells = (rule.name, rule.evidence.value, rule.source, _releases(rule), goldens)
-        lines.append(f"| {' | '.join(cells)} | {len(support.corpus)} |")
+        about = (rule.name, rule.evidence.value, rule.source, _releases(rule))
+        lines.append(row([*about, goldens, str(len(support.corpus))]))
     return "\n".join(lines)
 
 
@@ -354,7 +352,7 @@ def _dotted(version: Version) -> str:
 
 def question_table(found: Mapping[str, Support]) -> str:
     """The questions that no golden needs one answer of."""
-    lines = ["| question | no golden changes where it is always |", "|---|---|"]
+    lines = head(["question", "no golden changes where it is always"])
     for question in questions():
         idle = [
             "yes" if answer else "no"
@@ -362,13 +360,13 @@ def question_table(found: Mapping[str, Support]) -> str:
             if not found.get(f"{question} = {answer}")
         ]
         if idle:
-            lines.append(f"| `{question}` | {', '.join(idle)} |")
+            lines.append(row([f"`{question}`", ", ".join(idle)]))
     return "\n".join(lines)
 
 
 def constant_table(found: Mapping[str, Support]) -> str:
     """Fitted numbers, and which others do as well."""
-    lines = ["| number | is | goldens change with |", "|---|---|---|"]
+    lines = head(["number", "is", "goldens change with"])
     tried: list[tuple[str, int, Sequence[int], str]] = [
         (f"`{platform}`: {limit.name}", limit.delta, DELTAS, f"{platform}: delta")
         for platform in PLATFORMS
@@ -385,18 +383,16 @@ def constant_table(found: Mapping[str, Support]) -> str:
             if f"{variant} = {other}" in found
         ]
         unchanged = [str(other) for other in others if f"{variant} = {other}" not in found]
-        lines.append(
-            f"| {shown} | {value} | {', '.join(cells) or 'none'}; not with {', '.join(unchanged)} |"
-            if unchanged
-            else f"| {shown} | {value} | {', '.join(cells)} |"
-        )
+        said = ", ".join(cells) or "none"
+        said += f"; not with {', '.join(unchanged)}" if unchanged else ""
+        lines.append(row([shown, str(value), said]))
     return "\n".join(lines)
 
 
 def order_table(found: Mapping[str, Support], totals: Mapping[str, Counter[str]]) -> str:
     """The goldens that equal XLA's with each order, and those whose values lie alike."""
     heads = [f"{platform.upper()} ({totals['goldens'][platform]})" for platform in PLATFORMS]
-    lines = [f"| goldens | {' | '.join(heads)} |", "|---|" + "---|" * len(PLATFORMS)]
+    lines = head(["goldens", *heads])
     for name in PARTS:
         cells = []
         for platform in PLATFORMS:
@@ -405,7 +401,7 @@ def order_table(found: Mapping[str, Support], totals: Mapping[str, Counter[str]]
                 for order in ORDERS
             ]
             cells.append(" / ".join(map(str, counts)))
-        lines.append(f"| {name} XLA's to the byte: {' / '.join(ORDERS)} | {' | '.join(cells)} |")
+        lines.append(row([f"{name} XLA's to the byte: {' / '.join(ORDERS)}", *cells]))
     for kind in ("goldens", "corpus"):
         moved = [
             len(getattr(found.get(f"{platform}: places", Support([], [])), kind))
@@ -415,18 +411,8 @@ def order_table(found: Mapping[str, Support], totals: Mapping[str, Counter[str]]
             f"{totals[kind][platform] - count} of {totals[kind][platform]}"
             for platform, count in zip(PLATFORMS, moved, strict=True)
         ]
-        lines.append(f"| {kind}: every value in the same place, all text | {' | '.join(cells)} |")
+        lines.append(row([f"{kind}: every value in the same place, all text", *cells]))
     return "\n".join(lines)
-
-
-def write_page(tables: Mapping[str, str]) -> None:
-    """Put tables between the marks that the page has for them."""
-    page = PAGE.read_text(encoding="utf-8")
-    for name, table in tables.items():
-        start = page.index(f"<!-- {name} -->\n")
-        end = page.index("\n<!-- end -->", start)
-        page = f"{page[:start]}<!-- {name} -->\n{table}{page[end:]}"
-    PAGE.write_text(page, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -447,7 +433,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables["questions"] = question_table(found)
     tables["constants"] = constant_table(found)
     tables["orders"] = order_table(found, totals)
-    write_page(tables)
+    for name, table in tables.items():
+        put(PAGE, name, table)
     write_counts(options.json, {name: support._asdict() for name, support in found.items()})
     idle = [
         f"{platform}: {rule.name}"

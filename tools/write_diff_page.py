@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.check_causes import HEADS, format_row, rows_of
+from tools.check_causes import HEADS, rows_of
+from tools.tables import head, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -132,7 +133,7 @@ the rules were made; expect less of programs that were not.
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join([format_row(heads), f"|{'---|' * len(heads)}", *map(format_row, rows)])
+    return "\n".join([*head(heads), *map(row, rows)])
 
 
 def main(folder: Path) -> None:

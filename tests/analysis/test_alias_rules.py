@@ -327,6 +327,7 @@ def test_a_product_may_be_added_over_what_nobody_else_reads(text: str, shared: l
 def test_a_constant_is_never_written_over() -> None:
     text = PRODUCT.replace("negate(%c)", "constant({...})")
     stages = run_stages(parse(text))
-    fusion, constant = stages.module.entry.root, stages.module.entry.find("z")
-    dataflow = stages.dataflow
+    fusion, dataflow = stages.module.entry.root, stages.dataflow
+    constant = fusion.operands[2]
+    assert constant.opcode == "constant"
     assert not can_share_operand_buffer(dataflow, constant, ROOT_INDEX, fusion, ROOT_INDEX)

@@ -14,6 +14,7 @@ import pytest
 
 import hlomem
 from hlomem.api.load import limited_to, load_any, load_program
+from hlomem.api.protos import list_programs, programs_in
 from hlomem.base.errors import CommandError, HlomemError, InputError
 from hlomem.cli import main
 from hlomem.hlo.ir import HloModule
@@ -167,3 +168,19 @@ def test_sizes_nobody_can_hold_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.pb").write_bytes(b"\x0a" + varint(1 << 62) + b"\x12\x01a")
     with pytest.raises(InputError, match="no program"):
         hlomem.load(tmp_path / "x.pb")
+
+
+def test_a_folder_of_damaged_protos_is_refused_with_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("b.hlo.pb", "a.hlo.pb"):
+        (tmp_path / name).write_bytes(b"junk")
+    assert main(["show", str(tmp_path)]) == 3
+    assert f"{tmp_path / 'a.hlo.pb'}: no program is in this file" in capsys.readouterr().err
+
+
+def test_of_many_programs_the_largest_are_listed() -> None:
+    one = programs_in(SCAN.read_bytes(), str(SCAN), 1 << 30)[0]
+    lines = list_programs([one] * 23)
+    assert lines[-1].strip() == "and 3 smaller"
+    assert len([line for line in lines if one.name in line]) == 20

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import hlomem
-from hlomem.api.subject import open_subject
+from hlomem.api.subject import machine_of, open_subject
 from hlomem.base.errors import CommandError
 from tests.places import GOLDENS
 
@@ -95,3 +95,8 @@ def test_packages_need_no_import_of_their_own() -> None:
         "hlomem.dump.compare.find_differences; hlomem.pipeline.start_stages"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_program_whose_shardings_name_no_device_has_no_machine() -> None:
+    assert machine_of(Compiled("HloModule m")) is None
+    assert machine_of(object()) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import hlomem
+import hlomem.jax
 from hlomem.base.submodules import find_submodules
 
 
@@ -19,6 +20,13 @@ def test_a_module_that_is_there_is_found() -> None:
 def test_what_is_not_there_is_no_attribute(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'hlomem' has no attribute '{name}'"):
         getattr(hlomem, name)
+    with pytest.raises(AttributeError, match=f"module 'hlomem.base' has no attribute '{name}'"):
+        find_submodules("hlomem.base")(name)
+
+
+def test_a_package_lists_the_names_it_promises() -> None:
+    for package in (hlomem, hlomem.hlo, hlomem.jax):
+        assert dir(package) == sorted(package.__all__)
 
 
 def test_a_module_that_lacks_something_says_what(

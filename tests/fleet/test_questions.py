@@ -120,7 +120,7 @@ def test_a_question_that_cannot_be_answered_says_what_it_needs(store: Path, tmp_
 
 
 def test_a_table_leaves_out_what_is_null_and_is_too_wide_where_names_cannot_be_shorter() -> None:
-    rows = [{"name": "a" * 40, "needs": None}, {"name": "b", "needs": 3}]
+    rows: list[dict[str, Any]] = [{"name": "a" * 40, "needs": None}, {"name": "b", "needs": 3}]
     lines = ["".join(text for text, _ in line) for line in draw_table(["name", "needs"], rows, 30)]
     assert [len(line) for line in lines] == [30, 23, 30]
     assert lines[2].split() == ["b", "3"]

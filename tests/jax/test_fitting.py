@@ -13,6 +13,7 @@ from hlomem.base.errors import CommandError
 from hlomem.jax import fitting
 from hlomem.jax.fitting import default_cache, spec_of
 from hlomem.jax.jobs import Facts
+from hlomem.jax.target_kinds import parse_target
 from hlomem.report.page.fit_page import format_fit
 from hlomem.report.screens.fit_text import draw_fit
 from hlomem.report.screens.text import plain
@@ -26,11 +27,12 @@ class FakeCompiler:
 
     def __init__(self) -> None:
         self.planned: list[dict[str, Any]] = []
+        self.counts_flops = True
 
     def __call__(self, job: Any, is_known: Any, **_: Any) -> Any:
         batch, remat = job.settings["batch"], job.settings.get("remat", "none")
         each = 10 if remat == "none" else 3
-        flops = batch * (100 if remat == "none" else 120)
+        flops = batch * (100 if remat == "none" else 120) if self.counts_flops else None
         facts = Facts(module_name="jit_f", flops=flops, fingerprint=f"{remat}-{batch}")
         if is_known(facts):
             return facts
@@ -108,6 +110,24 @@ def test_what_fits_at_no_value_and_what_always_fits_is_not_called_proven(
     found = _fit(tmp_path, capacity="100PiB")
     assert not found.rows[0].is_proven or found.rows[0].smallest_refused is not None
     assert len(xla.planned) <= 12
+
+
+@pytest.mark.usefixtures("xla")
+def test_a_target_has_its_own_memory_unless_another_is_given(tmp_path: Path) -> None:
+    found = _fit(tmp_path, target="tpu-v5e", capacity=None)
+    assert found.capacity == parse_target("tpu-v5e").capacity
+    assert not any("nominal" in note for note in found.notes)
+    nominal = _fit(tmp_path, capacity="v3")
+    assert any("the memory of v3 is nominal" in note for note in nominal.notes)
+
+
+def test_without_counted_products_no_row_is_said_to_work_more(
+    tmp_path: Path, xla: FakeCompiler
+) -> None:
+    xla.counts_flops = False
+    found = _fit(tmp_path, rows={"remat": ["none", "full"]})
+    assert [row.work for row in found.rows] == [None, None]
+    assert "FLOPs are those" not in plain(draw_fit(found, 100))
 
 
 def test_wrong_uses_are_said(tmp_path: Path) -> None:

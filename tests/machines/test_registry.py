@@ -15,6 +15,7 @@ from hlomem.machines.registry import (
     given_machine,
     machines_of,
     platform_machine,
+    platform_of,
 )
 
 
@@ -106,3 +107,13 @@ def test_a_machine_may_be_given_itself(name: str) -> None:
 def test_what_is_not_given_is_left_open() -> None:
     assert given_machine("") is None
     assert given_machine("", "v5e") is given_machine("tpu", "v5e") is MACHINES["tpu-v5e"]
+
+
+def test_the_platform_of_a_chip_is_known_for_every_chip_and_no_other() -> None:
+    for platform in PLATFORMS:
+        for machine in machines_of(platform):
+            if machine.chip is not None:
+                assert platform_of(machine.chip_name) == platform
+    assert platform_of("v3") == "tpu"
+    with pytest.raises(CommandError, match="h20"):
+        platform_of("h20")

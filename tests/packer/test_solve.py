@@ -21,6 +21,11 @@ EASY = {"A": 3500, "F": 1000, "G": 1000, "J": 2500, "K": 2500}
 """MiniMalloc's problems that the first order solves, with steps that are enough."""
 
 
+def test_nothing_is_packed_into_nothing() -> None:
+    assert pack_as_xla([]) == {}
+    assert hlomem.pack([]).height == 0
+
+
 @given(problems(most=40, sizes=st.integers(0, 1 << 70)), st.integers(0, 300))
 @settings(max_examples=60)
 def test_every_packing_is_right_and_not_below_the_bound(buffers: list[Buffer], effort: int) -> None:

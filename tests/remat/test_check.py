@@ -102,3 +102,37 @@ def test_an_instruction_that_is_gone_is_missed() -> None:
     line = "  %a = f32[64]{0} exponential(%p)\n"
     fewer = TEXT.replace(line, "").replace("%a", "%q")
     assert "a is missing" in find_edit_problems(hlo.parse(TEXT), hlo.parse(fewer))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "ROOT %t = (f32[64]{0}, f32[64]{0}) tuple(%n, %d)",
+            (
+                "%t = (f32[64]{0}, f32[64]{0}) tuple(%n, %d)\n"
+                "  ROOT %t.1 = (f32[64]{0}, f32[64]{0}) tuple(%n, %d)"
+            ),
+            "main returns t.1, not t",
+        ),
+        (
+            "  %c = f32[64]{0} multiply(%a, %b)",
+            "  %c = f32[64]{0} add(%a, %b)",
+            "c does not compute what it did",
+        ),
+        (
+            "ENTRY %main",
+            (
+                "%other (o: f32[64]) -> f32[64] {\n  ROOT %o = f32[64]{0} parameter(0)\n}\n\n"
+                "ENTRY %main"
+            ),
+            "",
+        ),
+    ],
+    ids=["another root", "another operation", "a computation nobody runs"],
+)
+def test_a_text_that_was_edited_otherwise_is_judged_by_what_runs(
+    old: str, new: str, says: str
+) -> None:
+    problems = find_edit_problems(hlo.parse(TEXT), hlo.parse(TEXT.replace(old, new)))
+    assert says in problems if says else problems == []

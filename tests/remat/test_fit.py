@@ -14,7 +14,7 @@ from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.edit import apply_edit
 from hlomem.remat.fit import fit
 from hlomem.remat.flops import Costs
-from hlomem.remat.state import start_state
+from hlomem.remat.state import floor_of, start_state
 from hlomem.schedule.planned_orders import temporary_bytes
 from tests.schedule.programs import CPU, stages_of
 
@@ -74,6 +74,11 @@ def test_a_chain_fits_a_share_at_a_price(share: float, most: float) -> None:
 def test_nothing_is_edited_where_the_number_is_met(home: Path) -> None:
     stages = stages_of(home)
     assert fit(stages, temporary_bytes(stages)).best is None
+
+
+def test_the_hungriest_instruction_of_a_chain_reads_two_values_and_writes_over_one() -> None:
+    stages = start_stages(hlo.parse(_chain(8)), order_lists=in_text_order)
+    assert floor_of(stages) == 2 * 4096 * 4 < temporary_bytes(stages)
 
 
 @pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)

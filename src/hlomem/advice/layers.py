@@ -34,7 +34,7 @@ _SMALL = 1024
 _BOUNDARY_SHARE = 0.02
 """A value below this share of a layer is a statistic, not the activation it hands on."""
 _UPDATE = "dynamic_update_slice"
-_MOST_BYTES = 0.8
+_NEARLY_ALL = 0.8
 """The share of what is kept that the function of a layer accounts for."""
 _NO_RESULTS = frozenset({"slice", "squeeze", "convert_element_type", "dynamic_slice"})
 """Operations on weights: what a layer is given, not what it computes."""
@@ -252,7 +252,7 @@ def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[st
             sizes[names[:end]] += size
     total = sum(size for _, size in paths)
     common = max(
-        (names for names in sizes if sizes[names] >= _MOST_BYTES * total), key=len, default=()
+        (names for names in sizes if sizes[names] >= _NEARLY_ALL * total), key=len, default=()
     )
     if not common:
         return "", ""

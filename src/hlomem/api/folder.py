@@ -265,8 +265,6 @@ def _nothing_in(folder: Path) -> str:
             f"{where}: {problem}, but HLO text: give the file and it is planned\n"
             f"  {visible(str(folder / texts[0]))}"
         )
-    if any(name.endswith(".pb") for name in names):
-        problem += ", only protos (.pb), which are not read"
-    elif not names:
+    if not names:
         problem += ", which is empty"
     return f"{where}: {problem}\n  {DUMP_FLAGS} writes dumps, as text, when a program is compiled"

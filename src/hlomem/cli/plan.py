@@ -109,20 +109,25 @@ def command(
     if verify and not is_right(made):
         return EXIT_FINDING
     verified = time.process_time()
-    if as_json:
-        from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
-
-        sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
-    elif proto or (output is not None and output.name.endswith(_PROTO_ENDING)):
-        _write_proto(made, output, force=force)
-    else:
-        write_plan(made, output, force=force)
+    _write(made, output, as_json=as_json, as_proto=proto, force=force)
     for note in made.notes:
         say(f"note: {note}")
     if timings:
         steps = {"load": loaded - start, **made.seconds, "verify": verified - planned}
         _say_timings({**steps, "write": time.process_time() - verified})
     return EXIT_OK
+
+
+def _write(made: Plan, output: Path | None, *, as_json: bool, as_proto: bool, force: bool) -> None:
+    """Write a plan as what was asked for: JSON, an HloProto, or XLA's files."""
+    if as_json:
+        from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
+
+        sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
+    elif as_proto or (output is not None and output.name.endswith(_PROTO_ENDING)):
+        _write_proto(made, output, force=force)
+    else:
+        write_plan(made, output, force=force)
 
 
 def _load(path: str, module: str | None) -> HloModule:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections import Counter
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -70,14 +71,12 @@ def fit(
     limit = _limit(where, capacity)
     if step < 1 or start < 0:
         raise CommandError("`step` is 1 or more, `start` is not negative")
-    choices = dict(rows or {})
-    for name in (over, *(settings or {})):
-        if name in choices or (name == over and name in (settings or {})):
-            raise CommandError(f"`{visible(name)}` is given twice")
+    choices, given = dict(rows or {}), dict(settings or {})
+    _refuse_twice([over, *given, *choices])
     job = Job(
         factory=spec_of(factory),
         target=where.name,
-        settings=dict(settings or {}),
+        settings=given,
         imports=tuple(imports),
         has_fingerprint=True,
     )
@@ -97,6 +96,12 @@ def fit(
         rows=tuple(_with_work(found)),
         notes=_notes(found, limit),
     )
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise CommandError(f"`{visible(name)}` is given twice")
 
 
 def default_cache() -> Path:

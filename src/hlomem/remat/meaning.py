@@ -59,7 +59,7 @@ _ORDERINGS: Mapping[str, Callable[[int, int], bool]] = {
     "EQ": lambda one, other: one == other,
     "NE": lambda one, other: one != other,
 }
-_MOST = (1 << 31) - 1
+_MAX_INT32 = (1 << 31) - 1
 
 
 def find_meaning_problems(given: HloModule, edited: HloModule) -> list[str]:
@@ -233,7 +233,7 @@ class _Terms:
         if text in ("true", "false"):
             return self._of_integer(instruction.shape, int(text == "true"))
         digits = text.removeprefix("-")
-        if digits.isascii() and digits.isdecimal() and len(digits) < len(str(_MOST)):
+        if digits.isascii() and digits.isdecimal() and len(digits) < len(str(_MAX_INT32)):
             return self._of_integer(instruction.shape, int(text))
         return None
 

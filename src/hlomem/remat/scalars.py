@@ -41,7 +41,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "LT": lambda one, other: one < other,
     "NE": lambda one, other: one != other,
 }
-_MOST = (1 << 31) - 1
+_MAX_INT32 = (1 << 31) - 1
 
 
 def is_integer(instruction: HloInstruction) -> bool:
@@ -70,7 +70,7 @@ def find_integers(
 
 def _is_in_range(instruction: HloInstruction, value: int) -> bool:
     name = instruction.shape.element_type.text
-    return _LEAST_OF[name] <= value <= (1 if name == "pred" else _MOST)
+    return _LEAST_OF[name] <= value <= (1 if name == "pred" else _MAX_INT32)
 
 
 def integers_inside(
@@ -116,6 +116,6 @@ def _literal(text: str) -> int | None:
     if text in ("true", "false"):
         return int(text == "true")
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(_MOST)):
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(_MAX_INT32)):
         return None
     return int(text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
 _NARROWER = {"f64": ("f32", "float32"), "f32": ("bf16", "bfloat16")}
-_LEAST, _MOST = 0.6, 1.8
+_MIN_SHARE, _MAX_SHARE = 0.6, 1.8
 """Of the counted bytes, what XLA saved at least and at most in programs that were compiled."""
 
 
@@ -40,8 +40,8 @@ def advise_narrow(subject: Subject) -> Iterator[Advice]:
         rule="narrow",
         title=f"compute in {new} instead of {old}, with parameters in {old}",
         argument=new,
-        least=round(saved * _LEAST),
-        most=round(saved * _MOST),
+        least=round(saved * _MIN_SHARE),
+        most=round(saved * _MAX_SHARE),
         method="counted",
         confidence="low",
         cost="precision; sums and the loss should stay in the wider type",

@@ -32,7 +32,7 @@ _HEAD = 2 + 10 + 2 + 6 + 2 + _BAR + 2
 _MAX_SUMMITS = 3
 _TWIG = 0.005
 """Share of the whole below which a branch is not shown alone, unless there are few."""
-_FEW = 2
+_MIN_ADDED_UP = 2
 FROM_THE_FRONT = frozenset({"line", "op", "scope"})
 """Keys whose ends tell most."""
 
@@ -95,7 +95,7 @@ def _draw_branches(
 ) -> list[Line]:
     """A tree with subtotals; small twigs are added up."""
     shown = [twig for twig in branches if twig.size >= _TWIG * whole]
-    if len(branches) - len(shown) < _FEW:
+    if len(branches) - len(shown) < _MIN_ADDED_UP:
         shown = list(branches)
     lines: list[Line] = []
     for branch in shown:
