@@ -123,9 +123,9 @@ def test_values_are_computed_again_where_the_program_does_not_fit() -> None:
     assert outcome.limit is not None
     stages = start_stages(read_module(answer), compiler_options("cpu"))
     assert outcome.total == stages.assignment.total_bytes <= outcome.limit
-    size_of = stages.options.machine.size_of
-    before = module_time(parse(chain(12)), size_of)
-    assert outcome.time_ratio == module_time(stages.module, size_of) / before > 1
+    machine = stages.options.machine
+    before = module_time(parse(chain(12)), machine)
+    assert outcome.time_ratio == module_time(stages.module, machine) / before > 1
     assert f"modelled time {outcome.time_ratio - 1:+.1%}" in str(outcome)
 
 

@@ -27,8 +27,8 @@ def test_a_program_that_does_nothing_takes_no_longer() -> None:
 def test_a_module_takes_as_long_as_its_stages() -> None:
     for path in SCANNED:
         stages = scanned_stages(path)
-        size_of = stages.options.machine.size_of
-        assert module_time(stages.module, size_of) == model_time(stages, {}).before > 0
+        machine = stages.options.machine
+        assert module_time(stages.module, machine) == model_time(stages, {}).before > 0
 
 
 def test_a_transfer_in_a_loop_is_waited_for_in_every_pass() -> None:

@@ -102,7 +102,7 @@ def find_fit(found: BetterOrder, rules: Rules, limit: int) -> FrontPoint | None:
         total=made.total,
         flops=made.flops,
         program_flops=work.flops,
-        time=module_time(module, stages.options.machine.size_of) - work.time,
+        time=module_time(module, stages.options.machine) - work.time,
         program_time=work.time,
         lines=find_origins(module),
         kept=() if made.stacks else find_kept(module),

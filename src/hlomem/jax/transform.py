@@ -223,7 +223,7 @@ def _recomputed(outcome: Outcome, found: BetterOrder, answer: bytes, made: Recom
     """The outcome with values computed again, and what that costs."""
     module = hlo.parse(text_of(answer))
     time_before = model_time(found.stages, {}).before
-    time_after = module_time(module, found.stages.options.machine.size_of)
+    time_after = module_time(module, found.stages.options.machine)
     return outcome._replace(
         kind="improved",
         clones=made.clones,
