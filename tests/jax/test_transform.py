@@ -16,6 +16,7 @@ from hlomem.jax.transform import Limits, Transform
 from hlomem.pipeline import start_stages
 from hlomem.proto.module import read_module
 from hlomem.schedule.search import Improvement
+from hlomem.schedule.waiting import module_time
 from tests.analysis.programs import DONATE_SWAP
 from tests.remat.test_fit import _chain as chain
 from tests.schedule.programs import CPU
@@ -122,6 +123,10 @@ def test_values_are_computed_again_where_the_program_does_not_fit() -> None:
     assert outcome.limit is not None
     stages = start_stages(read_module(answer), compiler_options("cpu"))
     assert outcome.total == stages.assignment.total_bytes <= outcome.limit
+    machine = stages.options.machine
+    before = module_time(parse(chain(12)), machine)
+    assert outcome.time_ratio == module_time(stages.module, machine) / before > 1
+    assert f"modelled time {outcome.time_ratio - 1:+.1%}" in str(outcome)
 
 
 def test_nothing_is_computed_again_where_it_fits() -> None:

@@ -186,9 +186,8 @@ class Transform:
                 break
             answer, problems = write_recomputed(proto, made, found, self._rules)
             if not problems:
-                return answer, _recomputed(
-                    outcome, found, answer, made, made.temporaries, made.total
-                )
+                outcome = outcome._replace(after=made.temporaries, total=made.total)
+                return answer, _recomputed(outcome, found, answer, made)
             outcome = _noted(outcome, f"values computed again were rejected: {problems[0]}")
             points = [point for point in points if point.changes != made.changes]
         return None, outcome
@@ -205,9 +204,8 @@ class Transform:
         proven = prove_fit(proto, found, limit, self._rules, self._plan, outcome.after)
         outcome = _noted(outcome, f"{proven.tried} programs tried", *proven.problems)
         if proven.answer is not None and proven.made is not None:
-            total = rest + proven.temporaries
-            answer, made = proven.answer, proven.made
-            outcome = _recomputed(outcome, found, answer, made, proven.temporaries, total)
+            outcome = outcome._replace(after=proven.temporaries, total=rest + proven.temporaries)
+            outcome = _recomputed(outcome, found, proven.answer, proven.made)
         if not outcome.missing or not self._limits.offload:
             return proven.answer, outcome
         given = proven.answer or (with_orders(proto, found.orders) if found.orders else proto)
@@ -245,22 +243,13 @@ def _noted(outcome: Outcome, *notes: str) -> Outcome:
     return outcome._replace(reason="; ".join(filter(None, (outcome.reason, *notes))))
 
 
-def _recomputed(
-    outcome: Outcome,
-    found: BetterOrder,
-    answer: bytes,
-    made: Recomputed,
-    temporaries: int,
-    total: int,
-) -> Outcome:
-    """The outcome with values computed again."""
+def _recomputed(outcome: Outcome, found: BetterOrder, answer: bytes, made: Recomputed) -> Outcome:
+    """The outcome with values computed again, and what that costs."""
     module = hlo.parse(text_of(answer))
     time_before = model_time(found.stages, {}).before
-    time_after = module_time(module, found.stages.options.machine.size_of)
+    time_after = module_time(module, found.stages.options.machine)
     return outcome._replace(
         kind="improved",
-        after=temporaries,
-        total=total,
         clones=made.clones,
         stacks=made.stacks,
         flops=made.flops,
