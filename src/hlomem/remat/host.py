@@ -97,7 +97,7 @@ def choose_moves(stages: Stages, target: int) -> list[Move]:
 class _Chooser:
     def __init__(self, stages: Stages) -> None:
         state = start_state(stages)
-        times = Times(stages.options.machine.size_of)
+        times = Times(stages.options.machine)
         self._flow = state.flow
         self._levels = state.levels()
         self._gaps = [gap for value in range(len(state.flow.values)) for gap in _gaps(state, value)]
@@ -198,7 +198,7 @@ def model_moves(stages: Stages, moves: Sequence[Move]) -> float:
         events.setdefault(move.leaves_before, []).append(("is out", move))
         events.setdefault(move.returns_before, []).append(("back", move))
         events.setdefault(move.read_by, []).append(("is back", move))
-    times = Times(stages.options.machine.size_of)
+    times = Times(stages.options.machine)
     clock = total = 0
     free = {"out": 0, "back": 0}
     ends: dict[tuple[str, str], int] = {}
