@@ -146,6 +146,9 @@ class Machine(Struct, frozen=True, kw_only=True):
     alias_rules: Callable[[Options], AliasRules] = _default_rules
     """The rules for writing results over operands, by release."""
 
+    flops_per_byte: int = 200
+    """Operations of products that it does in the time it moves a byte of its memory, roughly; the
+    default is that of current accelerators."""
     scheduler: Scheduler = "unknown"
     """How its compiler orders instructions, where that is known."""
 

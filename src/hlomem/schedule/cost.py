@@ -3,13 +3,13 @@
 In: the instructions of a computation, and an order of them. Out: times, in bytes moved within a
 device. The model: every instruction takes as long as moving the bytes it reads and writes; a dot or
 convolution, in a fusion or not, as long as moving its multiplications and additions divided by
-`FLOPS_PER_BYTE`, where that is longer. What reads or writes a part of a buffer, such as a slice of
-a stack, moves that part. Loops take the time of their body as often as they are known to run, once
-where that is not known; of branches the longest counts. Custom calls count by their bytes. A
-transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links between devices are
-slower than memory by about that. It is hidden by what runs between its start and its end; what is
-not hidden, the program waits for. The figures are those of current accelerators to within a factor
-of two; no figure of a particular machine is claimed.
+`Machine.flops_per_byte`, where that is longer. What reads or writes a part of a buffer, such as a
+slice of a stack, moves that part. Loops take the time of their body as often as they are known to
+run, once where that is not known; of branches the longest counts. Custom calls count by their
+bytes. A transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links between
+devices are slower than memory by about that. It is hidden by what runs between its start and its
+end; what is not hidden, the program waits for. The figures are those of current accelerators, and
+of cores of a CPU, to within a factor of two; no figure of a particular machine is claimed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.machines.machine import Machine
 
 _TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
 _READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
@@ -35,8 +36,6 @@ _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
 """Opcodes that write into the memory of their first operand."""
 _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
-FLOPS_PER_BYTE = 200
-"""Operations a device does in the time it moves a byte of its memory."""
 TRANSFER_FACTOR = 10
 """How much longer a byte takes between devices than within one."""
 
@@ -50,11 +49,11 @@ class _Transfer(NamedTuple):
 class Delays:
     """The time of transfers that an order of one computation leaves unhidden."""
 
-    def __init__(self, nodes: Sequence[HloInstruction], size_of: Callable[[Shape], int]) -> None:
+    def __init__(self, nodes: Sequence[HloInstruction], machine: Machine) -> None:
         node_of = {instruction: node for node, instruction in enumerate(nodes)}
-        self._time = list(map(Times(size_of).of, nodes))
+        self._time = list(map(Times(machine).of, nodes))
         self._transfers = [
-            _Transfer(node, node_of[end], TRANSFER_FACTOR * _bytes_of(end, size_of))
+            _Transfer(node, node_of[end], TRANSFER_FACTOR * _bytes_of(end, machine.size_of))
             for node, instruction in enumerate(nodes)
             if is_start(instruction) and (end := find_end(instruction)) is not None
         ]
@@ -79,8 +78,9 @@ class Delays:
 class Times:
     """The time of instructions if all transfers are hidden, that of bodies worked out once."""
 
-    def __init__(self, size_of: Callable[[Shape], int]) -> None:
-        self._size_of = size_of
+    def __init__(self, machine: Machine) -> None:
+        self._size_of = machine.size_of
+        self._flops_per_byte = machine.flops_per_byte
         self._bodies: dict[HloComputation, int] = {}
 
     def of(self, instruction: HloInstruction) -> int:
@@ -93,7 +93,7 @@ class Times:
         if opcode == "fusion":
             [body] = instruction.called_computations
             return self._of_fusion(body)
-        return max(self._moved(instruction), product_flops(instruction) // FLOPS_PER_BYTE)
+        return max(self._moved(instruction), product_flops(instruction) // self._flops_per_byte)
 
     def _of_body(self, body: HloComputation) -> int:
         if body not in self._bodies:
@@ -103,7 +103,7 @@ class Times:
     def _of_fusion(self, body: HloComputation) -> int:
         if body not in self._bodies:
             moved = sum(map(self._read, body.parameters)) + self._written(body.root)
-            products = _products_in(body) // FLOPS_PER_BYTE
+            products = _products_in(body) // self._flops_per_byte
             self._bodies[body] = max(moved, products)
         return self._bodies[body]
 

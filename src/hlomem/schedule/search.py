@@ -156,7 +156,7 @@ class _Search:
         """A test that an order hides the background work well enough; None where any will do."""
         if not self._max_slowdown:
             return None
-        delays = Delays(flow.nodes, self._stages.options.machine.size_of)
+        delays = Delays(flow.nodes, self._stages.options.machine)
         most = delays.of(range(len(flow.nodes))) + self._max_slowdown * delays.total
         return lambda order: delays.of(order) <= most
 

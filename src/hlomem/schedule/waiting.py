@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
-    from hlomem.hlo.shape import Shape
+    from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages
     from hlomem.schedule.search import Orders
 
@@ -48,21 +48,21 @@ class ModelledTime(NamedTuple):
 
 def model_time(stages: Stages, orders: Orders) -> ModelledTime:
     """The time another order takes, by the model."""
-    module, size_of = stages.module, stages.options.machine.size_of
+    module, machine = stages.module, stages.options.machine
     given = stages.schedule.sequence
-    before = _Waits(size_of, given)
-    after = _Waits(size_of, lambda computation: orders.get(computation) or given(computation))
+    before = _Waits(machine, given)
+    after = _Waits(machine, lambda computation: orders.get(computation) or given(computation))
     return ModelledTime(
-        sum(map(Times(size_of).of, module.entry.instructions)),
+        sum(map(Times(machine).of, module.entry.instructions)),
         before.of(module.entry),
         after.of(module.entry) if orders else before.of(module.entry),
     )
 
 
-def module_time(module: HloModule, size_of: Callable[[Shape], int]) -> int:
+def module_time(module: HloModule, machine: Machine) -> int:
     """The time of a program in the order of its text, by the model."""
-    work = sum(map(Times(size_of).of, module.entry.instructions))
-    return work + _Waits(size_of, lambda computation: computation.instructions).of(module.entry)
+    work = sum(map(Times(machine).of, module.entry.instructions))
+    return work + _Waits(machine, lambda computation: computation.instructions).of(module.entry)
 
 
 class _Waits:
@@ -70,10 +70,10 @@ class _Waits:
 
     def __init__(
         self,
-        size_of: Callable[[Shape], int],
+        machine: Machine,
         order_of: Callable[[HloComputation], Sequence[HloInstruction]],
     ) -> None:
-        self._size_of = size_of
+        self._machine = machine
         self._order_of = order_of
         self._known: dict[HloComputation, int] = {}
 
@@ -81,7 +81,7 @@ class _Waits:
         if computation not in self._known:
             order = self._order_of(computation)
             has_transfers = any(map(is_start, order))
-            own = Delays(order, self._size_of).of(range(len(order))) if has_transfers else 0
+            own = Delays(order, self._machine).of(range(len(order))) if has_transfers else 0
             callers = [part for part in order if part.opcode in RUN_IN_PLACE]
             inside = sum(time_inside(caller, self.of) for caller in callers)
             self._known[computation] = own + inside
