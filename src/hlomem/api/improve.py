@@ -145,25 +145,26 @@ def find_objections(
 
 def _objections(stages: Stages, orders: Orders) -> list[str]:
     """Findings of the judge in the new order's plan that the given order's plan does not have."""
-    return new_findings(
-        hlo.parse(_text_of(stages, orders)), hlo.parse(_text_of(stages, {})), stages.options
-    )
+    found = _findings(hlo.parse(_text_of(stages, orders)), stages.options)
+    known = _findings(hlo.parse(_text_of(stages, {})), stages.options) if found else {}
+    return [message for rule, message in found.items() if rule not in known]
 
 
 def new_findings(new: HloModule, given: HloModule, options: Options) -> list[str]:
     """Findings of the judge in the plan of one module that the plan of another does not have."""
-
-    def rules_of(module: HloModule) -> dict[str, str]:
-        again = start_stages(module, options, order_lists=in_text_order)
-        contents = build_contents(again, NEWEST.features)
-        part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
-        dump = Dump("plan", (part,), (NEWEST,))
-        verdict = verify(dump, module=module, machine=options.machine)
-        return {finding.rule: finding.message for finding in verdict.findings}
-
-    found = rules_of(new)
-    known = rules_of(given) if found else {}
+    found = _findings(new, options)
+    known = _findings(given, options) if found else {}
     return [message for rule, message in found.items() if rule not in known]
+
+
+def _findings(module: HloModule, options: Options) -> dict[str, str]:
+    """Findings of the judge in the plan of a module, one for each rule."""
+    stages = start_stages(module, options, order_lists=in_text_order)
+    contents = build_contents(stages, NEWEST.features)
+    part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
+    dump = Dump("plan", (part,), (NEWEST,))
+    verdict = verify(dump, module=module, machine=options.machine)
+    return {finding.rule: finding.message for finding in verdict.findings}
 
 
 def _text_of(stages: Stages, orders: Orders) -> str:

@@ -81,17 +81,14 @@ class _Search:
         self._max_time = int(self._time * share)
 
     def run(self, orders: Orders) -> FreeProgram | None:
-        """From the program as it was ordered, and from that with other loops, if there are any."""
-        variant = Variant((), _ordered(self._stages, orders), self._flops)
-        smallest = temporary_bytes(variant.stages)
-        best: FreeProgram | None = None
-        looped = self._change_loops(variant.stages)
-        if looped is not None:
-            variant = looped
-            best = self._plain(looped, looped.stages)
-        for program in self._drop(variant):
-            best = program if best is None or program.temporaries < best.temporaries else best
-        return best if best is not None and best.temporaries < smallest else None
+        """Loops first, then values at the peak of what that leaves."""
+        start = _ordered(self._stages, orders)
+        before = temporary_bytes(start)
+        variant = self._change_loops(start) or Variant((), start, self._flops)
+        found = [self._program(variant, variant.stages)] if variant.changes else []
+        found += self._drop(variant)
+        best = min(found, key=lambda program: program.temporaries, default=None)
+        return best if best is not None and best.temporaries < before else None
 
     def _change_loops(self, stages: Stages) -> Variant | None:
         """The program whose loops stack least within the share, in an order of its own."""
@@ -118,46 +115,45 @@ class _Search:
     # Values at the peak.
 
     def _drop(self, variant: Variant) -> Iterator[FreeProgram]:
-        """The program with values of the peak computed again, as it comes and in a better order."""
-        state = start_state(variant.stages)
-        lowest = self._descend(variant, state)
-        if lowest is state:
+        """The program with values of the peak computed again; if that helps, in a better order."""
+        given = start_state(variant.stages)
+        state, flops = self._descend(variant, given)
+        if state is given:
             return
         others = {
             computation: variant.stages.schedule.sequence(computation)
             for computation in variant.stages.live_ranges.span_of
             if computation is not variant.stages.module.entry
         }
-        edit = lowest.edit(others)
+        edit = state.edit(others)
         edited = plan_edit(variant.stages, edit)
-        variant = variant._replace(flops=program_flops(edited))
-        yield self._plain(variant, edited, edit)
-        reordered = self._reordered(edited)
-        if reordered is not edited:
-            yield self._plain(variant, reordered, edit)
+        variant = variant._replace(flops=variant.flops + flops)
+        if temporary_bytes(edited) < temporary_bytes(variant.stages):
+            yield self._program(variant, edited, edit)
+            yield self._program(variant, self._reordered(edited), edit)
 
-    def _descend(self, variant: Variant, state: State) -> State:
-        """Steps within what is left of the share, to where least is alive."""
+    def _descend(self, variant: Variant, state: State) -> tuple[State, int]:
+        """Steps within what is left of the share, to where least is alive; operations they add."""
         costs, times = Costs(self._machine.size_of), Times(self._machine)
-        flops = self._max_flops - (variant.flops - self._flops)
-        time = self._max_time - (module_time(variant.stages.module, self._machine) - self._time)
-        lowest, least = state, max(state.levels(), default=0)
+        flops = variant.flops - self._flops
+        time = module_time(variant.stages.module, self._machine) - self._time
+        least = max(state.levels(), default=0)
+        lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
             choice = choose(state, costs, round(least * _NEXT_PEAK))
             if choice is None:
                 break
-            new = choice.state.clones()[len(state.clones()) :]
-            flops -= choice.flops
-            time -= sum(map(times.of, new))
-            if flops < 0 or time < 0:
+            flops += choice.flops
+            time += sum(map(times.of, choice.state.clones()[len(state.clones()) :]))
+            if flops > self._max_flops or time > self._max_time:
                 break
             state = choice.state
             level = max(state.levels())
             if level < least:
-                lowest, least = state, level
-        return lowest
+                lowest, least, added = state, level, flops - (variant.flops - self._flops)
+        return lowest, added
 
-    def _plain(self, variant: Variant, stages: Stages, edit: Edit | None = None) -> FreeProgram:
+    def _program(self, variant: Variant, stages: Stages, edit: Edit | None = None) -> FreeProgram:
         """A program as it is planned, in the order it was planned in."""
         clones = () if edit is None else edit.clones
         operands: Mapping[str, tuple[str, ...]] = {} if edit is None else edit.operands

@@ -41,7 +41,7 @@ _DEPTH_FIRST = "xla, depth first"
 
 _LIMITS: Mapping[Effort, Limits] = {
     "low": Limits(0, 0, 0, 0, 3),
-    "default": Limits(600, 800_000, 40, 32_000, 120),
+    "default": Limits(400, 500_000, 40, 16_000, 60),
     "high": Limits(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
 _NEAR = 1.005
