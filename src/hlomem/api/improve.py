@@ -94,9 +94,18 @@ def check_rules(rules: Rules) -> Rules:
 
 
 def improve_stages(
-    name: str, stages: Stages, rules: Rules, notes: Iterable[str] = (), *, is_rebuilt: bool = False
+    name: str,
+    stages: Stages,
+    rules: Rules,
+    notes: Iterable[str] = (),
+    *,
+    is_rebuilt: bool = False,
+    judges: bool = True,
 ) -> BetterOrder:
-    """Look for an order of a program whose plan is begun; nothing is computed again."""
+    """Look for an order of a program whose plan is begun; nothing is computed again.
+
+    Without `judges` nobody has been asked about the order: it is for those who ask later.
+    """
     found = search(
         stages,
         rules.effort,
@@ -104,7 +113,8 @@ def improve_stages(
         max_slowdown=rules.max_slowdown,
     )
     notes = [*notes]
-    found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
+    if judges:
+        found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
     report = _report(name, stages, found, rules.effort, notes)
     return BetterOrder(report, stages, found.orders, is_rebuilt)
 

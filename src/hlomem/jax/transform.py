@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.api.improve import Rules, improve_stages
+from hlomem.api.improve import Rules, find_objections, improve_stages
 from hlomem.hlo.barriers import has_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.kept_answers import Answer
@@ -130,8 +130,10 @@ class Transform:
         before = temporary_bytes(stages)
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        found, answer = self._reorder(proto, stages, outcome)
-        answer = self._compute_again(proto, found, answer)
+        found, ordered = self._reorder(proto, stages, outcome)
+        answer = self._compute_again(proto, found, ordered)
+        if answer.proto is ordered.proto:  # else judges were asked about all of it
+            answer = self._judge_order(found, answer)
         seconds = time.thread_time() - start
         return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
 
@@ -151,8 +153,8 @@ class Transform:
     def _reorder(
         self, proto: bytes, stages: Stages, outcome: Outcome
     ) -> tuple[BetterOrder, Answer]:
-        """The order that is taken, and the module in it."""
-        found = improve_stages(outcome.program, stages, self._rules)
+        """The order that is found, and the module in it, of which judges are asked later."""
+        found = improve_stages(outcome.program, stages, self._rules, judges=False)
         if self._foresees_orders:
             outcome = _foreseen(outcome, found)
         else:
@@ -174,6 +176,17 @@ class Transform:
         return found._replace(orders=proven.orders), outcome._replace(
             before=proven.before, after=proven.after, reason="; ".join(notes)
         )
+
+    def _judge_order(self, found: BetterOrder, answer: Answer) -> Answer:
+        """The answer, if nobody objects to its order; else XLA's order stays."""
+        problems = find_objections(found.stages, found.orders, self._rules) if found.orders else []
+        if not problems:
+            return answer
+        before = answer.outcome.before
+        outcome = answer.outcome._replace(
+            kind="kept", after=before, ordered=before, time_ratio=1.0, verdict="open"
+        )
+        return noted(Answer(None, outcome), f"an order was found and rejected: {problems[0]}")
 
     def _compute_again(self, proto: bytes, found: BetterOrder, answer: Answer) -> Answer:
         """Fit the number that was named, if any; else compute again what is almost free."""
@@ -215,7 +228,7 @@ def _foreseen(outcome: Outcome, found: BetterOrder) -> Outcome:
     before, after = report.before, report.after
     if has_barriers(found.stages.module):
         options = found.stages.options
-        before = forecast(hlo.parse(found.given_text()), options)
+        before = forecast(found.stages.module, options)
         after = forecast(hlo.parse(found.text()), options) if found.orders else before
     return outcome._replace(
         before=before,
