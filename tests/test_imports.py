@@ -86,10 +86,11 @@ MAY_IMPORT = {
     "advice.rules.order": {"advice", "report", "schedule"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
     "api.tight_heaps": {"api.pack", "assign", "hlo", "packer", "pipeline", "schedule"},
-    "api.improve": PLANNER
+    "api.improve": PLANNER | DUMPS | {"check", "report", "schedule", "write", "view"},
+    "api.improvement": PLANNER
     | DUMPS
-    | {"api.plan", "api.replan", "api.tight_heaps"}
-    | {"check", "report", "schedule", "write", "view"},
+    | {"api.almost_free", "api.improve", "api.plan", "api.replan", "api.tight_heaps"}
+    | {"report", "schedule"},
     "api.failure": {"base", "advice", "api.explain", "report"},
     "run": {"base", "dump", "api.explain", "api.failure", "api.folder", "api.load", "report"},
     "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
@@ -126,9 +127,11 @@ MAY_IMPORT = {
     "api.recompute": {"base", "hlo", "pipeline", "api.improve", "remat", "schedule"},
     "api.front": {"base", "hlo", "pipeline", "api.improve", "api.recompute"}
     | {"remat", "report", "schedule"},
+    "api.almost_free": {"hlo", "pipeline", "api.improve", "api.recompute", "remat", "report"}
+    | {"schedule"},
     "jax": PROGRAM
-    | {"__version__", "machines.registry", "machines.capacity", "api.improve", "api.recompute"}
-    | {"dump", "pipeline", "remat", "report", "schedule"},
+    | {"__version__", "machines.registry", "machines.capacity", "api.almost_free", "api.improve"}
+    | {"api.recompute", "dump", "pipeline", "remat", "report", "schedule"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

@@ -4,9 +4,10 @@
                                                [--effort default] [--json FILE]
                                                [--write docs/improve.md]
 
-For every program of `tools.large_programs`: temporaries in XLA's own order and in that of the pass,
-both as the target's compiler plans them; whether the pass forecast that size; the time of a run by
-the model of `hlomem.schedule.cost`; CPU time of the search, children aside. Each compile is a child
+For every program of `tools.large_programs`: temporaries in XLA's own order and with the pass, both
+as the target's compiler plans them; what the order alone comes to by the pass's forecast, and what
+is computed again; whether the pass forecast the size; the time of a run by the model of
+`hlomem.schedule.cost`; CPU time of the search, children aside. Each compile is a child
 process, stopped when its plan is there. `--json` keeps what was measured: programs in the file are
 not measured again. `--write` puts the table into a document, between the lines that mark the place
 of this target's. The exit code is 1 if an order needs more.
@@ -50,6 +51,16 @@ class Row(NamedTuple):
     seconds: float
     kind: str
     reason: str
+    ordered: int = 0
+    """Temporaries in the order alone, as forecast."""
+    clones: int = 0
+    stacks: int = 0
+    flops: float = 0.0
+    """Operations that are added, as a share."""
+
+    @property
+    def order_ratio(self) -> float:
+        return self.ordered / self.before if self.before else 1.0
 
     @property
     def ratio(self) -> float:
@@ -75,6 +86,10 @@ def measure(name: str, target: str, effort: str) -> Row:
         outcome.get("seconds", 0.0),
         kind,
         outcome.get("reason", ""),
+        outcome.get("ordered") or plain,
+        outcome.get("clones", 0),
+        outcome.get("stacks", 0),
+        outcome.get("flops", 0) / max(outcome.get("program_flops", 0), 1),
     )
 
 
@@ -83,18 +98,30 @@ def _plan(target: str, settings: dict[str, Any]) -> int:
     return temporaries_of(planned.dump)
 
 
+_HEAD = (
+    "| program | XLA | hlomem | ratio | order alone | again | forecast | modelled time | search |\n"
+    "|---|---:|---:|---:|---:|---|---|---:|---:|"
+)
+
+
 def table(rows: Sequence[Row]) -> str:
     """The rows, and what they come to."""
     lines = [
-        "| program | XLA | hlomem | ratio | forecast | modelled time | search |",
-        "|---|---:|---:|---:|---|---:|---:|",
+        _HEAD,
         *(
-            f"| {row.name} | {row.before:,} | {row.after:,} | {row.ratio:.3f} | {_forecast(row)} |"
+            f"| {row.name} | {row.before:,} | {row.after:,} | {row.ratio:.3f} |"
+            f" {row.order_ratio:.3f} | {_again(row)} | {_forecast(row)} |"
             f" {row.time_ratio:.3f}× | {row.seconds:.1f} s |"
             for row in rows
         ),
     ]
     return "\n".join([*lines, "", _total(rows)])
+
+
+def _again(row: Row) -> str:
+    parts = [f"{row.clones}"] if row.clones else []
+    parts += [f"{row.stacks} stacks"] if row.stacks else []
+    return f"{', '.join(parts)}: {row.flops:+.1%}" if parts else ""
 
 
 def _forecast(row: Row) -> str:
@@ -107,14 +134,20 @@ def _forecast(row: Row) -> str:
 
 def _total(rows: Sequence[Row]) -> str:
     counted = [row for row in rows if row.before >= MIN_BYTES]
-    mean = math.exp(sum(math.log(row.ratio) for row in counted) / max(len(counted), 1))
+    mean = _mean([row.ratio for row in counted])
+    alone = _mean([row.order_ratio for row in counted])
     smaller = sum(row.after < row.before for row in counted)
     larger = sum(row.after > row.before for row in counted)
     exact = sum(row.forecast == row.after for row in counted)
     return (
         f"{len(counted)} programs with more than 100 MB: temporaries {mean:.3f} of XLA's (geometric"
-        f" mean), smaller in {smaller}, larger in {larger}; forecast exact in {exact}."
+        f" mean), {alone:.3f} by the order alone; smaller in {smaller}, larger in {larger};"
+        f" forecast exact in {exact}."
     )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / max(len(values), 1))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

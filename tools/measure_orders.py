@@ -5,7 +5,8 @@
 
 Needs jax 0.10.2 or later. Which programs, and why those, is said in `tools.order_programs`. For
 each: XLA's report of temporaries in its default order, in that of its memory-optimised scheduler,
-and in ours; the bound below which no order goes; whether ours is the size the pass forecast;
+and with the pass; what the order alone comes to, and the bound below which no order goes; what is
+computed again, and its price in operations and modelled time; whether the pass forecast the size;
 whether all results are equal to the bit on random inputs; the CPU time of a run (the least of
 several, taken in turns), of XLA's compile, and of the search. `--json` keeps what was measured:
 programs that are in the file are not measured again. `--write` puts the tables into a document,
@@ -52,26 +53,43 @@ class Row(NamedTuple):
     flagged: int
     """The same by its memory-optimised scheduler."""
     after: int
-    """The same in ours."""
+    """The same with the pass."""
     forecast: int | None
     """What the pass said; None where it did nothing."""
     bound: int | None
     is_equal: bool | None
     """None where the program was not run."""
     slowdown: float | None
-    """The CPU time of a run in our order, divided by that in XLA's."""
+    """The CPU time of a run with the pass, divided by that without."""
     compile_seconds: float
     """CPU time of XLA's compile."""
     search_seconds: float
     verdict: str = ""
     """How good our order is known to be."""
+    ordered: int = 0
+    """Temporaries in our order alone, as forecast."""
+    clones: int = 0
+    stacks: int = 0
+    flops: float = 0.0
+    """Operations that are added, as a share."""
+    time: float = 0.0
+    """Modelled time that is added, as a share."""
+
+    @property
+    def order_ratio(self) -> float:
+        return self.ordered / self.before if self.before else 1.0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no order is known to be possible that keeps less alive."""
+        return self.verdict in ("at the bound", "proven") or not self.before
 
     @property
     def least_ratio(self) -> float:
-        """The ratio, or where a better order may exist what none can go below."""
-        if self.verdict in ("at the bound", "proven") or not self.before:
-            return self.ratio
-        return min(self.ratio, (self.bound or 0) / self.before)
+        """The ratio of the order alone, or where a better one may exist what none can go below."""
+        if self.is_closed:
+            return self.order_ratio
+        return min(self.order_ratio, (self.bound or 0) / self.before)
 
     @property
     def ratio(self) -> float:
@@ -107,6 +125,11 @@ def measure(subject: Subject, effort: str, min_bytes: int) -> Row:
         compile_seconds,
         outcome.seconds,
         outcome.verdict,
+        outcome.ordered if outcome.kind in ("improved", "kept") else before,
+        outcome.clones,
+        outcome.stacks,
+        outcome.flops / max(outcome.program_flops, 1),
+        outcome.time_ratio - 1,
     )
 
 
@@ -188,12 +211,14 @@ def tables(rows: Sequence[Row], min_bytes: int) -> str:
 
 
 _SUMMARY_HEAD = (
-    "| programs | | to XLA's default | to the better of XLA's two | XLA's second | in bytes "
-    "| bound | smaller in | larger in |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    "| programs | | to XLA's default | order alone | to the better of XLA's two | XLA's second "
+    "| in bytes | bound | smaller in | larger in |\n"
+    "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
 )
 _HEAD = (
-    "| program | XLA | XLA, memory | hlomem | ratio | to better | bound | forecast | bits "
-    "| run time | compile | search |\n|---|---:|---:|---:|---:|---:|---:|---|---|---:|---:|---:|"
+    "| program | XLA | XLA, memory | hlomem | ratio | order alone | to better | bound | again "
+    "| forecast | bits | run time | compile | search |\n"
+    "|---|---:|---:|---:|---:|---:|---:|---:|---|---|---|---:|---:|---:|"
 )
 
 
@@ -201,6 +226,7 @@ def _summary(name: str, rows: Sequence[Row]) -> str:
     counted = [row for row in rows if row.before]
     figures = [
         _clipped_mean([row.ratio for row in rows]),
+        _clipped_mean([row.order_ratio for row in rows]),
         _clipped_mean([row.ratio_to_better for row in rows]),
         _clipped_mean([row.flagged / row.before for row in counted]),
         sum(row.after for row in rows) / sum(row.before for row in rows),
@@ -220,16 +246,30 @@ def _totals(rows: Sequence[Row]) -> str:
     compiled = sum(row.compile_seconds for row in rows)
     slowdowns = [row.slowdown for row in rows if row.slowdown is not None]
     names = ", ".join(row.name for row in slower) or "none"
-    closed = sum(row.least_ratio == row.ratio for row in rows)
+    closed = sum(row.is_closed for row in rows)
+    again = [row for row in rows if row.clones or row.stacks]
     return (
+        f"In {len(again)} of {len(rows)} values are computed again, for "
+        f"{_share([row.flops for row in again])} operations and "
+        f"{_share([row.time for row in again])} modelled time in the mean of these. "
         f"Forecast exact in {exact} of {len(rows)}. Run: {len(run)}, bits equal in "
         f"{sum(bool(row.is_equal) for row in run)}; run time {_mean(slowdowns):.2f}× (geometric "
         f"mean). The search took {searched:.0f} s where XLA's compile took {compiled:.0f} s; "
-        f"longer than it: {names}. In {closed} the bound is met, or all orders were looked "
-        "through and none keeps less alive; if all others reached their bounds, the mean to XLA's "
-        "default would be "
-        f"{_clipped_mean([row.least_ratio for row in rows]):.3f}."
+        f"longer than it: {names}. In {closed} the order alone meets the bound, or all orders were "
+        "looked through and none keeps less alive; if all others reached their bounds, orders "
+        f"alone would come to {_clipped_mean([row.least_ratio for row in rows]):.3f}."
     )
+
+
+def _share(shares: Sequence[float]) -> str:
+    return f"{sum(shares) / max(len(shares), 1):+.1%}"
+
+
+def _again(row: Row) -> str:
+    parts = [f"{row.clones}"] if row.clones else []
+    parts += [f"{row.stacks} stacks"] if row.stacks else []
+    price = f": {row.flops:+.1%}, {row.time:+.1%}" if parts else ""
+    return f"{', '.join(parts)}{price}"
 
 
 def _line(row: Row) -> str:
@@ -238,9 +278,9 @@ def _line(row: Row) -> str:
     bound = f"{row.bound / row.before:.3f}" if row.bound is not None else ""
     slowdown = f"{row.slowdown:.2f}×" if row.slowdown is not None else ""
     sizes = f"{row.before:,} | {row.flagged:,} | {row.after:,}"
-    ratios = f"{row.ratio:.3f} | {row.ratio_to_better:.3f} | {bound}"
+    ratios = f"{row.ratio:.3f} | {row.order_ratio:.3f} | {row.ratio_to_better:.3f} | {bound}"
     times = f"{slowdown} | {row.compile_seconds:.2f} s | {row.search_seconds:.2f} s"
-    return f"| {row.name} | {sizes} | {ratios} | {forecast} | {bits} | {times} |"
+    return f"| {row.name} | {sizes} | {ratios} | {_again(row)} | {forecast} | {bits} | {times} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hlomem.jax
+from hlomem.api.almost_free import RECOMPUTE
 from hlomem.api.improve import Rules
 from hlomem.jax import log
 from hlomem.jax.registration import compiler_options
@@ -528,7 +529,7 @@ def _carried(group: str, name: str, text: str) -> Subject:
 
 def _compile_carried(program: CarriedProgram, effort: Any) -> tuple[Any, Outcome]:
     # One process has all devices of these programs, so that collectives may change places.
-    rules = Rules(effort, may_reorder_collectives=True)
+    rules = Rules(effort, may_reorder_collectives=True, recompute=RECOMPUTE)
     transform = Transform("cpu", compiler_options("cpu"), rules, Limits(MIN_BYTES, 50_000))
     log.forget()
     compiled = program.compile(transform)

@@ -224,6 +224,12 @@ def test_a_platform_that_is_not_there_is_named(platform: str) -> None:
         hlomem.jax.optimize(platforms=platform)
 
 
+@pytest.mark.parametrize("share", [-1, 1.1, float("nan"), "1%"])
+def test_a_share_that_is_none_is_refused(share: Any) -> None:
+    with pytest.raises(CommandError, match="`recompute` is a share between 0 and 1"):
+        hlomem.jax.optimize(recompute=share)
+
+
 def test_an_unknown_effort_is_refused() -> None:
     with pytest.raises(CommandError, match="effort"):
         hlomem.jax.optimize(effort="huge")  # type: ignore[arg-type]

@@ -9,16 +9,19 @@ import pytest
 
 from hlomem.api import improve as improve_api
 from hlomem.api.improve import Rules
+from hlomem.hlo.barriers import without_barriers
 from hlomem.hlo.text.parser import parse
-from hlomem.jax import log
+from hlomem.jax import log, recomputing
 from hlomem.jax.registration import compiler_options
 from hlomem.jax.transform import Limits, Transform
 from hlomem.pipeline import start_stages
 from hlomem.proto.module import read_module
+from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.search import Improvement
 from hlomem.schedule.waiting import module_time
 from tests.analysis.programs import DONATE_SWAP
 from tests.remat.test_fit import _chain as chain
+from tests.remat.test_free import SHAPE, products
 from tests.schedule.programs import CPU
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
@@ -127,6 +130,73 @@ def test_values_are_computed_again_where_the_program_does_not_fit() -> None:
     before = module_time(parse(chain(12)), machine)
     assert outcome.time_ratio == module_time(stages.module, machine) / before > 1
     assert f"modelled time {outcome.time_ratio - 1:+.1%}" in str(outcome)
+
+
+FREELY = Rules("low", recompute=0.02)
+
+
+def _freely(text: str, fit: int | None = None) -> tuple[bytes | None, log.Outcome]:
+    """What becomes of a program of which a little may be computed again."""
+    limits = Limits(0, 50_000, fit=fit)
+    answer = Transform("cpu", compiler_options("cpu"), FREELY, limits)(_proto(text))
+    [outcome] = log.report().outcomes
+    return answer, outcome
+
+
+def test_what_is_almost_free_is_computed_again_and_told() -> None:
+    answer, outcome = _freely(products(4))
+    assert answer is not None
+    assert (outcome.kind, outcome.clones) == ("improved", 1)
+    assert outcome.after < outcome.ordered <= outcome.before
+    assert 0 < outcome.flops <= 0.02 * outcome.program_flops
+    assert 1 < outcome.time_ratio <= 1.02
+    assert "1 instructions computed again" in str(outcome)
+    stages = start_stages(read_module(answer), compiler_options("cpu"))
+    assert temporary_bytes(stages) == outcome.after
+
+
+def test_the_forecast_is_of_the_program_without_its_barriers() -> None:
+    barred = (
+        products(4)
+        .replace("tanh(%p)", "tanh(%b)")
+        .replace(f"  %t = {SHAPE}", f"  %b = {SHAPE} opt-barrier(%p)\n  %t = {SHAPE}")
+    )
+    answer, outcome = _freely(barred)
+    assert answer is not None
+    bare = without_barriers(read_module(answer))
+    assert outcome.clones
+    assert outcome.after == temporary_bytes(start_stages(bare, compiler_options("cpu")))
+
+
+def test_what_goes_wrong_while_computing_again_leaves_the_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no way")
+
+    monkeypatch.setattr(recomputing, "find_recomputed", fail)
+    _, outcome = _freely(products(4))
+    assert outcome.kind in ("improved", "kept")
+    assert outcome.after == outcome.ordered
+    assert not outcome.clones
+    assert outcome.reason.endswith("nothing was computed again: RuntimeError: no way")
+
+
+def test_values_that_a_judge_objects_to_never_reach_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        recomputing, "write_recomputed", lambda *_: (b"wrong", ["it computes something else"])
+    )
+    answer, outcome = _freely(products(4))
+    assert answer != b"wrong"
+    assert not outcome.clones
+    assert "rejected: it computes something else" in outcome.reason
+
+
+def test_a_program_that_fits_may_still_need_less() -> None:
+    _, outcome = _freely(products(4), fit=1 << 40)
+    assert outcome.clones == 1
+    assert outcome.limit == 1 << 40
+    assert 0 < outcome.total < outcome.limit
 
 
 def test_nothing_is_computed_again_where_it_fits() -> None:

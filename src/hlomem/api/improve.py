@@ -1,22 +1,17 @@
-"""`hlomem.improve`: an order of a program's instructions that needs less memory.
+"""An order of a program's instructions that needs less memory, found and judged.
 
-In: a program, or a dump of one. Out: a `BetterOrder`. The search is `hlomem.schedule.search`; what
-it finds is judged twice by others: `hlomem.schedule.check` works out anew whether the program may
-run so, and the program in its new order is planned and verified. An order that either of them
-objects to is not handed out.
+In: the stages of a plan. Out: a `BetterOrder`. The search is `hlomem.schedule.search`; what it
+finds is judged twice by others: `hlomem.schedule.check` works out anew whether the program may run
+so, and the program in its new order is planned and verified. An order that either of them objects
+to is not handed out. `hlomem.improve` itself is in `improvement.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from hlomem import hlo
-from hlomem.api.plan import plan
-from hlomem.api.replan import replan
-from hlomem.api.tight_heaps import pack_tightly
-from hlomem.base.errors import CommandError, UnsupportedError
+from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.check.verify import verify
 from hlomem.dump.dump import Dump
@@ -29,7 +24,6 @@ from hlomem.pipeline import in_text_order, start_stages
 from hlomem.report.data.improvement import (
     ComputationOrder,
     ImprovementReport,
-    TightPacking,
     Verdict,
 )
 from hlomem.schedule.check import find_problems
@@ -56,18 +50,20 @@ class BetterOrder(NamedTuple):
     """The instructions of every computation whose order is another."""
     is_rebuilt: bool
     """Whether the program was made of a dump, and is not the text XLA had."""
+    edited: str = ""
+    """The text with values computed again, scheduled; empty where none are."""
 
     @property
     def total(self) -> int:
-        """Bytes of all allocations in the new order, as planned."""
+        """Bytes of all allocations in the new order, as planned; nothing is computed again."""
         if not self.orders:
             return self.stages.assignment.total_bytes
         orders = {computation: list(order) for computation, order in self.orders.items()}
         return self.stages.rescheduled(Schedule(orders)).assignment.total_bytes
 
     def text(self) -> str:
-        """The program's text in the new order, scheduled."""
-        return _text_of(self.stages, self.orders)
+        """The program's text in the new order, scheduled, with what is computed again."""
+        return self.edited or _text_of(self.stages, self.orders)
 
     def given_text(self) -> str:
         """The program's text in the order it came in."""
@@ -80,51 +76,36 @@ class Rules(NamedTuple):
     effort: Effort = "default"
     may_reorder_collectives: bool = False
     max_slowdown: float = 0.0
+    recompute: float = 0.0
+    """The share of a program's operations, and of its modelled time, that computing values again
+    may add; nothing is computed again for 0."""
 
 
-def improve(
-    subject: Dump | HloModule | str,
-    *,
-    module: HloModule | None = None,
-    backend: str = "",
-    chip: str = "",
-    era: str = "",
-    effort: Effort = "default",
-    may_reorder_collectives: bool = False,
-    max_slowdown: float = 0.0,
-) -> BetterOrder:
-    """An order that needs less memory, of a program (HLO text or a module) or a dump's program.
-
-    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
-    is `cpu` for a program, and inferred for a dump. `may_reorder_collectives` is for programs of
-    which every device gets the same order. `max_slowdown` is the share of the program's time, by a
-    rough model, for which transfers may no longer be hidden.
-    """
+def check_rules(rules: Rules) -> Rules:
+    """The rules, if they make sense; `CommandError` where one does not."""
+    effort = rules.effort
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
-    if not 0 <= max_slowdown <= 1:
-        raise CommandError(f"a slowdown is a share between 0 and 1, not {max_slowdown}")
-    notes: list[str] = []
-    is_rebuilt = isinstance(subject, Dump) and module is None
-    if isinstance(subject, Dump):
-        name = subject.name
-        stages = _stages_of_dump(subject, module, backend, chip, notes)
-    else:
-        program = hlo.parse(subject) if isinstance(subject, str) else subject
-        name = program.name
-        made = plan(program, backend=backend, chip=chip, era=era, order="text")
-        stages = made.stages
-        notes += made.notes
-    _refuse_fixed(stages)
-    rules = Rules(effort, may_reorder_collectives, max_slowdown)
-    found = improve_stages(name, stages, rules, notes, is_rebuilt=is_rebuilt)
-    return found._replace(report=replace(found.report, packing=_packing(stages, found.orders)))
+    shares = {"max_slowdown": rules.max_slowdown, "recompute": rules.recompute}
+    for name, share in shares.items():
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise CommandError(f"`{name}` is a share between 0 and 1, not {visible(str(share))}")
+    return rules
 
 
 def improve_stages(
-    name: str, stages: Stages, rules: Rules, notes: Iterable[str] = (), *, is_rebuilt: bool = False
+    name: str,
+    stages: Stages,
+    rules: Rules,
+    notes: Iterable[str] = (),
+    *,
+    is_rebuilt: bool = False,
+    judges: bool = True,
 ) -> BetterOrder:
-    """The same for a program whose plan is begun."""
+    """Look for an order of a program whose plan is begun; nothing is computed again.
+
+    Without `judges` nobody has been asked about the order: it is for those who ask later.
+    """
     found = search(
         stages,
         rules.effort,
@@ -132,53 +113,10 @@ def improve_stages(
         max_slowdown=rules.max_slowdown,
     )
     notes = [*notes]
-    found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
+    if judges:
+        found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
     report = _report(name, stages, found, rules.effort, notes)
     return BetterOrder(report, stages, found.orders, is_rebuilt)
-
-
-def _packing(stages: Stages, orders: Orders) -> TightPacking:
-    """The bytes that the best packing of either order needs."""
-    before = pack_tightly(stages, {})
-    after = pack_tightly(stages, orders) if orders else before
-    return TightPacking(
-        before=before.size,
-        before_proven=before.is_proven,
-        after=after.size,
-        after_proven=after.is_proven,
-    )
-
-
-def _stages_of_dump(
-    dump: Dump, module: HloModule | None, backend: str, chip: str, notes: list[str]
-) -> Stages:
-    base = replan(dump, backend=backend, chip=chip)
-    if module is None:
-        notes.append("the program was rebuilt from the dump")
-        return base.stages
-    machine = base.stages.options.machine
-    order = None if module.is_scheduled else dump
-    return plan(
-        module,
-        backend=machine,
-        like=dump,
-        schedule=order,
-        order="text",
-    ).stages
-
-
-def _refuse_fixed(stages: Stages) -> None:
-    """Places that were chosen for the given order are wrong for any other."""
-    color = stages.options.machine.preset_color
-    is_fixed = color is not None and any(
-        allocation.color == color and allocation.slices
-        for allocation in stages.assignment.allocations
-    )
-    if is_fixed:
-        source = stages.module.source
-        problem = "values lie in fast memory where they were placed for the order at hand"
-        hint = "a TPU's program can only get another order before that, while it is compiled"
-        raise UnsupportedError(source, source.first_line, problem, hint)
 
 
 def _judged(
@@ -217,25 +155,26 @@ def find_objections(
 
 def _objections(stages: Stages, orders: Orders) -> list[str]:
     """Findings of the judge in the new order's plan that the given order's plan does not have."""
-    return new_findings(
-        hlo.parse(_text_of(stages, orders)), hlo.parse(_text_of(stages, {})), stages.options
-    )
+    found = _findings(hlo.parse(_text_of(stages, orders)), stages.options)
+    known = _findings(hlo.parse(_text_of(stages, {})), stages.options) if found else {}
+    return [message for rule, message in found.items() if rule not in known]
 
 
 def new_findings(new: HloModule, given: HloModule, options: Options) -> list[str]:
     """Findings of the judge in the plan of one module that the plan of another does not have."""
-
-    def rules_of(module: HloModule) -> dict[str, str]:
-        again = start_stages(module, options, order_lists=in_text_order)
-        contents = build_contents(again, NEWEST.features)
-        part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
-        dump = Dump("plan", (part,), (NEWEST,))
-        verdict = verify(dump, module=module, machine=options.machine)
-        return {finding.rule: finding.message for finding in verdict.findings}
-
-    found = rules_of(new)
-    known = rules_of(given) if found else {}
+    found = _findings(new, options)
+    known = _findings(given, options) if found else {}
     return [message for rule, message in found.items() if rule not in known]
+
+
+def _findings(module: HloModule, options: Options) -> dict[str, str]:
+    """Findings of the judge in the plan of a module, one for each rule."""
+    stages = start_stages(module, options, order_lists=in_text_order)
+    contents = build_contents(stages, NEWEST.features)
+    part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
+    dump = Dump("plan", (part,), (NEWEST,))
+    verdict = verify(dump, module=module, machine=options.machine)
+    return {finding.rule: finding.message for finding in verdict.findings}
 
 
 def _text_of(stages: Stages, orders: Orders) -> str:

@@ -42,12 +42,31 @@ def format_orders(found: BetterOrder) -> str:
 def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
     """The way from one order to the other, whose cause is known."""
     made = build_waterfall(replace(diff, causes=()))
+    if found.edited:
+        return _computed_again(found, made, diff)
     if not found.orders:
         return replace(made, answer="No better order was found: both are the one at hand.")
     names = ", ".join(visible(computation.name) for computation in found.orders)
     reason = Reason(text=f"the same instructions in another order: {names}", delta=diff.delta)
     answer = f"{made.answer} The instructions are the same, in another order."
     return replace(made, answer=answer, causes=(reason,))
+
+
+def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfall:
+    """The same where some values are computed again, too."""
+    again = found.report.again
+    assert again is not None
+    ordered = again.ordered - found.report.before
+    reasons = [Reason(text="the same instructions in another order", delta=ordered)]
+    parts = [f"{again.instructions} instructions run twice"] if again.instructions else []
+    parts += [f"{again.stacks} stacks of loops are gone"] if again.stacks else []
+    reasons.append(Reason(text=", ".join(parts), delta=diff.delta - ordered))
+    answer = f"{made.answer} The instructions are in another order, and a few values are computed"
+    return replace(
+        made,
+        answer=f"{answer} again.",
+        causes=tuple(reason for reason in reasons if reason.delta),
+    )
 
 
 def _memory(found: BetterOrder, name: str, text: str) -> MemoryView:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from hlomem.api.improve import Rules, improve
+from hlomem.api.almost_free import RECOMPUTE
+from hlomem.api.improve import Rules
 from hlomem.api.improved_page import format_orders
+from hlomem.api.improvement import improve
 from hlomem.api.load import encode, find_program, load_any, load_program
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
@@ -67,6 +69,14 @@ _TIMEOUT = 1800.0
     help="Let transfers show for this share of the program's time, by a rough model.",
 )
 @click.option(
+    "--recompute",
+    type=click.FloatRange(0, 1),
+    default=RECOMPUTE,
+    show_default=True,
+    metavar="SHARE",
+    help="Compute values again for at most this share of operations and of modelled time.",
+)
+@click.option(
     "--pareto",
     is_flag=True,
     help="Show memory against operations, with more and more values computed again.",
@@ -95,6 +105,7 @@ def command(
     effort: Effort,
     reorder_collectives: bool,
     max_slowdown: float,
+    recompute: float,
     pareto: bool,
     fit: str | None,
     output: Path | None,
@@ -105,9 +116,12 @@ def command(
     """Show what a better order of instructions would save, and write it.
 
     The order is looked for, checked, planned and verified; sizes are those of the plan. The bound
-    says what no order can go below. With -o the program is written as scheduled HLO text in the new
-    order, or in the given one where none is better; with --html a page shows the memory of both
-    orders beside each other. A DUMP without its HLO module is rebuilt first, and cannot be written.
+    says what no order can go below. Then values are computed again where that is almost free, as
+    the pass of hlomem.jax does; --recompute 0 leaves it at the order.
+
+    With -o the program is written as scheduled HLO text, as it was found, or as it was given where
+    nothing is better; with --html a page shows the memory of both beside each other. A DUMP without
+    its HLO module is rebuilt first: nothing of it is computed again, and it cannot be written.
 
     With --pareto values are computed again, more and more of them: sizes are those of plans,
     operations are counted, time is modelled. Such a program is not written;
@@ -117,7 +131,7 @@ def command(
     With --target the program of a FACTORY is compiled for a machine that is not here, as `hlomem
     compile` does. For a TPU several orders are tried, each by a plan of libtpu's own.
     """
-    rules = Rules(effort, reorder_collectives, max_slowdown)
+    rules = Rules(effort, reorder_collectives, max_slowdown, recompute)
     if fit is not None and not pareto:
         raise CommandError("`--fit` chooses among what `--pareto` finds: give both")
     limit = None if fit is None else parse_capacity(fit).size
@@ -209,6 +223,7 @@ def _of_file(
             effort=rules.effort,
             may_reorder_collectives=rules.may_reorder_collectives,
             max_slowdown=rules.max_slowdown,
+            recompute=rules.recompute,
         )
 
 

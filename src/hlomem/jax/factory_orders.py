@@ -2,7 +2,8 @@
 
 In: a `Job`. Out: a `BetterOrder` of the module the compiler hands to passes. XLA's own order is
 compiled in a child, which also keeps that module. For a TPU orders are then tried, each by a plan
-of libtpu's, and the sizes are those of its plans; elsewhere they are those of hlomem's.
+of libtpu's, and the sizes are those of its plans; elsewhere they are those of hlomem's, and values
+are computed again where that is almost free.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hlomem import hlo
+from hlomem.api.almost_free import recompute_freely
 from hlomem.api.improve import improve_stages
 from hlomem.base.source import visible
 from hlomem.jax.jobs import Job
@@ -52,7 +54,7 @@ def improve_factory(
     on_progress("searches")
     found = improve_stages(stages.module.name, stages, rules)
     if planned.target.family != TRIED:
-        return ImprovedFactory(found, planned, proto)
+        return ImprovedFactory(recompute_freely(found, rules), planned, proto)
     on_progress("tries orders of")
     plan = partial(planned_bytes, planned.target.name, planned.target.family)
     proven = prove_orders(proto, found, rules, plan, before=temporaries_of(planned.dump))

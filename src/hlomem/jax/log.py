@@ -34,8 +34,12 @@ class Outcome(NamedTuple):
     before: int = 0
     """Bytes of temporaries in XLA's order, as planned; nothing where it was not planned."""
     after: int = 0
-    """Bytes of temporaries in the order handed back, as planned."""
+    """Bytes of temporaries in the program handed back, as planned."""
+    ordered: int = 0
+    """Bytes of temporaries in the order alone, as planned, with nothing computed again."""
     bound: int | None = None
+    """Bytes that no order of the given instructions can do without; with values computed again a
+    program may need less. None where it is not known."""
     reason: str = ""
     seconds: float = 0.0
     """CPU time of the thread that looked for it."""
@@ -48,7 +52,7 @@ class Outcome(NamedTuple):
     limit: int | None = None
     """Bytes that they may take; None where no number was named."""
     clones: int = 0
-    """Instructions that are computed again."""
+    """Instructions outside of loops that are computed again."""
     stacks: int = 0
     """Stacks of loops that are gone: what they held is computed again in the loop that reads it."""
     flops: int = 0

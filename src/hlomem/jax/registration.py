@@ -16,7 +16,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from hlomem import __version__, hlo
-from hlomem.api.improve import Rules
+from hlomem.api.almost_free import RECOMPUTE
+from hlomem.api.improve import Rules, check_rules
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax import cache_guard
@@ -30,7 +31,6 @@ from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_device, find_machine
 from hlomem.machines.releases import Release
-from hlomem.schedule.search import EFFORTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,17 +71,22 @@ def optimize(
     max_instructions: int = 50_000,
     may_reorder_collectives: bool | None = None,
     max_slowdown: float = 0.0,
+    recompute: float = RECOMPUTE,
     chip: str = "",
     target: str = "",
     fit: int | str | None = None,
     offload: bool = True,
 ) -> Optimization:
-    """Give every program compiled from now on an order that needs less memory.
+    """Make every program compiled from now on need less memory: by another order, and a bit more.
 
     It ends with the `with` block, or by `.remove()`. Programs with less than `min_bytes` of
     temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
     `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
     this is the only process: all devices run what is compiled here.
+
+    `recompute` is the share of a program's operations, and of its modelled time, that computing
+    values again may add, where the program needs less then; 0 leaves it at the order. Programs for
+    a TPU get another order alone.
 
     `target` names the machine programs are compiled for where it is not here (`tpu-v5e:2x2`,
     `cuda-h100`). On a TPU orders are tried: libtpu plans them in child processes, and one is taken
@@ -93,12 +98,11 @@ def optimize(
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
     not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
     """
-    if effort not in EFFORTS:
-        raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
+    rules = check_rules(Rules(effort, bool(may_reorder_collectives), max_slowdown, recompute))
     extension = _find_extension()
     if may_reorder_collectives is None:
-        may_reorder_collectives = import_module("jax").process_count() == 1
-    rules = Rules(effort, may_reorder_collectives, max_slowdown)
+        is_alone = import_module("jax").process_count() == 1
+        rules = rules._replace(may_reorder_collectives=is_alone)
     limits = Limits(min_bytes, max_instructions, _parse_fit(fit), offload)
     aim = parse_target(target) if target else None
     if platforms is None and (aim is not None or fit is not None):

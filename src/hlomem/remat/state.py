@@ -103,6 +103,10 @@ class State(Struct, frozen=True, eq=False):
         """The original instruction that a node is, or is a clone of."""
         return self.flow.nodes[self.origin[node]]
 
+    def clones(self) -> list[HloInstruction]:
+        """The originals of what is computed again, each as often as it is."""
+        return [self.instruction(node) for node in range(self.count, len(self.origin))]
+
     def apply(self, step: Step) -> State:
         """The program with one more value computed again."""
         return _Application(self, step).run()

@@ -1,19 +1,20 @@
 """Bytes that the temporaries of every order need at some moment.
 
-In: a `Flow` whose `inner` are bounds themselves. Out: a lower bound of the heap, however it is
-packed. While a node runs, a value is alive in any order if it is made by something the node needs
-and read by something that needs the node; what the node makes is alive, too, unless it may be
-written over something that it reads. Of these bytes some may lie in the memory of results: in each
-that is not filled by then one buffer, if it fits and is not alive together with the result in every
-order.
+In: a `Flow` whose `inner` are bounds themselves, and the moments they are of. Out: a lower bound of
+the heap, however it is packed, and the moment at which so much is needed. While a node runs, a
+value is alive in any order if it is made by something the node needs and read by something that
+needs the node; what the node makes is alive, too, unless it may be written over something that it
+reads; and so is what a loop or call needs at its own moment. Of these bytes some may lie in the
+memory of results: in each that is not filled by then one buffer, if it fits and is not alive
+together with the result in every order.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.schedule.flow import Flow, FlowValue
 
@@ -21,10 +22,33 @@ MAX_NODES = 12_000
 """Computations up to this many nodes are bounded; reachability takes a square of them in bits."""
 
 
+class Moment(NamedTuple):
+    """A moment that every order of a computation has."""
+
+    size: int
+    """Bytes that are needed then, less what may be written over something else."""
+    buffers: tuple[int, ...]
+    """Bytes of each buffer that is alive then."""
+
+
+NO_MOMENT = Moment(0, ())
+
+
 def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
     """The bound; None where the computation is too large for it.
 
     Without `may_borrow` it is one of the peak of `model.py`, which knows nothing of lenders.
+    """
+    found = find_moment(flow, {}, may_borrow=may_borrow)
+    return None if found is None else found.size
+
+
+def find_moment(
+    flow: Flow, inside: Mapping[int, Moment], *, may_borrow: bool = True
+) -> Moment | None:
+    """The moment that bounds a computation; None where it is too large to be looked at.
+
+    `inside` are, by node, the moments of what it calls, whose sizes are the flow's `inner`.
     """
     count = len(flow.nodes)
     if count > MAX_NODES:
@@ -43,9 +67,13 @@ def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
         for node in _members(nodes & ~inside_at.get(buffer, 0)):
             sizes[node] += flow.sizes[buffer]
             counted_at[node].append(buffer)
-    if not may_borrow or not flow.lenders:
-        return max(0, *sizes) if sizes else 0
-    return _less_borrowed(_Loans(flow, reach), sizes, counted_at)
+    if may_borrow and flow.lenders:
+        return Moment(_less_borrowed(_Loans(flow, reach, inside), sizes, counted_at), ())
+    most = max(range(count), key=lambda node: sizes[node], default=-1)
+    if most < 0 or sizes[most] <= 0:
+        return NO_MOMENT
+    own = tuple(flow.sizes[buffer] for buffer in counted_at[most])
+    return Moment(sizes[most], (*own, *inside.get(most, NO_MOMENT).buffers))
 
 
 def _less_borrowed(loans: _Loans, sizes: list[int], counted_at: list[list[int]]) -> int:
@@ -61,8 +89,9 @@ def _less_borrowed(loans: _Loans, sizes: list[int], counted_at: list[list[int]])
 class _Loans:
     """The pairs of a buffer and a result in whose memory it may ever lie."""
 
-    def __init__(self, flow: Flow, reach: _Reach) -> None:
+    def __init__(self, flow: Flow, reach: _Reach, inside: Mapping[int, Moment]) -> None:
         self._flow = flow
+        self._inside = inside
         self._alive_at = [reach.alive_at(value) for value in flow.values]
         self._lent_at = [
             [reach.alive_at(value) for value in lender.values] for lender in flow.lenders
@@ -81,19 +110,23 @@ class _Loans:
     def borrowed(self, node: int, buffers: Sequence[int]) -> int:
         """The most bytes that may lie in borrowed memory while a node runs.
 
-        A result's memory holds one buffer at a time; what a node calls may use all of it.
+        A result's memory holds one buffer at a time, of the node or of what it calls.
         """
-        sizes = self._flow.sizes
+        sizes, lenders = self._flow.sizes, self._flow.lenders
         free = [number for number, nodes in enumerate(self._free_at) if nodes >> node & 1]
-        by_lender = 0
+        called = self._inside.get(node, NO_MOMENT).buffers
+        by_lender = largest = 0
         may_lie: set[int] = set()
         for number in free:
             fitting = [buffer for buffer in buffers if self._may_hold(number, buffer)]
-            by_lender += max((sizes[buffer] for buffer in fitting), default=0)
+            own = max((sizes[buffer] for buffer in fitting), default=0)
+            room = lenders[number].size
+            by_lender += max((size for size in called if own < size <= room), default=own)
             may_lie.update(fitting)
-        own = min(by_lender, sum(sizes[buffer] for buffer in may_lie))
-        inner = self._flow.inner.get(node, 0)
-        return own + min(inner, sum(self._flow.lenders[number].size for number in free))
+            largest = max(largest, room)
+        most = sum(sizes[buffer] for buffer in may_lie)
+        most += sum(size for size in called if size <= largest)
+        return min(by_lender, most)
 
     def _may_hold(self, number: int, buffer: int) -> bool:
         known = self._known.get((number, buffer))

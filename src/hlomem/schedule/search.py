@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.schedule.bound import lower_bound
+from hlomem.schedule.bound import NO_MOMENT, Moment, find_moment
 from hlomem.schedule.cost import Delays
 from hlomem.schedule.flow import FlowBuilder
 from hlomem.schedule.model import peak_of
@@ -41,7 +41,7 @@ _DEPTH_FIRST = "xla, depth first"
 
 _LIMITS: Mapping[Effort, Limits] = {
     "low": Limits(0, 0, 0, 0, 3),
-    "default": Limits(600, 800_000, 40, 32_000, 120),
+    "default": Limits(400, 500_000, 40, 16_000, 60),
     "high": Limits(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
 _NEAR = 1.005
@@ -112,7 +112,7 @@ class _Search:
         self._lists = Lists(stages)
         self._depth_first: dict[HloComputation, list[int]] = {}
         self._peaks: dict[HloComputation, int] = {}
-        self._bounds: dict[HloComputation, int | None] = {}
+        self._bounds: dict[HloComputation, Moment | None] = {}
         self._flows: list[Flow] = []
         self._chosen: dict[HloComputation, list[int]] = {}
         self._found: list[Found] = []
@@ -142,15 +142,17 @@ class _Search:
         self._depth_first[flow.computation] = order
         return {_DEPTH_FIRST: order}
 
-    def _bound_of(self, flow: Flow) -> int | None:
+    def _bound_of(self, flow: Flow) -> Moment | None:
         """The bound of a computation, with those of what it calls."""
-        inner = {
+        inside = {
             node: max(
-                self._bounds.get(callee) or 0 for callee in flow.nodes[node].called_computations
+                self._bounds.get(callee) or NO_MOMENT
+                for callee in flow.nodes[node].called_computations
             )
             for node in flow.inner
         }
-        return lower_bound(replace(flow, inner=inner))
+        inner = {node: moment.size for node, moment in inside.items()}
+        return find_moment(replace(flow, inner=inner), inside)
 
     def _allows(self, flow: Flow) -> Callable[[Sequence[int]], bool] | None:
         """A test that an order hides the background work well enough; None where any will do."""
@@ -163,7 +165,8 @@ class _Search:
     def _judge(self, searched: Searched) -> Improvement:
         """The order whose plan is the smallest, if it is smaller than that of the given one."""
         before = temporary_bytes(self._stages)
-        bound = self._bounds[self._flows[-1].computation]
+        moment = self._bounds[self._flows[-1].computation]
+        bound = None if moment is None else moment.size
         floor = round((bound or 0) * _NEAR)
         judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
         judged = judge.choose(searched.candidates)

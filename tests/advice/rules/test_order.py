@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlomem.advice.advising import advise
-from hlomem.api.improve import improve
+from hlomem.api.improvement import improve
 from tests.places import GOLDENS
 from tests.schedule.programs import CPU
 

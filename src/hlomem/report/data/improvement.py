@@ -1,6 +1,6 @@
 """A better order as data: what it saves, how near to the least it is, how it was found.
 
-Made by `hlomem.api.improve`; drawn by `improvement_text`, and by the page of both orders.
+Made by `hlomem.api.improve` and `almost_free`; drawn by `improvement_text` and the page of both.
 """
 
 from __future__ import annotations
@@ -40,6 +40,27 @@ class TightPacking(Record, frozen=True, kw_only=True):
     after_proven: bool
 
 
+class ComputedAgain(Record, frozen=True, kw_only=True):
+    """Values computed again beside the better order, and their price."""
+
+    ordered: int
+    """Bytes of temporaries in the order alone, as planned."""
+    instructions: int
+    """Instructions outside of loops that run twice."""
+    stacks: int
+    """Stacks of loops that are gone: what they held is computed again in the loop that reads it."""
+    flops: int
+    """Operations more than in the program as given, by our count."""
+    program_flops: int
+    """Operations of the program as given."""
+    time: int
+    """Time more than that of the program as given, by the model of `hlomem.schedule.cost`."""
+    program_time: int
+    """The time of the program as given."""
+    lines: tuple[str, ...] = ()
+    """Lines of the user's code whose values are computed again, those with most bytes first."""
+
+
 class ImprovementReport(Record, frozen=True, kw_only=True):
     """The worth of a better order."""
 
@@ -49,17 +70,20 @@ class ImprovementReport(Record, frozen=True, kw_only=True):
     before: int
     """Bytes of temporaries in the given order, as planned."""
     after: int
-    """Bytes of temporaries in the order found, as planned."""
+    """Bytes of temporaries in the order found, as planned, and with what is computed again."""
     bound: int | None
-    """Bytes of temporaries that no order can do without; None where it is not known."""
+    """Bytes of temporaries that no order of the given instructions can do without; None where it is
+    not known. With values computed again a program may need less."""
     verdict: Verdict
-    """`at the bound`: no order needs less. `proven`: none keeps less alive; packing may lose some.
-    `open`: there may be a better one."""
+    """Of the order alone. `at the bound`: no order needs less. `proven`: none keeps less alive;
+    packing may lose some. `open`: there may be a better one."""
     method: str
     computations: tuple[ComputationOrder, ...]
     """Those whose order is another, the entry first."""
     packing: TightPacking | None = None
     """The needs of a tighter packing; None where it was not asked for."""
+    again: ComputedAgain | None = None
+    """None where nothing is computed again."""
     notes: tuple[str, ...] = ()
     front: tuple[FrontPoint, ...] = ()
     """Memory against operations, the cheapest first; empty where it was not asked for."""

@@ -34,6 +34,7 @@ def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
         [(shorten_front(visible(improved.name), width), "bold")],
         _saving(improved),
         [],
+        *[[(line, "")] for line in wrap(_again(improved), width, "again   ") if improved.again],
         *[[(line, "")] for line in wrap(_bound(improved), width, "bound   ")],
         *[
             [(line, "")]
@@ -64,14 +65,37 @@ def _saving(improved: ImprovementReport) -> Line:
     return [(f"temporaries {before} → {after}  ", ""), (saved, "green")]
 
 
+def _again(improved: ImprovementReport) -> str:
+    """The sentence on what runs twice, and its price."""
+    again = improved.again
+    if again is None:
+        return ""
+    parts = [f"{again.instructions} instructions run twice"] if again.instructions else []
+    parts += [f"{again.stacks} stacks of loops are gone"] if again.stacks else []
+    flops = _signed(again.flops, again.program_flops)
+    time = _signed(again.time, again.program_time)
+    price = f"{flops} operations, {time} modelled time"
+    return f"{', '.join(parts)}: {price}; the order alone needs {format_bytes(again.ordered)}"
+
+
+def _signed(more: int, whole: int) -> str:
+    return f"{'-' if more < 0 else '+'}{percent(abs(more), whole)}"
+
+
 def _bound(improved: ImprovementReport) -> str:
+    """The sentence on what orders cannot go below; what is computed again may."""
+    again = improved.again
+    ordered = improved.after if again is None else again.ordered
+    once = "" if again is None else " if nothing is computed again"
     if improved.verdict == "at the bound":
-        return "no order of these instructions needs less"
+        than = "" if again is None else f" than {format_bytes(ordered)}"
+        return f"no order of these instructions needs less{than}{once}"
     known = "not known for this program"
     if improved.bound is not None:
-        rest = percent(max(0, improved.after - improved.bound), improved.after)
-        needed = f"every order needs {format_bytes(improved.bound)} at least"
-        known = f"{needed}; at most {rest} more could be saved"
+        rest = percent(max(0, ordered - improved.bound), ordered)
+        needed = f"every order needs {format_bytes(improved.bound)} at least{once}"
+        by = "" if again is None else " by orders alone"
+        known = f"{needed}; at most {rest} more could be saved{by}"
     if improved.verdict == "proven":
         return f"no order keeps less alive, which is proven; packing aside, {known}"
     return known
@@ -83,7 +107,8 @@ def _packing(improved: ImprovementReport) -> str:
     if packing is None:
         return ""
     given = f"the best needs {_tight(packing.before, packing.before_proven)} in XLA's order"
-    found = f" and {_tight(packing.after, packing.after_proven)} in this one"
+    this = "in this one" if improved.again is None else "of this program"
+    found = f" and {_tight(packing.after, packing.after_proven)} {this}"
     both = given + (found if improved.saves else "")
     return f"{both}; XLA packs by rules of its own, and cannot be told another"
 
