@@ -18,6 +18,7 @@ from hlomem.api.improve import improve_stages
 from hlomem.api.recompute import choose_cheapest, judge_edited, recompute_program
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import Schedule
+from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.edit import apply_edit
 from hlomem.remat.origins import find_kept, find_origins
 from hlomem.remat.variants import PRICES, iter_variants, judge_changes, program_flops
@@ -79,7 +80,29 @@ def find_front(
     if plan is not None:
         return sort_front(_with_lines(_replanned(one, plan)) for one in kept)
     fitted = find_fit(found, rules, limit) if limit is not None else None
-    return sort_front([*map(_with_lines, kept), *([fitted] if fitted is not None else [])])
+    others = [point for point in (_free_point(found), fitted) if point is not None]
+    return sort_front([*map(_with_lines, kept), *others])
+
+
+def _free_point(found: BetterOrder) -> FrontPoint | None:
+    """The program with what is almost free computed again; None where nothing is."""
+    again = found.report.again
+    if again is None:
+        return None
+    module = hlo.parse(found.edited)
+    stages = start_stages(module, found.stages.options, order_lists=in_text_order)
+    return FrontPoint(
+        name=f"{AGAIN}: {_amount(again.stacks, again.instructions)}, almost free",
+        kind="recomputed",
+        temporaries=found.report.after,
+        total=stages.assignment.total_bytes,
+        flops=again.flops,
+        program_flops=again.program_flops,
+        time=again.time,
+        program_time=again.program_time,
+        lines=again.lines,
+        kept=() if again.stacks else find_kept(module),
+    )
 
 
 def find_fit(found: BetterOrder, rules: Rules, limit: int) -> FrontPoint | None:
