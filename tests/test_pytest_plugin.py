@@ -102,6 +102,18 @@ def test_a_baseline_is_written_and_held_against(
     assert json.loads(path.read_text())["programs"]["test_memory.py::test_step"]["bytes"] > 2e10
 
 
+def test_programs_of_one_test_are_told_apart_by_numbers(project: pytest.Pytester) -> None:
+    project.path.joinpath("test_memory.py").write_text(
+        "import hlomem\n\ndef test_many(hbm):\n"
+        f"    memory = hlomem.explain({AFTER!r})\n"
+        "    for name in ('', '', 'a', 'a'):\n        hbm.check(memory, name=name)\n"
+    )
+    _run(project, "--hlomem-update").assert_outcomes(passed=1)
+    content = json.loads((project.path / "hlomem-baseline.json").read_text())
+    test = "test_memory.py::test_many"
+    assert {*content["programs"]} == {test, f"{test}#2", f"{test}#a", f"{test}#a-2"}
+
+
 def test_with_the_programs_kept_a_failure_says_what_diff_says(project: pytest.Pytester) -> None:
     kept = ("--hlomem-programs", "programs")
     _run(project, "--hlomem-update", *kept).assert_outcomes(passed=3)

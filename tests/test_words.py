@@ -83,7 +83,8 @@ def test_docstrings_name_the_thing(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=_id)
 def test_nothing_is_called_each(path: Path) -> None:
-    assert pronouns(ast.parse(path.read_text(encoding="utf-8"))) == []
+    text = path.read_text(encoding="utf-8")
+    assert "each" not in text or pronouns(ast.parse(text)) == []
 
 
 @pytest.mark.parametrize(

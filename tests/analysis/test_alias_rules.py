@@ -12,6 +12,7 @@ from hlomem.analysis.alias_rules import (
     row_feeds_only_elementwise,
 )
 from hlomem.analysis.fused_bodies import FusedBodies
+from hlomem.base.errors import ParseError
 from hlomem.hlo.shape import ROOT_INDEX
 from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import run_stages
@@ -331,3 +332,13 @@ def test_a_constant_is_never_written_over() -> None:
     constant = fusion.operands[2]
     assert constant.opcode == "constant"
     assert not can_share_operand_buffer(dataflow, constant, ROOT_INDEX, fusion, ROOT_INDEX)
+
+
+@pytest.mark.parametrize("kind", ["kCustom", "kOutput"])
+def test_a_fusion_with_more_operands_than_its_body_takes_is_refused_where_it_stands(
+    kind: str,
+) -> None:
+    text = PRODUCT.replace("kOutput", kind).replace("fusion(%x, %y, %z)", "fusion(%x, %y, %x, %z)")
+    with pytest.raises(ParseError, match="`fused` takes 3 operands, not 4") as caught:
+        run_stages(parse(text))
+    assert "ROOT %fusion" in str(caught.value)

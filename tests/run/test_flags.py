@@ -58,3 +58,21 @@ def test_a_folder_with_spaces_is_quoted() -> None:
     made = with_dumps({}, "", Path("/with space"), keeps_cache=True)["XLA_FLAGS"]
     assert made == '--xla_dump_to="/with space" --xla_dump_hlo_as_text'
     assert users_folder(made) == Path("/with space")
+
+
+@pytest.mark.parametrize(
+    ("folder", "flag"),
+    [
+        ("/a b", '--xla_dump_to="/a b"'),
+        ('/a"b', "--xla_dump_to='/a\"b'"),
+    ],
+)
+def test_a_folder_with_blanks_or_quotes_is_quoted_as_xla_reads_it(folder: str, flag: str) -> None:
+    made = with_dumps({}, "", Path(folder), keeps_cache=True)["XLA_FLAGS"]
+    assert made.startswith(flag)
+    assert users_folder(made) == Path(folder)
+
+
+def test_a_folder_with_both_quotes_cannot_be_named_to_xla() -> None:
+    with pytest.raises(CommandError, match="cannot write to a folder with both quotes"):
+        with_dumps({}, "", Path("/a\"b'c"), keeps_cache=True)

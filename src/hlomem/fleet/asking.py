@@ -68,8 +68,7 @@ class LockedTables:
         except duckdb.Error as error:
             self._start_again()
             raise _refused(error) from error
-        if relation is None:
-            raise CommandError("this query has no answer; SELECT … FROM modules has one")
+        assert relation is not None  # only statements other than SELECT have none
         return relation
 
     def rows(self, sql: str) -> list[dict[str, Any]]:

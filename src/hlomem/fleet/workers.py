@@ -129,10 +129,9 @@ class Child:
         """Ends the process, whatever it does."""
         self._group.discard(self)
         self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            with suppress(OSError):
+                pipe.close()
         self._process.wait()
 
 
