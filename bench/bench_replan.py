@@ -1,12 +1,14 @@
-"""Planning again: what another order, another packing and a peak cost beside planning anew.
+"""Planning again: what another order, donation or packing and a peak cost beside planning anew.
 
     python -m bench.bench_replan [--corpus ../shared] [--repeat 5]
 
 "anew" is parsing and all stages, in one process, writing left out. "order" is a plan of the same
-program after one instruction of its entry computation was moved as late as its users allow, "peak"
-the most bytes alive in that order, "packing" a plan with another heap algorithm. The share is of
-"anew"; CPU ms, the best of several in which all take turns. Then the heap alone: buffers of random
-sizes and lives, packed in lists and, where it was built, natively.
+program after one instruction of its entry computation was moved as late as its users allow, "all"
+one after all of them were put into another order, "peak" the most bytes alive after the one move,
+"packing" a plan with another heap algorithm, "donation" one with the last donation taken back, or
+with none where there is none, its lists in the order of the text, as for all who ask often. The
+share is of "anew"; CPU ms, the best of several in which all take turns. Then the heap alone:
+buffers of random sizes and lives, packed in lists and, where it was built, natively.
 """
 
 from __future__ import annotations
@@ -22,17 +24,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem import hlo
 from hlomem.assign import best_fit, packing
 from hlomem.assign.packing import BufferInterval, pack_best, pack_by_time
+from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import Schedule
-from hlomem.pipeline import start_stages
+from hlomem.pipeline import in_text_order, start_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.pipeline import Stages
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.pipeline import OrderLists, Stages
 
     Place = Callable[..., list[int] | None]
 
 SMALLEST = 1_000_000
+NEAR = 8
+"""The number of instructions, of those that became ready last, one of which comes next."""
 HEAPS = (1_000, 10_000, 30_000)
 SIZES = (64, 128, 4096, 1 << 16, 1 << 20, 1 << 22)
 
@@ -42,6 +48,8 @@ class Costs(NamedTuple):
 
     anew: float
     order: float
+    all: float
+    donation: float
     peak: float
     packing: float
 
@@ -57,9 +65,9 @@ def cpu_time(work: Callable[[], object]) -> float:
     return spent
 
 
-def plan(text: str) -> Stages:
+def plan(text: str, order_lists: OrderLists = infer_order) -> Stages:
     """All stages of a module."""
-    stages = start_stages(hlo.parse(text))
+    stages = start_stages(hlo.parse(text), order_lists=order_lists)
     stages.compute()
     return stages
 
@@ -80,25 +88,55 @@ def moved(stages: Stages, chance: random.Random) -> Schedule:
     return Schedule({entry: order})
 
 
+def reordered(stages: Stages, chance: random.Random) -> Schedule:
+    """The entry's instructions in another order: each at random among those that may come next."""
+    entry = stages.module.entry
+    order = stages.schedule.sequence(entry)
+    missing = {instruction: len(needed_by(instruction)) for instruction in order}
+    waiting: dict[HloInstruction, list[HloInstruction]] = {}
+    for instruction in order:
+        for needed in needed_by(instruction):
+            waiting.setdefault(needed, []).append(instruction)
+    ready = [instruction for instruction in order if not missing[instruction]]
+    made: list[HloInstruction] = []
+    while ready:
+        made.append(ready.pop(chance.randrange(max(0, len(ready) - NEAR), len(ready))))
+        for instruction in waiting.get(made[-1], ()):
+            missing[instruction] -= 1
+            if not missing[instruction]:
+                ready.append(instruction)
+    return Schedule({entry: made})
+
+
+def needed_by(instruction: HloInstruction) -> set[HloInstruction]:
+    """The instructions that must run before one."""
+    return {*instruction.operands, *instruction.control_predecessors}
+
+
 def measure(text: str, repeat: int) -> Costs:
     """The best of several."""
     chance = random.Random(1)  # noqa: S311 - not for secrets
     stages = plan(text)
     stages.dependents  # noqa: B018 - found once for all orders
-    best = [float("inf")] * 4
+    by_text = plan(text, in_text_order)
+    best = [float("inf")] * len(Costs._fields)
     for _ in range(repeat):
-        turn = measure_once(text, stages, chance)
+        turn = measure_once(text, stages, by_text, chance)
         best = [min(old, new) for old, new in zip(best, turn, strict=True)]
     return Costs(*best)
 
 
-def measure_once(text: str, stages: Stages, chance: random.Random) -> Costs:
+def measure_once(text: str, stages: Stages, by_text: Stages, chance: random.Random) -> Costs:
     """Every way to plan once."""
     planned, looked_at = (stages.rescheduled(moved(stages, chance)) for _ in range(2))
+    shuffled = stages.rescheduled(reordered(stages, chance))
     packed = stages.repacked(pack_by_time)
+    aliases = by_text.module.input_output_alias[:-1]
     return Costs(
         cpu_time(lambda: plan(text)),
         cpu_time(lambda: planned.assignment),
+        cpu_time(lambda: shuffled.assignment),
+        cpu_time(lambda: by_text.donated(aliases).assignment),
         cpu_time(lambda: looked_at.peak),
         cpu_time(lambda: packed.assignment),
     )
@@ -144,13 +182,13 @@ def main() -> None:
     options = parser.parse_args()
     kind = "native" if best_fit.IS_NATIVE else "lists"
     print(f"Python {sys.version.split()[0]} ({sys.executable}), heap: {kind}")
-    print(f"{'module':<44} {'anew':>7} {'order':>14} {'peak':>14} {'packing':>14}")
+    print(f"{'module':<28} {'anew':>7} {' '.join(f'{name:>14}' for name in Costs._fields[1:])}")
     for module in sorted(options.corpus.glob("real/cpu/*/module.hlo")):
         if module.stat().st_size < SMALLEST:
             continue
         costs = measure(module.read_text(encoding="utf-8"), options.repeat)
         shares = [f"{1000 * cost:7.1f} {cost / costs.anew:6.3f}" for cost in costs[1:]]
-        print(f"{module.parent.name:<44} {1000 * costs.anew:7.0f} {' '.join(shares)}", flush=True)
+        print(f"{module.parent.name:<28} {1000 * costs.anew:7.0f} {' '.join(shares)}", flush=True)
     print_heaps(options.repeat)
 
 

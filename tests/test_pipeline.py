@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +14,13 @@ from hlomem import hlo
 from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.schedule import Schedule, running_computations
-from hlomem.pipeline import Stages, start_stages
+from hlomem.hlo.text.attributes import InputOutputAlias
+from hlomem.pipeline import Stages, in_text_order, start_stages
 from tests.golden_programs import GoldenProgram
 from tests.places import GOLDENS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FOLDERS = (
     "jaxlib-0.12.0.1/cpu",
@@ -170,6 +174,73 @@ def test_the_order_before_stays_as_it_was(program: GoldenProgram, chance: random
     before = outline(stages)
     outline(stages.rescheduled(Schedule(shuffled(stages, chance, 1.0))))
     assert outline(stages) == before
+
+
+def donations(stages: Stages, chance: random.Random) -> list[InputOutputAlias]:
+    """Some of a program's donations, and some that could be made."""
+    module = stages.module
+    aliases = [alias for alias in module.input_output_alias if chance.random() < 0.7]
+    outputs = {alias.output_index for alias in aliases}
+    parameters = {(alias.parameter_number, alias.parameter_index) for alias in aliases}
+    shape = module.entry.root.shape
+    pairs = [
+        (index, number, inner)
+        for index in shape.parts.indices
+        for number, parameter in enumerate(module.entry.parameters)
+        for inner in parameter.shape.parts.indices
+        if shape.subshape(index).is_array
+        and shape.subshape(index).text_without_layout
+        == parameter.shape.subshape(inner).text_without_layout
+    ]
+    for index, number, inner in chance.sample(pairs, len(pairs)):
+        if index not in outputs and (number, inner) not in parameters and chance.random() < 0.5:
+            aliases.append(InputOutputAlias(index, number, inner, must_alias=False))
+            outputs.add(index)
+            parameters.add((number, inner))
+    return aliases
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(PROGRAMS), st.randoms(use_true_random=False), st.booleans())
+def test_a_plan_with_other_donations_is_the_plan_made_anew(
+    program: GoldenProgram, chance: random.Random, by_text: bool
+) -> None:
+    stages = planned(program)
+    if by_text:
+        stages = anew(stages, stages.schedule, order_lists=in_text_order)
+        stages.compute()
+    before = outline(stages)
+    aliases = donations(stages, chance)
+    again = stages.donated(aliases)
+    text = hlo.format_module(again.module)
+    module = hlo.parse(text)
+    assert list(module.input_output_alias) == aliases
+    names = {computation.name: computation for computation in module.computations}
+    schedule = Schedule(
+        {
+            names[computation.name]: in_module(names[computation.name], order)
+            for computation in stages.live_ranges.span_of
+            if (order := stages.schedule.sequence(computation))
+        }
+    )
+    made = start_stages(
+        module, stages.options, schedule, preset=stages.preset, order_lists=stages.order_lists
+    )
+    assert outline(again) == outline(made)
+    assert outline(stages) == before
+
+
+def in_module(computation: HloComputation, order: Sequence[HloInstruction]) -> list[HloInstruction]:
+    """The instructions of the same names in another module."""
+    by_name = {instruction.name: instruction for instruction in computation.instructions}
+    return [by_name[instruction.name] for instruction in order]
+
+
+def test_a_donation_keeps_the_values() -> None:
+    stages = anew(planned(PROGRAMS[0]), planned(PROGRAMS[0]).schedule, order_lists=in_text_order)
+    again = stages.donated(stages.module.input_output_alias)
+    assert again.dataflow.values is stages.dataflow.values
+    assert again.module.computations is stages.module.computations
 
 
 @pytest.mark.parametrize("kept", ["dataflow", "aliasing", "timeless"])

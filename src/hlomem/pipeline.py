@@ -19,7 +19,12 @@ from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
 from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
 from hlomem.analysis.moved_block import find_changed_buffers
-from hlomem.analysis.moved_ranges import Dependents, find_dependents, move_live_ranges
+from hlomem.analysis.moved_ranges import (
+    Dependents,
+    donate_live_ranges,
+    find_dependents,
+    move_live_ranges,
+)
 from hlomem.analysis.peak import PeakMoment, find_peak
 from hlomem.assign.assigner import Known, assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
@@ -29,17 +34,19 @@ from hlomem.base.errors import UnsupportedError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.order import infer_order
+from hlomem.hlo.donations import with_donations
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.hlo.verifier import verify_computations, verify_module
 from hlomem.machines.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.text.attributes import InputOutputAlias
 
 OrderLists: TypeAlias = "Callable[[CallGraph, Options], ListOrder]"
 
@@ -109,6 +116,28 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         """
         again = replace(self, pack=pack)
         self._hand_on(again, (*_UNSCHEDULED, "live_ranges"))
+        return again
+
+    def donated(self, aliases: Iterable[InputOutputAlias]) -> Stages:
+        """The stages of the same program with other outputs in the place of parameters.
+
+        Values and their uses are kept, and live ranges but for values that lie with others.
+        An inferred order of lists may depend on the header: only that of the text is kept.
+        """
+        module = with_donations(self.module, aliases)
+        again = replace(self, module=module, before=None, earlier=None)
+        self._hand_on(again, ("call_graph",))
+        if self.order_lists is not in_text_order:
+            return again
+        self._hand_on(again, ("order", "colors"))
+        kept = again.__dict__
+        dataflow = kept["dataflow"] = replace(self.dataflow, module=module)
+        aliasing = kept["aliasing"] = analyze_aliasing(dataflow)
+        kept["timeless"] = self.timeless.with_buffers(dataflow, aliasing)
+        if "live_ranges" in self.__dict__:
+            kept["live_ranges"] = donate_live_ranges(
+                self.live_ranges, self.aliasing, dataflow, aliasing, self.schedule, self.options
+            )
         return again
 
     def _hand_on(self, other: Stages, names: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ class Theirs(typing.NamedTuple):
 
 def test_instances_are_those_of_typing() -> None:
     ours, theirs = Ours(1), Theirs(1)
-    assert ours == (1, "two") == theirs
+    assert tuple(ours) == tuple(theirs) == (1, "two")
     assert ours.both == theirs.both
     assert ours._replace(second="x")._asdict() == theirs._replace(second="x")._asdict()
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")

@@ -185,7 +185,7 @@ class _Finder:
         size, number = large[0]
         if not is_loop:
             return size * count
-        return size * self._carried_like(self._memory.buffer_by_id[number])
+        return size * self._carried_like(self._memory.buffer_by_id(number))
 
     def _carried_like(self, stacked: Buffer) -> int:
         """How many values of the shape of a slice loops of the forward pass carry, or are given."""

@@ -14,6 +14,7 @@ from hlomem.advice.layers import Layers, find_layers
 from hlomem.advice.replay import Replay
 from hlomem.api.plan import Plan, plan
 from hlomem.api.replan import replan
+from hlomem.hlo.ir import HloModule
 from hlomem.machines.releases import NEWEST_LETTER
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import build_memory
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.dump.dump import Dump
-    from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages
     from hlomem.report.data.memory import MemoryView, Space
@@ -72,9 +72,11 @@ class Subject:
         """The values repeated layers keep for the backward pass; None where there is none."""
         return find_layers(self.memory, self.space.color)
 
-    def reserved(self, module: HloModule) -> int:
+    def reserved(self, varied: HloModule | Stages) -> int:
         """The bytes our plan of a variation reserves in the space."""
-        return self._reserved_by(self._plan_module(module).stages)
+        if isinstance(varied, HloModule):
+            varied = self._plan_module(varied).stages
+        return self._reserved_by(varied)
 
     @cached_property
     def stages(self) -> Stages:
@@ -97,14 +99,14 @@ class Subject:
         """Our plan of the program reserves what XLA's does, but for a thousandth."""
         return abs(self.planned_size - self.space.size) <= _TOLERANCE * self.space.size
 
-    def saved_by(self, module: HloModule) -> int:
+    def saved_by(self, varied: HloModule | Stages) -> int:
         """How much less our plan of a variation reserves than our plan of the program."""
         if not self.is_xlas:
             ours, theirs = self.planned_size, self.space.size
             note = f"our plan of it reserves {ours} bytes, XLA's {theirs}: savings may differ"
             if note not in self.notes:
                 self.notes.append(note)
-        return self.planned_size - self.reserved(module)
+        return self.planned_size - self.reserved(varied)
 
 
 def subject_of_program(

@@ -1,8 +1,8 @@
 """A change that is made in the program, planned, and compared with the plan of the program.
 
-In: a module with the change and the advice without its bytes. Out: the advice with them. What XLA
-does with a changed program is not only another plan: it fuses and schedules it anew. Each rule says
-which share of the planned saving is certain and which is possible.
+In: a module with the change, or the stages of its plan, and the advice without its bytes. Out: the
+advice with them. What XLA does with a changed program is not only another plan: it fuses and
+schedules it anew. Each rule says which share of the saving is certain and which is possible.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from hlomem.advice.subject import Subject
     from hlomem.hlo.ir import HloModule
+    from hlomem.pipeline import Stages
     from hlomem.report.data.advice import Advice, Confidence
 
 
@@ -30,13 +31,13 @@ EXACT = Spread(1.0, 1.0)
 class Trial(NamedTuple):
     """A change that was made in the program, before its worth is known."""
 
-    module: HloModule
+    varied: HloModule | Stages
     advice: Advice
     spread: Spread = EXACT
 
     def judge(self, subject: Subject) -> Advice:
         """The advice with what it saves."""
-        saved = subject.saved_by(self.module)
+        saved = subject.saved_by(self.varied)
         return replace(
             self.advice,
             least=round(saved * self.spread.least),

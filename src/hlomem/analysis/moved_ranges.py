@@ -1,4 +1,4 @@
-"""Live ranges of another order, from those of the order before.
+"""Live ranges of another order or donation, from those of the one before.
 
 In: the live ranges of a program, and another schedule for it. Out: the live ranges on that one, as
 `analyze_live_ranges` finds them; only values are looked at that are defined, read or handed on by
@@ -91,6 +91,37 @@ def move_live_ranges(
             if value in range_of:
                 range_of[value] = flattened.live_range(value)
     range_of.update(normalize_buffers(buffers, range_of))
+    return flattened.with_ranges(range_of)
+
+
+def donate_live_ranges(
+    before: LiveRanges,
+    old: Aliasing,
+    dataflow: Dataflow,
+    aliasing: Aliasing,
+    schedule: Schedule,
+    options: Options,
+) -> LiveRanges:
+    """The live ranges of a program with another donation than before, and so with other buffers.
+
+    Parameters of the entry live to the end unless they are given away, and values are cut by others
+    of their buffer; nothing else changes.
+    """
+    flattened = FlattenedSchedule(dataflow, schedule, options)
+    shared = [buffer for buffer in aliasing.buffers if len(buffer.values) > 1]
+    parameters = [
+        value
+        for parameter in dataflow.module.entry.parameters
+        for part in dataflow.value_sets[parameter]
+        for value in part
+    ]
+    cut = [value for buffer in old.buffers if len(buffer.values) > 1 for value in buffer.values]
+    united = [value for buffer in shared for value in buffer.values]
+    range_of = before.range_of.copy()
+    for value in (*parameters, *cut, *united):
+        if value in range_of:
+            range_of[value] = flattened.live_range(value)
+    range_of.update(normalize_buffers(shared, range_of))
     return flattened.with_ranges(range_of)
 
 

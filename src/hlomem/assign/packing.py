@@ -28,7 +28,7 @@ from msgspec import Struct
 from hlomem.assign.best_fit import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hlomem.assign.best_fit import Life
 
@@ -71,6 +71,10 @@ class Intervals(Sequence[BufferInterval]):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __iter__(self) -> Iterator[BufferInterval]:
+        shared = map(self._shared_by, range(len(self)))
+        return map(BufferInterval, self.ids, self.sizes, self.starts, self.ends, shared)
+
     @overload
     def __getitem__(self, index: int) -> BufferInterval: ...
     @overload
@@ -83,8 +87,11 @@ class Intervals(Sequence[BufferInterval]):
             self.sizes[index],
             self.starts[index],
             self.ends[index],
-            self.shared.get(range(len(self))[index], ()),
+            self._shared_by(range(len(self))[index]),
         )
+
+    def _shared_by(self, number: int) -> Sequence[tuple[int, int]]:
+        return self.shared.get(number, ())
 
 
 def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:

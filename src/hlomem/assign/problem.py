@@ -17,7 +17,7 @@ from hlomem.assign.sharing import OperandValues, Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
@@ -40,6 +40,13 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     color_of: ColorOf
     options: Options
     size_of: dict[HloBuffer, ByteCount]
+
+    def with_buffers(self, dataflow: Dataflow, aliasing: Aliasing) -> Timeless:
+        """The same for a program whose values make other buffers."""
+        made = state_timeless(dataflow, aliasing, self.color_of, self.options)
+        for name in ("sharing", "operand_values", "only_color", "flow_positions"):
+            made.__dict__[name] = getattr(self, name)
+        return made
 
     @cached_property
     def sharing(self) -> Sharing:
@@ -85,7 +92,7 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def in_flow(self) -> list[Ranked]:
         """The buffers of the program's own flow, in order."""
-        return self._ranked(self.dataflow.call_graph.is_in_flow)
+        return self._ranked(self.flow_positions)
 
     @cached_property
     def flow_in_order(self) -> list[HloBuffer]:
@@ -95,7 +102,7 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def thread_local(self) -> list[Ranked]:
         """The buffers of computations inside one operation, in order."""
-        return self._ranked(self.dataflow.call_graph.is_thread_local)
+        return self._ranked(self._post_order_positions(self.dataflow.call_graph.is_thread_local))
 
     @cached_property
     def thread_local_by_id(self) -> list[HloBuffer]:
@@ -115,9 +122,13 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
             for buffer in self.thread_local_by_id
         }
 
-    def _ranked(self, is_wanted: Callable[[HloComputation], bool]) -> list[Ranked]:
-        """Buffers of some computations: large, then live-out, then early ones first."""
-        rank_of = self._post_order_positions(is_wanted)
+    @cached_property
+    def flow_positions(self) -> dict[HloInstruction, int]:
+        """The instructions of the program's own flow, numbered."""
+        return self._post_order_positions(self.dataflow.call_graph.is_in_flow)
+
+    def _ranked(self, rank_of: Mapping[HloInstruction, int]) -> list[Ranked]:
+        """Buffers of numbered instructions: large, then live-out, then early ones first."""
         live_out, size_of = self.aliasing.live_out, self.size_of
         keyed: list[Ranked] = []
         for buffer in self.aliasing.buffers:

@@ -64,7 +64,7 @@ class Style(Record, frozen=True):
 
 
 # An attribute may be JSON that a kernel's author wrote on several lines. No look-ahead in the
-# repeated group: Python before 3.11.4 does not go back behind one that fails there.
+# repeated group: early Pythons 3.11 (3.11.2) do not go back behind one that fails there.
 _ON_ITS_LINE = (('(%[^\n]*+(?:\n["}][^\n]*+)*+)\n', "`%`, an instruction to the end of the line"),)
 _BEFORE_THE_NEXT = (
     (r"(%[^\n<]*(?:<(?![^<\n]*>\n positions:\n)[^\n<]*)*)", "`%`, an instruction"),

@@ -23,24 +23,20 @@ from hlomem.hlo.builder import (
     link_attributes,
     make_instruction,
 )
+from hlomem.hlo.donations import SCHEDULED, Donations, set_attribute, write_donations
 from hlomem.hlo.draft import ModuleDraft, copy_instruction, relink, unused_name
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.opcodes import HANDING_ON, as_opcode
 from hlomem.hlo.resize import Resize
 from hlomem.hlo.shape import ELEMENT_TYPE_BY_TEXT, ROOT_INDEX, Shape, ShapeIndex
 from hlomem.hlo.shape_edits import map_leaves, with_element_type
-from hlomem.hlo.text.attributes import (
-    InputOutputAlias,
-    format_buffer_donor,
-    format_input_output_alias,
-)
+from hlomem.hlo.text.attributes import InputOutputAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloModule
 
-_ALIASES, _DONORS, _SCHEDULED = "input_output_alias", "buffer_donor", "is_scheduled"
 _CONSTRAINTS = "operand_layout_constraints"
 CLONE = "clone"
 
@@ -66,42 +62,20 @@ class Rewriter:
         must_alias: bool = False,
     ) -> None:
         """Let a part of the result take the memory of an argument (`input_output_alias`)."""
-        output, index = ShapeIndex(output_index), ShapeIndex(parameter_index)
-        what = f"parameter {parameter_number} {index}"
-        self._check_donation(parameter_number, index, output)
         module = self._draft.module
-        aliases = module.input_output_alias
-        for known in aliases:
-            if known.output_index == output:
-                problem = f"output {output} already takes parameter {known.parameter_number}"
-                raise EditError(f"{what} cannot be donated: {problem}")
-            if (known.parameter_number, known.parameter_index) == (parameter_number, index):
-                raise EditError(f"{what} is already donated to output {known.output_index}")
-        alias = InputOutputAlias(output, parameter_number, index, must_alias)
-        self._set_header(_ALIASES, format_input_output_alias((*aliases, alias)))
-        donors = module.buffer_donor
-        left = [donor for donor in donors if donor != (parameter_number, index)]
-        if len(left) != len(donors):
-            self._set_header(_DONORS, format_buffer_donor(left) if left else None)
-
-    def _check_donation(self, number: int, index: ShapeIndex, output: ShapeIndex) -> None:
-        entry = self._draft.module.entry
-        listed = self._draft.listed(entry)
-        parameters = {
-            instruction.parameter_number: instruction
-            for instruction in listed
+        entry = module.entry
+        shapes = {
+            instruction.parameter_number: instruction.shape
+            for instruction in self._draft.listed(entry)
             if instruction.opcode == "parameter"
         }
-        if number not in parameters:
-            raise EditError(f"there is no parameter {number}: the entry has {len(parameters)}")
-        given = parameters[number].shape.optional_subshape(index)
-        taken = self._draft.root(entry).shape.optional_subshape(output)
-        if given is None or taken is None:
-            what = f"parameter {number} has" if given is None else "the result has"
-            raise EditError(f"{what} no part at {index if given is None else output}")
-        if not given.is_array or given.text_without_layout != taken.text_without_layout:
-            shapes = f"`{given.text_without_layout}`, output {output} `{taken.text_without_layout}`"
-            raise EditError(f"parameter {number} {index} is {shapes}: it needs one array of both")
+        alias = InputOutputAlias(
+            ShapeIndex(output_index), parameter_number, ShapeIndex(parameter_index), must_alias
+        )
+        donations = Donations(module.input_output_alias)
+        donations.add(alias, shapes, self._draft.root(entry).shape)
+        write_donations(self._draft.header, donations.aliases, module.buffer_donor)
+        self._draft.forget_header()
 
     def set_header(self, name: str, text: str | None) -> None:
         """Set an attribute of the header; None removes it."""
@@ -110,17 +84,7 @@ class Rewriter:
         self._set_header(name, text)
 
     def _set_header(self, name: str, text: str | None) -> None:
-        header = self._draft.header
-        if text is None:
-            header.pop(name, None)
-        elif name in header or name not in {_ALIASES, _DONORS, _SCHEDULED}:
-            header[name] = text
-        else:  # where XLA prints it
-            first = {_SCHEDULED: header.pop(_SCHEDULED, None), name: text}
-            rest = dict(header)
-            header.clear()
-            header.update({key: value for key, value in first.items() if value is not None})
-            header.update(rest)
+        set_attribute(self._draft.header, name, text)
         self._draft.forget_header()
 
     # The order.
@@ -147,7 +111,7 @@ class Rewriter:
         """Replace the order of some computations; the module is scheduled from then on."""
         for computation, order in orders.items():
             self.reorder(computation, order)
-        self._set_header(_SCHEDULED, "true")
+        self._set_header(SCHEDULED, "true")
 
     # Instructions.
 

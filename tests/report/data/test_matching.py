@@ -21,7 +21,7 @@ def test_every_buffer_is_in_one_pair(folder: Path) -> None:
     for side, memory in (("before", before), ("after", after)):
         ids = [buffer.id for pair in pairs if (buffer := getattr(pair, side)) is not None]
         assert len(ids) == len(set(ids))
-        assert set(ids) <= set(memory.buffer_by_id)
+        assert set(ids) <= {buffer.id for buffer in memory.buffers}
 
 
 def test_a_dump_is_itself() -> None:

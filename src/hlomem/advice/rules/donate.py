@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from hlomem.advice.trial import EXACT, Spread, Trial
 from hlomem.hlo.rewrite import Rewriter
+from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
+from hlomem.hlo.text.attributes import InputOutputAlias
 from hlomem.report.data.advice import Advice
 from hlomem.report.data.donation import build_donation, top_level_name
 from hlomem.report.screens.text import plural
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from hlomem.advice.subject import Subject
     from hlomem.hlo.ir import HloInstruction, HloModule
+    from hlomem.pipeline import Stages
     from hlomem.report.data.donation import Argument
 
 LINK = "https://docs.jax.dev/en/latest/buffer_donation.html"
@@ -102,11 +105,6 @@ def _may_overwrite(subject: Subject, row: Argument) -> bool:
 
 def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
     module = subject.module
-    rewriter = Rewriter(module)
-    parameters = {parameter.parameter_number: parameter for parameter in module.entry.parameters}
-    for row in rows:
-        _drop_saving_copy(rewriter, parameters[row.number])
-        rewriter.donate(row.number, row.output_index or ())
     advice = Advice(
         rule="donate",
         title=f"donate {_listed(names, rows)}",
@@ -122,7 +120,26 @@ def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
     spread = _spread(subject, rows)
     is_sure = spread.least >= _SURE
     advice = replace(advice, confidence="high" if is_sure else "medium")
-    return Trial(rewriter.finish(), advice, spread)
+    return Trial(_varied(subject, rows), advice, spread)
+
+
+def _varied(subject: Subject, rows: list[Argument]) -> HloModule | Stages:
+    """The program with the donations; edited where copies go, too, else only planned otherwise."""
+    module = subject.module
+    parameters = {parameter.parameter_number: parameter for parameter in module.entry.parameters}
+    copies = [copy for row in rows if (copy := _saving_copy(parameters[row.number])) is not None]
+    if not copies:
+        more = [
+            InputOutputAlias(ShapeIndex(row.output_index or ()), row.number, ROOT_INDEX, False)
+            for row in rows
+        ]
+        return subject.stages.donated([*module.input_output_alias, *more])
+    rewriter = Rewriter(module)
+    for copy in copies:
+        rewriter.drop_copy(copy)
+    for row in rows:
+        rewriter.donate(row.number, row.output_index or ())
+    return rewriter.finish()
 
 
 def _spread(subject: Subject, rows: list[Argument]) -> Spread:
@@ -141,12 +158,12 @@ def _spread(subject: Subject, rows: list[Argument]) -> Spread:
     return _MOVED if shares else EXACT
 
 
-def _drop_saving_copy(rewriter: Rewriter, parameter: HloInstruction) -> None:
-    """Drop the copy that only saves an argument from being overwritten."""
+def _saving_copy(parameter: HloInstruction) -> HloInstruction | None:
+    """The copy that only saves an argument from being overwritten, if there is one."""
     match parameter.users:
         case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
-            if not copy.is_root:
-                rewriter.drop_copy(copy)
+            return None if copy.is_root else copy
+    return None
 
 
 def _listed(names: list[str], rows: list[Argument]) -> str:

@@ -23,7 +23,7 @@ from hlomem.hlo.text.stack_frames import TABLE_NAMES
 NAME = r"[A-Za-z0-9_.\-]++"
 
 _MODULE = lazy_pattern(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
-# `(?>(?:…)*)`, not `(?:…)*+`: Python before 3.11.4 stays where a last turn that failed has led.
+# `(?>(?:…)*)`, not `(?:…)*+`: Python 3.11.2 stays where a last turn that failed has led.
 TABLES = lazy_pattern(rf"(?>(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*)")
 # A line up to its first `//` outside strings.
 _COMMENT = lazy_pattern(r"""(?>(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*)//""")

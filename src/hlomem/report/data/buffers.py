@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
     AllocationIndex,
     ByteCount,
@@ -20,6 +21,7 @@ from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
 )
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
+from hlomem.report.data import roles
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
@@ -34,7 +36,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hlomem.dump.records import Parameter
+    from hlomem.dump.records import LiveRange, Parameter
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.opcodes import Opcode
     from hlomem.report.data.lines import Frame, Origin
@@ -92,6 +94,23 @@ class Buffer(Record, frozen=True, kw_only=True):
         return self.start is not None and self.end is not None and self.start <= step <= self.end
 
 
+class Stay(NamedTuple):
+    """A value's bytes and steps, without what is known about it, which takes longer to find."""
+
+    id: ValueId
+    name: str
+    size: ByteCount
+    offset: Offset
+    start: Step | None
+    end: Step | None
+    role: str = roles.TEMPORARIES
+    """Nobody asked: the same for all."""
+
+    def is_live_at(self, step: int) -> bool:
+        """Whether it is alive at a step."""
+        return self.start is not None and self.end is not None and self.start <= step <= self.end
+
+
 class BufferBuilder:
     """Makes buffers of the values of a plan."""
 
@@ -108,20 +127,33 @@ class BufferBuilder:
         self._results = results
         self._steps = len(joined.sequence)
 
+    def life(self, placed: PlacedValue) -> LiveRange | None:
+        """The steps of a value, where the schedule has them."""
+        life = placed.life
+        if life is not None and not 0 <= life.start <= life.end <= self._steps:
+            return None
+        return life
+
+    def stay(self, placed: PlacedValue) -> Stay:
+        """A value's bytes and steps."""
+        value, life = placed.value, self.life(placed)
+        name = value.name if value.index is None else display_name(value)
+        if life is None:
+            return Stay(value.id, name, value.size, value.offset, None, None)
+        return Stay(value.id, name, value.size, value.offset, life.start, life.end)
+
     def build(self, placed: PlacedValue) -> Buffer:
         """A value in its place."""
-        value, allocation, life = placed.value, placed.allocation, placed.life
+        value, allocation, life = placed.value, placed.allocation, self.life(placed)
         text = self._joined.printed.get(value.name)
         opcode = text.opcode if text else None
         origin = self._origins.find(placed)
         moved = self._movements.find(placed)
-        if life is not None and not 0 <= life.start <= life.end <= self._steps:
-            life = None  # the schedule does not say when that is
         return Buffer(
             id=value.id,
             name=value.name if value.index is None else display_name(value),
             size=value.size,
-            padding=_padding(value.shape, value.size),
+            padding=padding_of(value.shape, value.size),
             shape=value.shape,
             allocation=allocation.index,
             offset=value.offset,
@@ -218,7 +250,7 @@ class BufferBuilder:
 
 
 @lru_cache(maxsize=4096)
-def _padding(shape_text: str, size: int) -> int:
+def padding_of(shape_text: str, size: int) -> int:
     """Bytes of an array that hold no element; 0 where the shape does not say."""
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or shape.dynamic:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.base.quantities import ValueId
+    from hlomem.report.data.buffers import Stay
     from hlomem.report.data.memory import Buffer, MemoryView, Space
+    from hlomem.view.joined import PlacedValue
 
 Cause: TypeAlias = Literal["layout", "memory space", "kept value", "unknown"]
 
@@ -85,14 +87,14 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     owned = {part.buffer.id: part.size for part in alive}
     size_by_id = {
-        buffer.id: owned[buffer.id]
-        for buffer in memory.buffers
-        if buffer.id in owned and timeline and buffer.is_live_at(timeline.peak.step)
+        part.buffer.id: owned[part.buffer.id]
+        for part in alive
+        if timeline and part.buffer.is_live_at(timeline.peak.step)
     }
     found = [
-        buffer
-        for buffer in memory.buffers
-        if buffer.opcode in roles.MAY_COPY and buffer.color == space.color and _is_copy(buffer)
+        memory.buffer_of(placed)
+        for placed in memory.joined.placed
+        if placed.allocation.color == space.color and _is_copy(memory, placed)
     ]
     is_fast = memory.machine.preset_color == space.color
     copies = [copy for copy in found if is_fast or not _is_move(memory, copy)]
@@ -164,12 +166,15 @@ def hint_of(copies: Copies) -> Hint | None:
     return Hint(size=copies.size_at_peak, what=what, command="copies")
 
 
-def _is_copy(buffer: Buffer) -> bool:
-    """Whether a buffer is a copy's result, not the state of one."""
-    if buffer.opcode is None or buffer.role == roles.THREAD_LOCAL:
+def _is_copy(memory: MemoryView, placed: PlacedValue) -> bool:
+    """Whether a value is a copy's result, not the state of one."""
+    value = placed.value
+    text = memory.joined.printed.get(value.name)
+    if text is None or text.opcode not in roles.MAY_COPY or value.shape.startswith("("):
         return False
-    is_data = buffer.role != roles.TUPLES and not buffer.shape.startswith("(")
-    return is_data and roles.is_copy(buffer.name.partition("{")[0], buffer.opcode)
+    if not roles.is_copy(value.name, text.opcode):
+        return False
+    return memory.buffer_of(placed).role not in {roles.THREAD_LOCAL, roles.TUPLES}
 
 
 def _row(memory: MemoryView, buffer: Buffer, is_at_peak: bool) -> Copy:
@@ -269,14 +274,14 @@ def _is_stack(buffer: Buffer) -> bool:
     )
 
 
-def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Buffer | None:
-    """The buffer that takes the bytes of the original while the copy is alive."""
+def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Stay | Buffer | None:
+    """The value that takes the bytes of the original while the copy is alive."""
     assert buffer.start is not None
     assert buffer.end is not None
     end = copied.offset + copied.size
     found = [
         other
-        for other in memory.buffers_in(copied.allocation)
+        for other in memory.stays_in(copied.allocation)
         if other.start is not None
         and buffer.start < other.start <= buffer.end
         and other.offset < end

@@ -164,7 +164,7 @@ class _Matcher:
 def _results(memory: MemoryView) -> Iterator[_Partner]:
     """The arrays of the program's result, in their order."""
     for part in iter_results(memory.joined, memory.module):
-        yield _Partner(part.output_index, memory.buffer_by_id[part.placed.id])
+        yield _Partner(part.output_index, memory.buffer_by_id(part.placed.id))
 
 
 def _trees(arguments: Iterable[Buffer]) -> list[list[Buffer]]:
@@ -291,7 +291,7 @@ def _copy_of(memory: MemoryView, argument: Buffer) -> Buffer | None:
         if text is None or text.opcode not in MOVES:
             continue
         for value in memory.joined.values_at.get((use.instruction, ()), ()):
-            copy = memory.buffer_by_id[value.id]
+            copy = memory.buffer_by_id(value.id)
             in_result = copy.allocation == argument.allocation
             if copy.shape == argument.shape and copy.color == argument.color and not in_result:
                 return copy

@@ -17,9 +17,10 @@ from hlomem.dump.records import Record
 from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.dump.records import Allocation
+    from hlomem.report.data.buffers import Stay
     from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 
@@ -93,7 +94,7 @@ def _allocation(memory: MemoryView, allocation: Allocation, step: int) -> HoledA
     sequence = memory.joined.sequence
     bounds = [(0, 0), *taken, (allocation.size, allocation.size)]
     gaps = [(low, high) for (_, low), (high, _) in pairwise(bounds) if low < high]
-    values = memory.buffers_in(allocation.index)
+    values = memory.stays_in(allocation.index)
     return HoledAllocation(
         index=allocation.index,
         size=allocation.size,
@@ -104,9 +105,11 @@ def _allocation(memory: MemoryView, allocation: Allocation, step: int) -> HoledA
     )
 
 
-def _holes(values: list[Buffer], step: int, gaps: list[tuple[int, int]]) -> Iterator[Hole]:
+def _holes(
+    values: Sequence[Stay | Buffer], step: int, gaps: list[tuple[int, int]]
+) -> Iterator[Hole]:
     alive = [value for value in values if value.is_live_at(step) and value.size]
-    above: dict[int, Buffer] = {value.offset: value for value in alive}
+    above: dict[int, Stay | Buffer] = {value.offset: value for value in alive}
     places = {(value.offset, value.size) for value in values}
     beside = {place for place in places if _touched(gaps, *place)}
     around = [value for value in values if (value.offset, value.size) in beside]
@@ -133,14 +136,16 @@ def _holes(values: list[Buffer], step: int, gaps: list[tuple[int, int]]) -> Iter
         )
 
 
-def _first_in(gaps: list[tuple[int, int]], buffers: list[Buffer]) -> dict[int, Buffer]:
-    """The first of the buffers that holds bytes of a gap, by where the gap begins."""
-    found: dict[int, Buffer] = {}
+def _first_in(
+    gaps: list[tuple[int, int]], values: Sequence[Stay | Buffer]
+) -> dict[int, Stay | Buffer]:
+    """The first of the values that holds bytes of a gap, by where the gap begins."""
+    found: dict[int, Stay | Buffer] = {}
     left = list(gaps)
-    for buffer in buffers:
-        touched = _touched(left, buffer.offset, buffer.size)
+    for value in values:
+        touched = _touched(left, value.offset, value.size)
         for number in touched:
-            found[left[number][0]] = buffer
+            found[left[number][0]] = value
         del left[touched.start : touched.stop]
     return found
 

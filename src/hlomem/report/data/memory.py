@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.records import Record
+from hlomem.report.data import roles
 from hlomem.report.data.buffers import Buffer, BufferBuilder
 from hlomem.report.data.occupancy import OwnedBytes, share_out
 from hlomem.report.data.places import HELD_WHOLE, kind_of
@@ -25,10 +26,12 @@ from hlomem.view.joined import join_dump
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from hlomem.base.quantities import ValueId
     from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Allocation
+    from hlomem.dump.records import Allocation, LiveRange
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.machines.machine import Machine
+    from hlomem.report.data.buffers import Stay
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.occupancy import ByteRange
     from hlomem.report.data.uses import Usage
@@ -95,7 +98,12 @@ class MemoryView:
         self.joined: JoinedDump = join_dump(dump)
         self._builder = BufferBuilder(self.joined, module, self.space_name, results)
         self.given_machine = machine
+        self._built: dict[PlacedValue, Buffer] = {}
+        self._buffers_in: dict[int, list[Buffer]] = {}
+        self._stays_in: dict[int, list[Stay]] = {}
+        self._owners: dict[int, Buffer | None] = {}
         self._uses: dict[int, list[Usage]] = {}
+        self._counts: dict[int, list[Usage]] = {}
         self._timelines: dict[int, Timeline | None] = {}
         self._alive_at: dict[tuple[int, int], list[OwnedBytes]] = {}
 
@@ -134,7 +142,14 @@ class MemoryView:
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """Every value in its place, in the order of the dump."""
-        return tuple(map(self._builder.build, self.joined.placed))
+        return tuple(map(self.buffer_of, self.joined.placed))
+
+    def buffer_of(self, placed: PlacedValue) -> Buffer:
+        """The buffer of a value, made when first asked for."""
+        found = self._built.get(placed)
+        if found is None:
+            found = self._built[placed] = self._builder.build(placed)
+        return found
 
     @cached_property
     def steps(self) -> int:
@@ -142,15 +157,47 @@ class MemoryView:
         return len(self.joined.sequence)
 
     @cached_property
-    def _buffers_by_allocation(self) -> dict[int, list[Buffer]]:
-        found: dict[int, list[Buffer]] = {}
-        for buffer in self.buffers:
-            found.setdefault(buffer.allocation, []).append(buffer)
+    def _placed_in(self) -> dict[int, list[PlacedValue]]:
+        found: dict[int, list[PlacedValue]] = {}
+        for placed in self.joined.placed:
+            found.setdefault(placed.allocation.index, []).append(placed)
         return found
 
     def buffers_in(self, allocation: int) -> list[Buffer]:
         """The buffers of an allocation."""
-        return self._buffers_by_allocation.get(allocation, [])
+        found = self._buffers_in.get(allocation)
+        if found is None:
+            found = list(map(self.buffer_of, self._placed_in.get(allocation, ())))
+            self._buffers_in[allocation] = found
+        return found
+
+    def stays_in(self, allocation: int) -> Sequence[Stay | Buffer]:
+        """The bytes and steps of the values of an allocation; its buffers, if they are made."""
+        if allocation in self._buffers_in:
+            return self._buffers_in[allocation]
+        found = self._stays_in.get(allocation)
+        if found is None:
+            found = list(map(self._builder.stay, self._placed_in.get(allocation, ())))
+            self._stays_in[allocation] = found
+        return found
+
+    def life_of(self, placed: PlacedValue) -> LiveRange | None:
+        """The steps at which a value is alive; None where the schedule does not say."""
+        return self._builder.life(placed)
+
+    def is_thread_local(self, placed: PlacedValue) -> bool:
+        """Whether a value lies on the stack of a thread."""
+        allocation = placed.allocation
+        role = roles.THREAD_LOCAL
+        return allocation.is_thread_local and self.role_of_allocation(allocation) == role
+
+    def alive_at(self, step: int) -> list[Buffer]:
+        """The buffers that are alive at a step, in the order of the dump."""
+        return [
+            self.buffer_of(placed)
+            for placed in self.joined.placed
+            if (life := self.life_of(placed)) is not None and life.start <= step <= life.end
+        ]
 
     def timeline(self, color: int) -> Timeline | None:
         """The bytes in use at each step; None where the dump has no live ranges.
@@ -158,7 +205,7 @@ class MemoryView:
         What holds arguments, results and constants is in use all the time.
         """
         if color not in self._timelines:
-            sizes = self._bytes_over_time(self.uses(color))
+            sizes = self._bytes_over_time(self._counted(self.allocations_of(color)))
             made = build_timeline(color, sizes, self.joined.sequence) if sizes else None
             self._timelines[color] = made
         return self._timelines[color]
@@ -170,7 +217,7 @@ class MemoryView:
 
     def fullest_step_of(self, allocation: Allocation) -> int | None:
         """The first step at which most of an allocation is in use."""
-        sizes = self._bytes_over_time(self._uses_in(allocation))
+        sizes = self._bytes_over_time(self._counted([allocation]))
         return sizes.index(max(sizes)) if sizes else None
 
     def _bytes_over_time(self, uses: Iterable[Usage]) -> list[int]:
@@ -199,8 +246,11 @@ class MemoryView:
 
         Memory of an argument or a result is held for it while others, or nobody, use it.
         """
-        here = self.buffers_in(allocation.index)
-        owned, taken = share_out(buffer for buffer in here if buffer.is_live_at(step))
+        values = self._placed_in.get(allocation.index, ())
+        here = zip(values, self.stays_in(allocation.index), strict=True)
+        owned, taken = share_out(
+            self.buffer_of(placed) for placed, stay in here if stay.is_live_at(step)
+        )
         owner = self.owner(allocation)
         if owner is None:
             return owned, taken
@@ -215,30 +265,54 @@ class MemoryView:
         """The argument, result or constant an allocation is held for; None for temporaries."""
         if kind_of(allocation) not in HELD_WHOLE:
             return None
-        here = self.buffers_in(allocation.index)
-        return max(here, key=lambda buffer: self._claim(allocation, buffer), default=None)
+        key = id(allocation)  # a damaged dump may number two alike
+        if key not in self._owners:
+            here = self._placed_in.get(allocation.index, ())
+            found = max(here, key=lambda placed: self._claim(allocation, placed), default=None)
+            self._owners[key] = None if found is None else self.buffer_of(found)
+        return self._owners[key]
 
-    def _claim(self, allocation: Allocation, buffer: Buffer) -> tuple[bool, int, int]:
+    def _claim(self, allocation: Allocation, placed: PlacedValue) -> tuple[bool, int, int]:
         """The larger, the more it is what an allocation is held for."""
+        value = placed.value
         if allocation.parameter is not None:
-            is_it = buffer.opcode == "parameter"
+            text = self.joined.printed.get(value.name)
+            is_it = text is not None and text.opcode == "parameter"
         else:
-            is_it = buffer.end == self.steps
-        return is_it, buffer.size, -buffer.id
+            life = self.life_of(placed)
+            is_it = life is not None and life.end == self.steps
+        return is_it, value.size, -value.id
 
     def uses(self, color: int) -> Iterator[Usage]:
         """The uses of the bytes of a space: what for, and when."""
-        return self._uses_of(
-            allocation for allocation in self.joined.allocations if allocation.color == color
-        )
+        return chain.from_iterable(map(self._uses_in, self.allocations_of(color)))
 
-    def _uses_of(self, allocations: Iterable[Allocation]) -> Iterator[Usage]:
-        return chain.from_iterable(map(self._uses_in, allocations))
+    def allocations_of(self, color: int) -> list[Allocation]:
+        """The allocations of a space."""
+        return [allocation for allocation in self.joined.allocations if allocation.color == color]
+
+    def _counted(self, allocations: Iterable[Allocation]) -> Iterator[Usage]:
+        """Uses of bytes, whoever's they are: as many as `uses` tells, without what for."""
+        for allocation in allocations:
+            key = id(allocation)
+            if key in self._uses:
+                yield from self._uses[key]
+            elif not allocation.is_thread_local and self.dump.live_ranges is not None:
+                if key not in self._counts:
+                    self._counts[key] = self._count(allocation)
+                yield from self._counts[key]
+
+    def _count(self, allocation: Allocation) -> list[Usage]:
+        stays = self.stays_in(allocation.index)
+        uses = list(iter_uses(stays))
+        if stays and kind_of(allocation) in HELD_WHOLE:
+            uses += list(iter_held(uses, allocation.size, stays[0].role, self.steps + 1))
+        return uses
 
     def _uses_in(self, allocation: Allocation) -> list[Usage]:
         if allocation.is_thread_local or self.dump.live_ranges is None:
             return []
-        key = id(allocation)  # a damaged dump may number two alike
+        key = id(allocation)
         if key not in self._uses:
             self._uses[key] = self._find_uses(allocation)
         return self._uses[key]
@@ -275,10 +349,9 @@ class MemoryView:
         """Whether a loop hands it from iteration to iteration."""
         return self.joined.placed_by_id[buffer.id] in self._builder.loop_roles
 
-    @cached_property
-    def buffer_by_id(self) -> dict[int, Buffer]:
-        """The buffers by XLA's number of their value."""
-        return {buffer.id: buffer for buffer in self.buffers}
+    def buffer_by_id(self, number: ValueId) -> Buffer:
+        """The buffer of the value that has this number of XLA's."""
+        return self.buffer_of(self.joined.placed_by_id[number])
 
     @cached_property
     def number_of_buffer(self) -> dict[int, int]:
@@ -296,7 +369,7 @@ class MemoryView:
         text = self.joined.printed.get(name)
         count = len(text.operands) if text else 0
         return [
-            self.buffer_by_id[placed.id]
+            self.buffer_by_id(placed.id)
             for number in range(count)
             for _, placed in self.joined.read_by.get((name, number), ())
         ]

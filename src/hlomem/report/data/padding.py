@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
+from hlomem.report.data.buffers import padding_of
 from hlomem.report.data.hints import Hint
 from hlomem.view.shapes import parse_shape_or_none
 
@@ -85,9 +86,10 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     at_peak = {part.buffer.id for part in alive}
     groups: dict[str, list[Buffer]] = {}
-    for buffer in memory.buffers:
-        if buffer.color == space.color and buffer.padding:
-            groups.setdefault(buffer.shape, []).append(buffer)
+    for placed in memory.joined.placed:
+        value = placed.value
+        if placed.allocation.color == space.color and padding_of(value.shape, value.size):
+            groups.setdefault(value.shape, []).append(memory.buffer_of(placed))
     rows = [_row(members, at_peak) for members in groups.values()]
     rows.sort(key=lambda row: (-row.padding_at_peak, -row.padding, row.shape))
     return Padding(

@@ -13,7 +13,6 @@ from hlomem.base.errors import HlomemError, InputError
 from hlomem.base.source import visible
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
-from hlomem.report.data import roles
 from hlomem.report.data.branches import (
     ARGUMENTS,
     DEFAULT_DEPTH,
@@ -213,13 +212,17 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
 
 def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
     """Sentences about what a peak replayed from live ranges leaves out."""
-    here = [buffer for buffer in memory.buffers if buffer.color == space.color]
-    lost = [buffer for buffer in here if buffer.start is None and buffer.role != roles.THREAD_LOCAL]
+    here = [placed for placed in memory.joined.placed if placed.allocation.color == space.color]
+    lost = [
+        placed
+        for placed in here
+        if memory.life_of(placed) is None and not memory.is_thread_local(placed)
+    ]
     found = []
     if lost:
-        size = sum(buffer.size for buffer in lost)
+        size = sum(placed.value.size for placed in lost)
         found.append(f"{len(lost)} values ({size} bytes) have no live range and are not counted")
-    local = sum(buffer.size for buffer in here if buffer.role == roles.THREAD_LOCAL)
+    local = sum(placed.value.size for placed in here if memory.is_thread_local(placed))
     if local:
         found.append(f"{local} bytes on threads' own stacks are not counted")
     return tuple(found)
@@ -242,7 +245,7 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
     step = live.peak.moment
     size = sum(buffer.size for buffer in live.peak.buffers)
     listed_whole = any(buffer.index is None for buffer in live.peak.buffers)
-    alive = [value for value in memory.buffers if value.is_live_at(step)]
+    alive = memory.alive_at(step)
     here = [value for value in alive if value.color == space.color]
     listed = {
         value.id: _unpadded(

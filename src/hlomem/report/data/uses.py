@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.base.quantities import Step
-    from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.buffers import Buffer, Stay
 
 
 class Usage(NamedTuple):
@@ -45,7 +45,7 @@ _Life: TypeAlias = tuple["Step", "Step"]
 """First and last step."""
 
 
-def iter_uses(buffers: Sequence[Buffer]) -> Iterator[Usage]:
+def iter_uses(buffers: Sequence[Buffer | Stay]) -> Iterator[Usage]:
     """The uses by the buffers of an allocation; those whose lives are not known are left out."""
     if len(buffers) == 1:  # most often
         (buffer,) = buffers

@@ -214,6 +214,7 @@ def _judge(memory: MemoryView) -> Verdict:
 
 
 def _space(memory: MemoryView, space: Space) -> PageSpace:
+    layers = build_skyline(memory, space.color)  # first: the curve is counted from the same uses
     timeline = memory.timeline(space.color)
     padding, copies = build_padding(memory, space), build_copies(memory, space)
     donation, holes = build_donation(memory, space), build_holes(memory, space)
@@ -233,7 +234,7 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
         fullest_step=memory.fullest_step(space.color),
         peak=timeline.peak if timeline else None,
         near_peaks=timeline.near_peaks if timeline else (),
-        layers=build_skyline(memory, space.color),
+        layers=layers,
         hints=build_hints(memory, space, built),
         padding=padded,
         growths=tuple(", ".join(map(str, row.growths)) or "rounded up" for row in padded),
