@@ -24,7 +24,8 @@ STRAIGHT = [
 @pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_loops_stack_less_and_compute_the_same(path: Path) -> None:
     stages = scanned_stages(path)
-    found = [variant for price in PRICES for variant in iter_variants(stages, price)]
+    prices = (16, 0) if path in HANDED else PRICES
+    found = [variant for price in prices for variant in iter_variants(stages, price)]
     assert any(variant.stacks > 0 for variant in found)
     smallest = min(found, key=lambda variant: temporary_bytes(variant.stages))
     assert temporary_bytes(smallest.stages) < temporary_bytes(stages)
