@@ -117,7 +117,7 @@ class _Stack:
 
     def __init__(self, base: int, slices: dict[int, tuple[int, int]], count: int) -> None:
         self.base = base
-        """What it was before the first write."""
+        """The stack before the first write."""
         self._slices = slices
         """By place: the number of the write, and the slice."""
         self._count = count
