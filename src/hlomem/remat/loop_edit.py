@@ -26,11 +26,21 @@ if TYPE_CHECKING:
     from hlomem.remat.loop_choice import LoopPlan
     from hlomem.remat.loops import Loop
 
-_FREE = """
-    async-done async-start bitcast broadcast constant copy fusion get-tuple-element iota reshape
-    slice
-"""
-_FREE_TO_GO = frozenset(_FREE.split())
+_FREE_TO_GO = frozenset(
+    {
+        "async-done",
+        "async-start",
+        "bitcast",
+        "broadcast",
+        "constant",
+        "copy",
+        "fusion",
+        "get-tuple-element",
+        "iota",
+        "reshape",
+        "slice",
+    }
+)
 """Opcodes of what goes when nobody reads it; any other stays, and does no harm."""
 _EMPTY = '"AllocateBuffer"'
 """The target of custom calls that make room and write nothing to it."""
