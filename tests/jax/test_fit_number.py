@@ -148,6 +148,27 @@ def test_a_scanned_step_fits_half_of_its_temporaries_with_the_same_bits() -> Non
     assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
 
 
+def test_loops_in_calls_of_their_own_stack_less_with_the_same_bits() -> None:
+    def small(w: Any, xs: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            h = jnp.tanh(x + h) * w
+            return h, jnp.sin(h)
+
+        return jax.grad(lambda w: jax.lax.scan(cell, xs[0] * w, xs)[1].sum())(w)
+
+    random = np.random.RandomState(3)
+    arguments = tuple(jnp.asarray(random.randn(*s), jnp.float32) for s in ((64,), (512, 64)))
+    plain = _compile(small, arguments, ())
+    with optimize(fit=_limit(plain, 0.7) + 4096, platforms="cpu"):
+        fitted = _compile(small, arguments, ())
+    [outcome] = [one for one in log.report().outcomes if one.program == "jit_small"]
+    assert outcome.stacks
+    assert outcome.missing == 0
+    assert fitted.memory_analysis().temp_size_in_bytes == outcome.after
+    expected, found = _run(plain, arguments), _run(fitted, arguments)
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
+
+
 @pytest.mark.parametrize("seed", [0, 5, 7, 12])
 def test_random_gradients_and_scans_compute_the_same_bits_and_wrong_edits_are_refused(
     seed: int,

@@ -60,3 +60,31 @@ def test_a_program_that_does_not_fit_is_planned_and_refused() -> None:
     planned = _plan(batch=16384)
     assert planned.refusal.startswith("RESOURCE_EXHAUSTED")
     assert planned.memory.space.size > 15.75 * 2**30
+
+
+def _loss(weights: Any, x: Any) -> Any:
+    def layer(h: Any, w: Any) -> Any:
+        up = jax.nn.gelu(h @ w["up"])
+        return h + jnp.tanh(up @ w["down"]), None
+
+    return (jax.lax.scan(layer, x, weights)[0] ** 2).sum()
+
+
+def test_loops_for_a_tpu_stack_less_and_fit() -> None:
+    where = jax.sharding.SingleDeviceSharding(hlomem.jax.devices(TARGET)[0])
+
+    def floats(*sizes: int) -> Any:
+        return jax.ShapeDtypeStruct(sizes, "float32", sharding=where)
+
+    given = {"up": floats(12, 128, 512), "down": floats(12, 512, 128)}, floats(2048, 128)
+    step = jax.jit(jax.grad(_loss))
+    plain = step.lower(*given).compile().memory_analysis()
+    rest = plain.argument_size_in_bytes + plain.output_size_in_bytes
+    limit = rest + plain.temp_size_in_bytes // 2
+    with hlomem.jax.optimize(target=TARGET, fit=limit):
+        fitted = step.lower(*given).compile()  # whole: libtpu makes code of what it was handed
+    outcome = hlomem.jax.report().outcomes[-1]
+    assert outcome.kind == "improved"
+    assert outcome.stacks > 0
+    assert 2 * outcome.after <= outcome.before
+    assert 2 * fitted.memory_analysis().temp_size_in_bytes <= plain.temp_size_in_bytes

@@ -19,18 +19,28 @@ from hlomem.remat.loop_remake import LoopEditError, Remaker, element_of, find_co
 from hlomem.remat.stack_access import stacked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.remat.loop_choice import LoopPlan
     from hlomem.remat.loops import Loop
 
-_FREE = """
-    async-done async-start bitcast broadcast constant copy fusion get-tuple-element iota reshape
-    slice
-"""
-_FREE_TO_GO = frozenset(_FREE.split())
+_FREE_TO_GO = frozenset(
+    {
+        "async-done",
+        "async-start",
+        "bitcast",
+        "broadcast",
+        "constant",
+        "copy",
+        "fusion",
+        "get-tuple-element",
+        "iota",
+        "reshape",
+        "slice",
+    }
+)
 """Opcodes of what goes when nobody reads it; any other stays, and does no harm."""
 _EMPTY = '"AllocateBuffer"'
 """The target of custom calls that make room and write nothing to it."""
@@ -158,6 +168,7 @@ class _Editor:
         if loop is self._first:
             self._remove_writes(body)
         shape = tuple_shape([operand.shape for operand in initial.operands])
+        initial.shape = body.root.shape = shape
         place_of = {index: place for place, index in enumerate(kept)}
         for draft, whole in (
             (parent, loop.instruction),
@@ -165,14 +176,7 @@ class _Editor:
             (condition, loop.condition.parameters[0]),
         ):
             draft.copy_of[whole].shape = shape
-            for user in whole.users:
-                copy = draft.copy_of[user]
-                if user.tuple_index in place_of:
-                    place = str(place_of[user.tuple_index])
-                    copy.set_attributes({**copy.attributes, "index": place})
-                else:
-                    draft.instructions.remove(copy)
-        initial.shape = body.root.shape = shape
+            _renumber(draft, whole, place_of)
         if loop.repeats is not loop.instruction:
             called = self._draft(loop.repeats.parent)
             for instruction in called.instructions:
@@ -231,6 +235,17 @@ class _Editor:
             for instruction in body.instructions:
                 pending += [callee.name for callee in instruction.called_computations]
         return found
+
+
+def _renumber(draft: BodyDraft, whole: HloInstruction, place_of: Mapping[int, int]) -> None:
+    """Let those that take elements of a tuple take them where they are now."""
+    for user in whole.users:
+        copy = draft.copy_of[user]
+        if user.tuple_index in place_of:
+            place = str(place_of[user.tuple_index])
+            copy.set_attributes({**copy.attributes, "index": place})
+        else:
+            draft.instructions.remove(copy)
 
 
 def _is_empty(value: HloInstruction) -> bool:

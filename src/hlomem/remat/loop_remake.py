@@ -248,13 +248,17 @@ class Remaker:
         if caller.opcode != "fusion":
             return callee
         draft = BodyDraft(callee, self._names.new(callee.name))
+        self._rename(draft)
+        self.callees.append(draft)
+        return draft.made
+
+    def _rename(self, draft: BodyDraft) -> None:
+        """Names of their own for all in a new body, and bodies of their own for its fusions."""
         for instruction in draft.instructions:
             instruction.name = self._names.new(instruction.name)
             instruction.called_computations = tuple(
                 [self._callee(inner, instruction) for inner in instruction.called_computations]
             )
-        self.callees.append(draft)
-        return draft.made
 
     def _integer(self, value: HloInstruction) -> HloInstruction:
         """An integer of the iteration that is gone through again."""
@@ -343,28 +347,29 @@ class Remaker:
         attributes = fitting_attributes(fusion, draft)
         attributes.pop("backend_config", None)
         attributes.pop(CONTROL_PREDECESSORS, None)
+        operands = self._finish_body(draft, given)
+        made = self._body.make(
+            self._names.new(owner.name),
+            draft.root.shape,
+            "fusion",
+            operands,
+            attributes=attributes,
+            called=[draft.made],
+        )
+        self._take(self._emit(made), roots, results)
+
+    def _finish_body(
+        self, draft: BodyDraft, given: Mapping[HloInstruction, HloInstruction]
+    ) -> list[HloInstruction]:
+        """Leave in a new body what counts, under new names; the operands that it is given."""
         draft.drop_dead(lambda _: True)
         operands: list[HloInstruction] = []
         for parameter in [one for one in draft.instructions if one.opcode == "parameter"]:
             parameter.payload = str(len(operands))
             operands.append(self._made[given[parameter]])
-        for instruction in draft.instructions:
-            instruction.name = self._names.new(instruction.name)
-            instruction.called_computations = tuple(
-                [self._callee(inner, instruction) for inner in instruction.called_computations]
-            )
+        self._rename(draft)
         self.callees.append(draft)
-        made = self._emit(
-            self._body.make(
-                self._names.new(owner.name),
-                draft.root.shape,
-                "fusion",
-                operands,
-                attributes=attributes,
-                called=[draft.made],
-            )
-        )
-        self._take(made, roots, results)
+        return operands
 
     def _hand_in(
         self, draft: BodyDraft, body: HloComputation

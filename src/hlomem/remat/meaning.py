@@ -25,6 +25,9 @@ Value: TypeAlias = "int | tuple[Value, ...]"
 """A term's number, or the values of a tuple's elements."""
 MAX_OPERATIONS = 4_000_000
 """Operations on terms, beyond which nothing is said for a program."""
+MAX_PASSES = 5000
+"""Iterations of one loop, likewise."""
+_TOO_LONG = "the loops are too long to be gone through"
 _OPAQUE = "kCustom"
 """The kind of fusions whose bodies are not all that counts: emitters know them by their names."""
 _EMPTY = '"AllocateBuffer"'
@@ -109,6 +112,39 @@ def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
     return {name for name, bodies in found.items() if len(bodies) != 1}
 
 
+class _Stack:
+    """A stack as it is after some writes; those that follow one another share what was written."""
+
+    def __init__(self, base: int, slices: dict[int, tuple[int, int]], count: int) -> None:
+        self.base = base
+        """The stack before the first write."""
+        self._slices = slices
+        """By place: the number of the write, and the slice."""
+        self._count = count
+        """The writes that are this stack's; later ones are those of others."""
+
+    def at(self, place: int) -> int | None:
+        """The slice at a place; None where nothing was written."""
+        number, found = self._slices.get(place, (self._count, 0))
+        return found if number < self._count else None
+
+    def cost(self, place: int) -> int:
+        """Operations to write another slice, beyond the first."""
+        return 0 if self._may_share(place) else len(self._slices) // 16
+
+    def written(self, place: int, part: int) -> _Stack:
+        """The stack after one more write."""
+        slices = self._slices
+        if not self._may_share(place):
+            others = [one for one in slices if one != place and self.at(one) is not None]
+            slices = {one: (number, slices[one][1]) for number, one in enumerate(others)}
+        slices[place] = len(slices), part
+        return _Stack(self.base, slices, len(slices))
+
+    def _may_share(self, place: int) -> bool:
+        return self._count == len(self._slices) and place not in self._slices
+
+
 class _Terms:
     def __init__(self, opened: set[str]) -> None:
         self._opened = opened
@@ -119,8 +155,10 @@ class _Terms:
         self._source: dict[int, int] = {}
         """By term of the same bytes in another shape: whose."""
         self._shape: dict[int, Shape] = {}
-        self._stack: dict[int, tuple[int, dict[int, int]]] = {}
-        """By term: the stack written to, and by place what was; both in no shape of their own."""
+        self._stack: dict[int, _Stack] = {}
+        """By term what was written to a stack, in no shape of its own."""
+        self._written: dict[tuple[_Stack | int, int, int], _Stack] = {}
+        """The same by what it was before, place and slice."""
         self._left = MAX_OPERATIONS
         self._effects: list[tuple[object, ...]] = []
 
@@ -156,7 +194,7 @@ class _Terms:
         )
         self._left -= len(computation.instructions)
         if self._left < 0:
-            raise _Undecided("the loops are too long to be gone through")
+            raise _Undecided(_TOO_LONG)
         for instruction in computation.instructions:
             if instruction.opcode != "parameter":
                 operands = [values[operand] for operand in instruction.operands]
@@ -192,13 +230,14 @@ class _Terms:
 
     def _iterate(self, loop: HloInstruction, state: Value) -> Value:
         body, condition = loop.called_computations
-        while True:
+        for _ in range(MAX_PASSES):
             goes_on = self._evaluate(condition, [state])
             if not isinstance(goes_on, int) or goes_on not in self._integer:
                 raise _Undecided(f"how often {loop.name} runs is not known")
             if not self._integer[goes_on]:
                 return state
             state = self._evaluate(body, [state])
+        raise _Undecided(_TOO_LONG)
 
     # Operations whose outcome is known.
 
@@ -271,12 +310,13 @@ class _Terms:
         place = self._place(whole, part, operands[1:])
         if place is None:
             return None
-        base, written = self._stack.get(operands[0], (operands[0], {}))
-        if place in written:
-            return self._view(part, written[place])
-        if operands[0] in self._stack:
-            return self._term(part, ("slice", base, place))
-        return None
+        stack = self._stack.get(operands[0])
+        if stack is None:
+            return None
+        found = stack.at(place)
+        if found is None:
+            return self._term(part, ("slice", stack.base, place))
+        return self._view(part, found)
 
     def _write(self, instruction: HloInstruction, operands: list[int]) -> int | None:
         whole, part = instruction.shape, instruction.operands[1].shape
@@ -291,20 +331,24 @@ class _Terms:
         if update is None:
             return None
         base = self._source.get(operands[0], operands[0])
-        base, written = self._stack.get(operands[0], (base, {}))
-        return self._stacked(whole, base, {**written, place: self._source.get(update, update)})
+        before: _Stack | int = self._stack.get(operands[0], base)
+        key = before, place, self._source.get(update, update)
+        if key not in self._written:
+            stack = _Stack(base, {}, 0) if isinstance(before, int) else before
+            self._left -= stack.cost(place)
+            self._written[key] = stack.written(place, key[2])
+        return self._stacked(whole, self._written[key])
 
-    def _stacked(self, shape: Shape, base: int, written: dict[int, int]) -> int:
-        self._left -= len(written) // 16
-        term = self._term(shape, ("stack", base, tuple(sorted(written.items()))))
-        self._stack[term] = base, written
+    def _stacked(self, shape: Shape, stack: _Stack) -> int:
+        term = self._term(shape, ("stack", stack))
+        self._stack[term] = stack
         return term
 
     def _restacked(self, shape: Shape, operand: int) -> int | None:
         """A stack in a shape whose slices are the same bytes."""
         if not _have_same_slices(shape, self._shape[operand]):
             return None
-        return self._stacked(shape, *self._stack[operand])
+        return self._stacked(shape, self._stack[operand])
 
     def _convert(self, shape: Shape, operand: int) -> int | None:
         """Elements of another type, in whichever shape they are converted."""

@@ -147,7 +147,7 @@ def find_write(
 
 
 def _handing_on(root: HloInstruction, index: int) -> Iterator[HloInstruction]:
-    """What the root takes, and from whom, up to what writes; nothing where others take it, too."""
+    """The way back from the root to what writes; nothing where others take of it, too."""
     passed = [root]
     value = root.operands[index]
     if root.operands.count(value) != 1:

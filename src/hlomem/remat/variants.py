@@ -77,7 +77,7 @@ def iter_variants(stages: Stages, price: int) -> Iterator[Variant]:
         variant = looped
         yield variant
     for _ in range(MAX_CUTS):
-        cut = _cut(variant, price) or _cut_inside(variant, price)
+        cut = _cut(variant, price) or cut_inside(variant, price)
         if cut is None:
             return
         variant = cut
@@ -97,7 +97,7 @@ def judge_changes(given: HloModule, changes: tuple[Change, ...]) -> list[str]:
     return []
 
 
-def _cut_inside(variant: Variant, price: int) -> Variant | None:
+def cut_inside(variant: Variant, price: int) -> Variant | None:
     """The variant cut within the loop that it needs most in, if there is one."""
     state = start_state(variant.stages)
     body: HloComputation | None = None
