@@ -117,6 +117,8 @@ MAY_IMPORT = {
     "jax.child": {"base", "jax"},
     "jax.fit_search": set[str](),
     "jax.fitting": {"base", "jax", "machines.capacity", "report"},
+    "jax.factory_front": {"api.front", "api.improve", "jax", "machines.capacity"}
+    | {"remat", "report", "schedule"},
     "jax.plan_only": {"base", "dump", "api.explain", "jax"},
     "remat.check": {"base", "hlo", "check", "schedule.check"},  # knows nothing of who chose
     "remat.meaning": {"base", "hlo", "remat.check"},  # nor does this
@@ -124,7 +126,8 @@ MAY_IMPORT = {
     "api.recompute": {"base", "hlo", "pipeline", "api.improve", "remat", "schedule"},
     "api.almost_free": {"hlo", "pipeline", "api.improve", "api.recompute", "remat", "report"}
     | {"schedule"},
-    "api.front": {"base", "hlo", "pipeline", "api.improve", "remat", "report", "schedule"},
+    "api.front": {"base", "hlo", "pipeline", "api.improve", "api.recompute"}
+    | {"remat", "report", "schedule"},
     "jax": PROGRAM
     | {"__version__", "machines.registry", "machines.capacity", "api.almost_free", "api.improve"}
     | {"api.recompute", "dump", "pipeline", "remat", "report", "schedule"},

@@ -2,9 +2,9 @@
 
     python -m tools.write_page_types [--check]
 
-In: the schema msgspec makes of `Page`, `Waterfall` and `FleetPage`. Out: `templates/data.d.ts`,
-which the scripts' comments refer to. With `--check` nothing is written; the exit says whether it is
-current.
+In: the schema msgspec makes of `Page`, `Waterfall`, `PageFront` and `FleetPage`. Out:
+`templates/data.d.ts`, which the scripts' comments refer to. With `--check` nothing is written; the
+exit says whether it is current.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from hlomem.report.page.bundle import TEMPLATES
 from hlomem.report.page.fleet import FleetPage
+from hlomem.report.page.front import PageFront
 from hlomem.report.page.page import Page
 from hlomem.report.page.waterfall import Waterfall
 
@@ -32,6 +33,7 @@ export interface PageData {
   /** One compile, or two to compare. */
   reports: Page[];
   difference: Waterfall | null;
+  front: PageFront | null;
 }
 """
 _PRIMITIVES = {
@@ -46,7 +48,9 @@ _PRIMITIVES = {
 def page_types() -> str:
     """The text of the file."""
     _import_for_types()
-    _, found = msgspec.json.schema_components((Page, Waterfall, FleetPage), ref_template="{name}")
+    _, found = msgspec.json.schema_components(
+        (Page, Waterfall, PageFront, FleetPage), ref_template="{name}"
+    )
     return "\n".join([_HEAD, *(_interface(name, found[name]) for name in sorted(found))])
 
 

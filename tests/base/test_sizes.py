@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.base.sizes import format_bytes, parse_printed_size, parse_size
+from hlomem.base.sizes import format_bytes, format_change, parse_printed_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,9 @@ def test_programs_mean_powers_of_1024_whatever_they_say() -> None:
 def test_what_a_program_did_not_print_is_an_error() -> None:
     with pytest.raises(ValueError, match="no size: much"):
         parse_printed_size("much")
+
+
+def test_a_change_has_a_sign_and_nothing_is_no_less_than_nothing() -> None:
+    assert format_change(31, 1000) == "+3.1%"
+    assert format_change(-4, 1000) == "-0.4%"
+    assert format_change(-4, 100_000) == format_change(0, 0) == "+0.0%"

@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,14 @@ from tests.cli.conftest import Run
 from tests.places import GOLDENS, ROOT
 
 TRAIN_STEP = ROOT / "examples" / "train_step"
+
+
+def _data(page: Path) -> dict[str, Any]:
+    """The data of a page."""
+    found = re.search(r'<script[^>]*id="data"[^>]*>([^<]+)<', page.read_text(encoding="utf-8"))
+    assert found is not None
+    loaded: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(found[1])))
+    return loaded
 
 
 def test_one_screen_says_what_is_saved_and_how_far_it_could_go(run: Run) -> None:
@@ -39,6 +48,18 @@ def test_memory_is_shown_against_operations(run: Run) -> None:
     assert sizes == sorted(sizes, reverse=True)
     assert [point["flops"] for point in best] == sorted(point["flops"] for point in best)
     assert {"as given", "better order"} <= {point["name"] for point in front}
+
+
+def test_the_cheapest_that_fits_a_number_is_named(run: Run, tmp_path: Path) -> None:
+    module = GOLDENS / "pairs" / "remat_removed" / "after" / "module.hlo"
+    page = tmp_path / "front.html"
+    content = json.loads(
+        run("improve", module, "--pareto", "--fit", "4MiB", "--json", "--html", page).out
+    )
+    [chosen] = [point for point in content["front"] if point["is_chosen"]]
+    assert chosen["total"] <= content["limit"] == 4 << 20
+    assert _data(page)["front"]["points"] == content["front"]
+    assert run("improve", module, "--fit", "4MiB").code == 2
 
 
 def test_json_has_bytes_bound_and_computations(run: Run) -> None:
@@ -84,9 +105,8 @@ def test_wrong_options_are_refused(run: Run) -> None:
 def test_the_page_draws_both_orders_and_names_the_cause(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "orders.html"
     saved = json.loads(run("improve", TRAIN_STEP, "--json", "--html", page).out)
-    found = re.search(r'<script[^>]*id="data"[^>]*>([^<]+)<', page.read_text(encoding="utf-8"))
-    assert found is not None
-    data = json.loads(zlib.decompress(base64.b64decode(found[1])))
+    data = _data(page)
+    assert data["front"] is None
     assert [report["name"] for report in data["reports"]] == ["as given", "better order"]
     [cause] = data["difference"]["causes"]
     assert cause["delta"] == saved["after"] - saved["before"]

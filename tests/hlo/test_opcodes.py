@@ -35,6 +35,7 @@ OWN_TABLES = {
     Path("hlo/resize.py"): "what a new size means for the attributes of each opcode that has some",
     Path("view/families.py"): "the judge goes by these families: it must not rest on the planner's",
     Path("schedule/check.py"): "judges the search, and must not rest on what it judges",
+    Path("schedule/cost.py"): "what reads or writes a part of a buffer, by the model of time alone",
     Path("schedule/effects.py"): "what the world outside sees and what takes no time: order alone",
     Path("schedule/xla_schedulers.py"): "what each scheduler of XLA treats apart",
     Path("remat/check.py"): "judges what is computed again, and must not rest on what it judges",

@@ -35,6 +35,26 @@ def step(devices: Any, batch: int = 8, width: int = 64, remat: str = "none") -> 
     return jax.jit(train_step, donate_argnums=0), (params, shape((batch, width), "float32"))
 
 
+def checkpointed(
+    batch: int = 2048, width: int = 32, layers: int = 6, checkpoint: Any = lambda function: function
+) -> Any:
+    """A training step whose layers are wrapped by what it is given."""
+    jax: Any = import_module("jax")
+    jnp: Any = import_module("jax.numpy")
+
+    def layer(hidden: Any, weight: Any) -> Any:
+        return jnp.tanh(jnp.sin(hidden) @ weight)
+
+    def loss(weights: Any, x: Any) -> Any:
+        for weight in weights:
+            x = checkpoint(layer)(x, weight)
+        return (x**2).sum()
+
+    shape = jax.ShapeDtypeStruct
+    weights = [shape((width, width), "float32")] * layers
+    return jax.jit(jax.value_and_grad(loss)), (weights, shape((batch, width), "float32"))
+
+
 def keyworded() -> Any:
     """A plain function with keywords."""
     jax: Any = import_module("jax")

@@ -17,12 +17,18 @@ pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these t
 
 EXAMPLES = ROOT / "examples" / "jax"
 SETTINGS: dict[str, dict[str, Any]] = {
+    "checkpointed": {"length": 32, "width": 64, "layers": 2},
     "gpt": {"size": "tiny", "length": 32, "remat": "dots_saveable"},
     "flax_nnx": {"width": 64, "layers": 2},
     "equinox_step": {"width": 64, "depth": 2},
     "keras_step": {"width": 64, "layers": 2},
 }
-NEEDS = {"gpt": [], "flax_nnx": ["flax", "optax"], "equinox_step": ["equinox", "optax"]}
+NEEDS = {
+    "checkpointed": [],
+    "gpt": [],
+    "flax_nnx": ["flax", "optax"],
+    "equinox_step": ["equinox", "optax"],
+}
 
 
 def test_every_example_is_tested() -> None:

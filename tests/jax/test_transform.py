@@ -18,6 +18,7 @@ from hlomem.pipeline import start_stages
 from hlomem.proto.module import read_module
 from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.search import Improvement
+from hlomem.schedule.waiting import module_time
 from tests.analysis.programs import DONATE_SWAP
 from tests.remat.test_fit import _chain as chain
 from tests.remat.test_free import SHAPE, products
@@ -125,6 +126,10 @@ def test_values_are_computed_again_where_the_program_does_not_fit() -> None:
     assert outcome.limit is not None
     stages = start_stages(read_module(answer), compiler_options("cpu"))
     assert outcome.total == stages.assignment.total_bytes <= outcome.limit
+    machine = stages.options.machine
+    before = module_time(parse(chain(12)), machine)
+    assert outcome.time_ratio == module_time(stages.module, machine) / before > 1
+    assert f"modelled time {outcome.time_ratio - 1:+.1%}" in str(outcome)
 
 
 FREELY = Rules("low", recompute=0.02)

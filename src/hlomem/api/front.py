@@ -3,86 +3,204 @@
 In: a program in the order that was found for it. Out: `FrontPoint`s: the program as given, in the
 better order, and the variants of `hlomem.remat.variants` for every price, each in an order of its
 own. Each is planned; those of which none is smaller and cheaper are on the front, and judged: one
-that a judge objects to is left out.
+that a judge objects to is left out. Where a compiler goes on working behind the hook, it is asked
+for the sizes of those on the front, and there are no others.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from hlomem import hlo
 from hlomem.api.improve import improve_stages
+from hlomem.api.recompute import choose_cheapest, judge_edited, recompute_program
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import Schedule
+from hlomem.remat.edit import apply_edit
+from hlomem.remat.origins import find_kept, find_origins
 from hlomem.remat.variants import PRICES, iter_variants, judge_changes, program_flops
-from hlomem.report.data.improvement import FrontPoint
+from hlomem.report.data.code_advice import advise_code
+from hlomem.report.data.front import FrontPoint, sort_front
+from hlomem.report.screens.text import plural
 from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.waiting import model_time, module_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hlomem.api.improve import BetterOrder, Rules
     from hlomem.pipeline import Stages
-    from hlomem.remat.variants import Change, Variant
+    from hlomem.remat.variants import Variant
+    from hlomem.report.data.improvement import ImprovementReport
+    from hlomem.schedule.search import Orders
 
-GIVEN, ORDERED, AGAIN = "as given", "better order", "computed again"
+GIVEN, ORDERED, AGAIN = "as given", "better order", "again"
+
+
+class Work(NamedTuple):
+    """The operations and the modelled time of a program."""
+
+    flops: int
+    time: int
 
 
 class _Found(NamedTuple):
     point: FrontPoint
-    changes: tuple[Change, ...]
+    variant: Variant | None
+    orders: Orders
+    """Of the variant, or of the program as given."""
 
 
-def find_front(found: BetterOrder, rules: Rules) -> tuple[FrontPoint, ...]:
-    """All points, the cheapest first."""
+Plan: TypeAlias = "Callable[[Variant | None, Orders], int]"
+"""Bytes of temporaries that a compiler plans for a variant, or the given program, so ordered."""
+
+
+def find_front(
+    found: BetterOrder, rules: Rules, plan: Plan | None = None, limit: int | None = None
+) -> tuple[FrontPoint, ...]:
+    """All points, the cheapest first; with `plan` those on the front, as a compiler plans them.
+
+    With a `limit`, what is found for this number is among them, where plans need no compiler.
+    """
     with collector_off():
         points = list(_points(found, rules))
-    kept: list[FrontPoint] = []
-    for one in sorted(points, key=lambda one: (one.point.flops, one.point.temporaries)):
-        is_on = not kept or one.point.temporaries < min(point.temporaries for point in kept)
-        if is_on and judge_changes(found.stages.module, one.changes):
+    kept: list[_Found] = []
+    for one in sorted(points, key=lambda one: _size(one.point)):
+        least = min((other.point.temporaries for other in kept), default=None)
+        is_on = least is None or one.point.temporaries < least
+        changes = one.variant.changes if one.variant is not None else ()
+        if is_on and judge_changes(found.stages.module, changes):
             continue
-        is_seen = any(_size(point) == _size(one.point) for point in kept)
-        if not is_seen or not one.changes:
-            kept.append(replace(one.point, on_front=is_on))
-    return tuple(kept)
+        is_seen = any(_size(other.point) == _size(one.point) for other in kept)
+        if one.variant is None or (is_on if plan is not None else not is_seen):
+            kept.append(one)
+    if plan is not None:
+        return sort_front(_with_lines(_replanned(one, plan)) for one in kept)
+    fitted = find_fit(found, rules, limit) if limit is not None else None
+    return sort_front([*map(_with_lines, kept), *([fitted] if fitted is not None else [])])
+
+
+def find_fit(found: BetterOrder, rules: Rules, limit: int) -> FrontPoint | None:
+    """The point that `hlomem.jax.optimize(fit=…)` would take; None where the order does."""
+    if found.total <= limit:
+        return None
+    made = choose_cheapest(recompute_program(found, limit, rules), limit)
+    if made is None:
+        return None
+    stages = found.stages
+    given = hlo.parse(made.changes[-1].text) if made.changes else stages.module
+    module = apply_edit(given, made.edit)
+    if judge_edited(stages, module, made.temporaries, rules, made.changes):
+        return None
+    work = work_of(stages)
+    return FrontPoint(
+        name=f"{AGAIN}: {_amount(made.stacks, made.clones)}, for this number",
+        kind="recomputed",
+        temporaries=made.temporaries,
+        total=made.total,
+        flops=made.flops,
+        program_flops=work.flops,
+        time=module_time(module, stages.options.machine) - work.time,
+        program_time=work.time,
+        lines=find_origins(module),
+        kept=() if made.stacks else find_kept(module),
+    )
+
+
+def with_front(
+    report: ImprovementReport,
+    points: Iterable[FrontPoint],
+    limit: int | None,
+    notes: Sequence[str] = (),
+) -> ImprovementReport:
+    """A report with memory against operations, the cheapest that fits a limit, and advice."""
+    marked = sort_front(points, limit)
+    return replace(
+        report,
+        front=marked,
+        limit=limit,
+        advice=advise_code(marked, limit),
+        notes=(*report.notes, *notes),
+    )
+
+
+def work_of(stages: Stages) -> Work:
+    """The operations and the modelled time of a program in its given order."""
+    return Work(program_flops(stages), model_time(stages, {}).before)
+
+
+def _replanned(found: _Found, plan: Plan) -> _Found:
+    """A point with the bytes its compiler plans."""
+    point, size = found.point, plan(found.variant, found.orders)
+    total = point.total - point.temporaries + size
+    return found._replace(point=replace(point, temporaries=size, total=total))
 
 
 def _size(point: FrontPoint) -> tuple[int, int]:
     return point.flops, point.temporaries
 
 
+def _with_lines(found: _Found) -> FrontPoint:
+    """A point with the lines of the user's code that it computes again, and keeps."""
+    if found.variant is None:
+        return found.point
+    module = found.variant.stages.module
+    kept = () if found.variant.stacks else find_kept(module)  # stacks are not seen in the entry
+    return replace(found.point, lines=find_origins(module), kept=kept)
+
+
 def _points(found: BetterOrder, rules: Rules) -> Iterator[_Found]:
     stages = found.stages
-    flops = program_flops(stages)
-    yield _Found(_point(temporary_bytes(stages), 0, flops, GIVEN), ())
+    work = work_of(stages)
+    given = FrontPoint(
+        name=GIVEN,
+        kind="given",
+        temporaries=temporary_bytes(stages),
+        total=stages.assignment.total_bytes,
+        flops=0,
+        program_flops=work.flops,
+        time=0,
+        program_time=work.time,
+    )
+    yield _Found(given, None, {})
     start = stages
     if found.orders:
         start = stages.rescheduled(
             Schedule({computation: list(order) for computation, order in found.orders.items()})
         )
-        yield _Found(_point(temporary_bytes(start), 0, flops, ORDERED), ())
+        ordered = replace(
+            given,
+            name=ORDERED,
+            kind="ordered",
+            temporaries=temporary_bytes(start),
+            total=start.assignment.total_bytes,
+            time=model_time(stages, found.orders).after - work.time,
+        )
+        yield _Found(ordered, None, found.orders)
     for price in PRICES:
         for variant in iter_variants(start, price):
-            size = _least(variant, rules)
-            name = f"{AGAIN}: {_amount(variant)}"
-            yield _Found(_point(size, variant.flops - flops, flops, name), variant.changes)
+            yield _recomputed(variant, given, rules)
 
 
-def _least(variant: Variant, rules: Rules) -> int:
-    """Bytes in the better of two orders: as it was written, and as one is found."""
-    stages: Stages = variant.stages
-    return improve_stages(stages.module.name, stages, rules._replace(effort="low")).report.after
-
-
-def _amount(variant: Variant) -> str:
-    parts = [f"{variant.stacks} stacks of loops"] if variant.stacks else []
-    parts += [f"{variant.clones} instructions"] if variant.clones else []
-    return ", ".join(parts) or "other stacks of loops"
-
-
-def _point(temporaries: int, flops: int, program: int, name: str) -> FrontPoint:
-    return FrontPoint(
-        name=name, temporaries=temporaries, flops=flops, program_flops=program, on_front=False
+def _recomputed(variant: Variant, given: FrontPoint, rules: Rules) -> _Found:
+    """A variant in the better of two orders: as it was written, and as one is found."""
+    stages = variant.stages
+    found = improve_stages(stages.module.name, stages, rules._replace(effort="low"))
+    point = replace(
+        given,
+        name=f"{AGAIN}: {_amount(variant.stacks, variant.clones)}",
+        kind="recomputed",
+        temporaries=found.report.after,
+        total=found.total,
+        flops=variant.flops - given.program_flops,
+        time=model_time(stages, found.orders).after - given.program_time,
     )
+    return _Found(point, variant, found.orders)
+
+
+def _amount(stacks: int, clones: int) -> str:
+    parts = [plural(stacks, "stack") + " of loops"] if stacks else []
+    parts += [plural(clones, "instruction")] if clones else []
+    return ", ".join(parts) or "other stacks of loops"

@@ -2,7 +2,7 @@
 
 In: a `BetterOrder`. Out: the text of the page, as `hlomem html A B` makes it, with the skylines of
 the given order and of the new one. Both are plans of the same text but for the order, and for what
-is computed again.
+is computed again. Where memory against operations was asked for it is drawn, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hlomem.api.plan import plan
 from hlomem.base.source import visible
 from hlomem.report.data.diff import build_diff, name_sides
 from hlomem.report.data.memory import build_memory
+from hlomem.report.page.front import build_front
 from hlomem.report.page.html import format_page
 from hlomem.report.page.page import build_page
 from hlomem.report.page.waterfall import Reason, build_waterfall
@@ -34,7 +35,8 @@ def format_orders(found: BetterOrder) -> str:
     sides = {GIVEN: found.given_text(), BETTER: found.text()}
     memories = [_memory(found, name, text) for name, text in sides.items()]
     difference = _difference(found, name_sides(build_diff(*memories), GIVEN, BETTER))
-    return format_page([build_page(memory, None) for memory in memories], difference)
+    pages = [build_page(memory, None) for memory in memories]
+    return format_page(pages, difference, build_front(found.report))
 
 
 def _difference(found: BetterOrder, diff: Diff) -> Waterfall:

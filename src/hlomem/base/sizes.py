@@ -57,3 +57,10 @@ def format_bytes(size: int) -> str:
         amount, unit = amount / 1024, unit + 1
     digits = 0 if unit == 0 else 1 if amount >= 99.95 or unit == 1 else 2
     return f"{'-' if size < 0 else ''}{amount:.{digits}f} {_UNITS[unit]}"
+
+
+def format_change(part: int, whole: int) -> str:
+    """A change as a share with its sign: +3.1%, -0.4%; nothing is +0.0%."""
+    share = part / max(whole, 1)
+    text = f"{abs(share):.1%}"
+    return f"{'-' if share < 0 and text != '0.0%' else '+'}{text}"

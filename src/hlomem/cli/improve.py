@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
-from msgspec.structs import replace
 
 from hlomem.api.almost_free import RECOMPUTE
 from hlomem.api.improve import Rules
@@ -22,14 +21,17 @@ from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUM
 from hlomem.cli.progress import progress, working
 from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
+from hlomem.machines.capacity import parse_capacity
 from hlomem.report.screens.improvement_text import draw_improvement
 from hlomem.schedule.search import EFFORTS
 
 if TYPE_CHECKING:
     from hlomem.api.improve import BetterOrder
-    from hlomem.report.data.improvement import FrontPoint
+    from hlomem.report.data.front import FrontPoint
     from hlomem.schedule.search import Effort
 
+Front: TypeAlias = "tuple[tuple[FrontPoint, ...], tuple[str, ...]]"
+"""Points of memory against operations, and notes on them."""
 _TIMEOUT = 1800.0
 """Seconds after which a compile is given up."""
 
@@ -79,6 +81,11 @@ _TIMEOUT = 1800.0
     is_flag=True,
     help="Show memory against operations, with more and more values computed again.",
 )
+@click.option(
+    "--fit",
+    metavar="SIZE|CHIP",
+    help="With --pareto: name the cheapest that fits, as in 15.75GiB or v5e.",
+)
 @click.option("-o", "--output", metavar="FILE", type=Path, help="Write the program so ordered.")
 @click.option(
     "--html", "page", metavar="PAGE", type=Path, help="Write a page that draws both orders."
@@ -100,6 +107,7 @@ def command(
     max_slowdown: float,
     recompute: float,
     pareto: bool,
+    fit: str | None,
     output: Path | None,
     page: Path | None,
     force: bool,
@@ -116,25 +124,35 @@ def command(
     its HLO module is rebuilt first: nothing of it is computed again, and it cannot be written.
 
     With --pareto values are computed again, more and more of them: sizes are those of plans,
-    operations are counted. Such a program is not written; `hlomem.jax.optimize(fit=…)` compiles it.
+    operations are counted, time is modelled. Such a program is not written;
+    `hlomem.jax.optimize(fit=…)` compiles it. Of a FACTORY the policies of jax.checkpoint are tried
+    beside it, each by XLA's own plan.
 
     With --target the program of a FACTORY is compiled for a machine that is not here, as `hlomem
     compile` does. For a TPU several orders are tried, each by a plan of libtpu's own.
     """
     rules = Rules(effort, reorder_collectives, max_slowdown, recompute)
+    if fit is not None and not pareto:
+        raise CommandError("`--fit` chooses among what `--pareto` finds: give both")
+    limit = None if fit is None else parse_capacity(fit).size
+    front: Front = ((), ())
     if target:
         given = {"--module": module, "--hlo": hlo, "--backend": backend, "--chip": chip}
         for option, value in {**given, "--era": era}.items():
             if value:
                 raise CommandError(f"`{option}` is for a dump or module, `--target` for a factory")
-        found = _of_factory(path, target, settings, rules)
+        found, front = _of_factory(path, target, settings, rules, limit, has_front=pareto)
     else:
         if settings:
             raise CommandError("`--set` is for a factory; `--target` says which machine it is for")
         needs_text = output is not None or page is not None
         found = _of_file(path, module, hlo, backend, chip, era, rules, needs_text=needs_text)
+        if pareto:
+            front = _front(found, rules, limit), ()
     if pareto:
-        found = found._replace(report=replace(found.report, front=_front(found, rules)))
+        from hlomem.api.front import with_front  # noqa: PLC0415 - only this needs it
+
+        found = found._replace(report=with_front(found.report, front[0], limit, front[1]))
     if output is not None:
         _write(output, found.text(), force=force)
     if page is not None:
@@ -142,23 +160,39 @@ def command(
     return write("improvement", found.report, draw_improvement, as_json)
 
 
-def _front(found: BetterOrder, rules: Rules) -> tuple[FrontPoint, ...]:
+def _front(found: BetterOrder, rules: Rules, limit: int | None) -> tuple[FrontPoint, ...]:
     from hlomem.api.front import find_front  # noqa: PLC0415 - only this needs it
 
     if found.is_rebuilt:
         raise CommandError("`--pareto` needs the HLO module; give --hlo MODULE")
-    return find_front(found, rules)
+    with working(f"computing values of {found.report.name} again"):
+        return find_front(found, rules, limit=limit)
 
 
-def _of_factory(factory: str, target: str, settings: tuple[str, ...], rules: Rules) -> BetterOrder:
-    from hlomem.jax.factory_orders import improve_factory  # noqa: PLC0415 - only this needs JAX
+def _of_factory(
+    factory: str,
+    target: str,
+    settings: tuple[str, ...],
+    rules: Rules,
+    limit: int | None,
+    *,
+    has_front: bool,
+) -> tuple[BetterOrder, Front]:
+    from hlomem.jax.factory_front import find_factory_front  # noqa: PLC0415 - only this needs JAX
+    from hlomem.jax.factory_orders import improve_factory  # noqa: PLC0415
     from hlomem.jax.jobs import Job  # noqa: PLC0415
 
     job = Job(factory=factory, target=target, settings=parse_settings(settings))
     with progress() as draw:
-        return improve_factory(
-            job, rules, _TIMEOUT, lambda doing: draw(f"{doing} {factory} for {target}")
-        )
+
+        def say(doing: str) -> None:
+            draw(f"{doing} {factory} for {target}")
+
+        improved = improve_factory(job, rules, _TIMEOUT, say)
+        if not has_front:
+            return improved.found, ((), ())
+        made = find_factory_front(job, improved, rules, limit, _TIMEOUT, say)
+        return improved.found, (made.points, made.notes)
 
 
 def _of_file(

@@ -34,6 +34,7 @@ __all__ = [
     "devices",
     "explain_oom",
     "fit",
+    "front",
     "install_excepthook",
     "memory",
     "optimize",
@@ -44,6 +45,7 @@ __all__ = [
 if TYPE_CHECKING:
     from hlomem.jax.capture import Compiles, captured
     from hlomem.jax.compiled_programs import CompiledProgram
+    from hlomem.jax.factory_front import front
     from hlomem.jax.fitting import fit
     from hlomem.jax.function_memory import memory
     from hlomem.jax.log import Outcome, Report, report
@@ -65,6 +67,7 @@ _HOME = {
     "devices": "hlomem.jax.target_kinds",
     "explain_oom": "hlomem.jax.oom",
     "fit": "hlomem.jax.fitting",
+    "front": "hlomem.jax.factory_front",
     "install_excepthook": "hlomem.jax.oom",
     "memory": "hlomem.jax.function_memory",
     "optimize": "hlomem.jax.registration",

@@ -11,13 +11,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from hlomem import hlo
 from hlomem.api.almost_free import recompute_freely
 from hlomem.api.improve import improve_stages
+from hlomem.base.source import visible
 from hlomem.jax.jobs import Job
 from hlomem.jax.kept_module import FACTORY
 from hlomem.jax.module_plans import planned_bytes, temporaries_of
@@ -28,14 +29,24 @@ from hlomem.jax.registration import TRIED, compiler_options
 from hlomem.pipeline import in_text_order, start_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hlomem.api.improve import BetterOrder, Rules
 
 
+class ImprovedFactory(NamedTuple):
+    """A factory's program in a better order, and all that is known of it."""
+
+    found: BetterOrder
+    planned: PlannedProgram
+    """In XLA's own order."""
+    proto: bytes
+    """The module the compiler handed to passes."""
+
+
 def improve_factory(
     job: Job, rules: Rules, timeout: float, on_progress: Callable[[str], None] = lambda _: None
-) -> BetterOrder:
+) -> ImprovedFactory:
     """Look for an order of a factory's program that needs less memory on the job's target."""
     planned, proto = capture(job, timeout, on_progress)
     options = compiler_options(planned.target.family, planned.target.machine.chip_name)
@@ -43,7 +54,7 @@ def improve_factory(
     on_progress("searches")
     found = improve_stages(stages.module.name, stages, rules)
     if planned.target.family != TRIED:
-        return recompute_freely(found, rules)
+        return ImprovedFactory(recompute_freely(found, rules), planned, proto)
     on_progress("tries orders of")
     plan = partial(planned_bytes, planned.target.name, planned.target.family)
     proven = prove_orders(proto, found, rules, plan, before=temporaries_of(planned.dump))
@@ -58,7 +69,8 @@ def improve_factory(
         computations=(),
         notes=(note, *proven.objections),
     )
-    return found._replace(report=report, orders=proven.orders)
+    found = found._replace(report=report, orders=proven.orders)
+    return ImprovedFactory(found, planned, proto)
 
 
 def capture(
@@ -67,15 +79,30 @@ def capture(
     """The compiler's plan of its own order, and the module it handed to passes."""
     with TemporaryDirectory(prefix="hlomem-") as folder:
         file = Path(folder) / "module.pb"
-        settings = {
-            "factory": job.factory,
-            "target": job.target,
-            "settings": job.settings,
-            "output": str(file),
-        }
-        errand = Job(factory=FACTORY, target=job.target, settings=settings, imports=job.imports)
+        return capture_into(file, job, timeout, on_progress)
+
+
+def capture_into(
+    file: Path,
+    job: Job,
+    timeout: float,
+    on_progress: Callable[[str], None],
+    checkpoint: Mapping[str, str] | None = None,
+) -> tuple[PlannedProgram, bytes]:
+    """The same by a file; with `policy` and `place` of a `checkpoint` its places lie beside it."""
+    settings = {
+        "factory": job.factory,
+        "target": job.target,
+        "settings": job.settings,
+        "output": str(file),
+        **(checkpoint or {}),
+    }
+    errand = Job(factory=FACTORY, target=job.target, settings=settings, imports=job.imports)
+    try:
         planned = plan_in_child(errand, timeout=timeout, on_progress=on_progress)
-        if not file.exists():
-            problem = f"the compiler for {job.target} handed its module to no pass"
-            raise CompileError(f"{problem}; jax 0.10.2 and later do")
-        return planned, file.read_bytes()
+    except CompileError as error:  # the user's factory is what failed, not ours around it
+        raise CompileError(str(error).replace(FACTORY, visible(job.factory))) from error
+    if not file.exists():
+        problem = f"the compiler for {job.target} handed its module to no pass"
+        raise CompileError(f"{problem}; jax 0.10.2 and later do")
+    return planned, file.read_bytes()

@@ -7,10 +7,47 @@ import { test } from "node:test";
 
 const { HLOMEM_CASES: casesPath = "", HLOMEM_SCRIPTS: scripts = "" } = process.env;
 const cases = JSON.parse(readFileSync(casesPath, "utf8"));
-const { formats, layout, model } = await import(scripts);
+const { formats, front_layout: front, layout, model } = await import(scripts);
 
 test("bytes are written as Python writes them", () => {
   for (const [size, text] of cases.bytes) assert.equal(formats.formatBytes(size), text);
+});
+
+test("changes are written as Python writes them", () => {
+  for (const [part, whole, text] of cases.changes) {
+    assert.equal(formats.formatChange(part, whole), text.replace("%", " %"));
+  }
+});
+
+test("a front has its stairs, and the nearest point is found", () => {
+  for (const { points, limit, room, stairs, asked } of cases.fronts) {
+    assert.equal(front.roomFor(points, limit), room);
+    assert.deepEqual(front.stairsOf(points), stairs);
+    const scale = front.scaleOf(points, room);
+    for (const point of points) {
+      const { x, y } = front.placeOf(point, scale);
+      assert.ok(x >= 0 && x <= 1 && y >= 0 && y < 1);
+    }
+    for (const { x, y, nearest } of asked) {
+      const at = { x: x * 1000, y: y * 1000 };
+      const flat = { low: 0, high: 1, top: 1000 };
+      assert.equal(front.nearestTo(points, flat, at, { width: 1000, height: 1000 }, 1e9), nearest);
+    }
+    assert.equal(
+      front.nearestTo(points, scale, { x: -50, y: -50 }, { width: 9, height: 9 }, 4),
+      -1,
+    );
+  }
+});
+
+test("ticks are round, few, and within the scale", () => {
+  for (const [low, high] of cases.scales) {
+    const ticks = front.ticksOf({ low, high, top: 1 });
+    assert.ok(ticks.length >= 2 && ticks.length <= 7);
+    for (const tick of ticks) assert.ok(tick >= low - 1e-9 && tick <= high + 1e-9);
+    const [step] = (ticks[1] - ticks[0]).toExponential(6).split("e");
+    assert.ok([1, 2, 5].includes(Number(step)));
+  }
 });
 
 test("a tick has no needless zeros", () => {

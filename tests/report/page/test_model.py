@@ -6,7 +6,7 @@ import json
 import os
 import random
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import hlomem
-from hlomem.base.sizes import format_bytes
+from hlomem.base.sizes import format_bytes, format_change
+from hlomem.report.data.front import FrontPoint, sort_front
 from hlomem.report.data.memory import MemoryView, Space, build_memory
 from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.peak import Key, group
@@ -23,6 +24,7 @@ from hlomem.report.json import encode
 from hlomem.report.page.bundle import TEMPLATES, bundle
 from hlomem.report.page.page import build_page
 from tests.places import ROOT
+from tests.report.data.test_front import REST, point
 from tools.check_scripts import find_node
 
 GOLDENS = ROOT / "tests" / "goldens"
@@ -52,6 +54,13 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = {
         "bytes": [[size, format_bytes(size)] for size in _sizes()],
         "ranges": list(_ranges()),
+        "changes": [
+            [part, whole, format_change(part, whole)]
+            for whole in (0, 7, 1000, 4096)
+            for part in range(-1100, 1100, 7)
+        ],
+        "fronts": list(_fronts()),
+        "scales": [[low / 100, high / 100] for low in (-40, -2, 0) for high in (1, 7, 33, 250)],
         "dumps": [_dump(path) for path in DUMPS],
     }
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -81,6 +90,42 @@ def _ranges() -> Iterator[dict[str, Any]]:
             taken.append(len(set(range(start, end)) - had))
             had |= set(range(start, end))
         yield {"ranges": ranges, "taken": taken}
+
+
+def _fronts() -> Iterator[dict[str, Any]]:
+    """Points, the stairs of those on the front, and which point is nearest to a place.
+
+    Places are shares of a square of 1,000 operations by 1,000 bytes.
+    """
+    source = random.Random(3)  # noqa: S311 - no secret
+    for _ in range(30):
+        made = [point(source.randrange(1000), source.randrange(1000)) for _ in range(9)]
+        points = sort_front([point(0, 999, kind="given"), *made])
+        places = [(source.random(), source.random()) for _ in range(20)]
+        yield {
+            "points": [json.loads(encode({"its": its}))["its"] for its in points],
+            "limit": 600 + REST,
+            "room": 600,
+            "stairs": _stairs([its for its in points if its.on_front]),
+            "asked": [{"x": x, "y": y, "nearest": _nearest(points, x, y)} for x, y in places],
+        }
+
+
+def _stairs(front: list[FrontPoint]) -> list[list[float]]:
+    corners: list[list[float]] = []
+    for before, its in zip([None, *front], front, strict=False):
+        if before is not None:
+            corners.append([its.flops / 1000, before.temporaries])
+        corners.append([its.flops / 1000, its.temporaries])
+    return corners
+
+
+def _nearest(points: Sequence[FrontPoint], x: float, y: float) -> int:
+    def distance(number: int) -> float:
+        its = points[number]
+        return (its.flops - 1000 * x) ** 2 + (its.temporaries - 1000 * y) ** 2
+
+    return min(range(len(points)), key=distance)
 
 
 def _dump(path: Path) -> dict[str, Any]:
@@ -150,7 +195,7 @@ def _run(node: str, cases: Path, scripts: Path) -> None:
 
 def test_the_scripts_agree_with_python(node: str, cases: Path, tmp_path: Path) -> None:
     scripts = tmp_path / "scripts.mjs"
-    names = ("formats", "layout", "model")
+    names = ("formats", "front_layout", "layout", "model")
     lines = [f'export * as {name} from "{(TEMPLATES / name).as_uri()}.js";' for name in names]
     scripts.write_text("\n".join(lines))
     _run(node, cases, scripts)
@@ -160,5 +205,7 @@ def test_the_bundle_agrees_with_python(node: str, cases: Path, tmp_path: Path) -
     """The same answers from what goes into the page, so bundling changes no meaning."""
     scripts = tmp_path / "bundle.mjs"
     made = "\n".join(["const modules = {};", bundle("layout"), bundle("formats")])
-    scripts.write_text(f"{made}\nexport const {{ formats, layout, model }} = modules;\n")
+    made += f"\n{bundle('front_layout')}"
+    exported = "formats, front_layout, layout, model"
+    scripts.write_text(f"{made}\nexport const {{ {exported} }} = modules;\n")
     _run(node, cases, scripts)

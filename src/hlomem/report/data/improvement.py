@@ -1,13 +1,16 @@
 """A better order as data: what it saves, how near to the least it is, how it was found.
 
-Made by `hlomem.api.improve` and `almost_free`; drawn by `improvement_text`.
+Made by `hlomem.api.improve` and `almost_free`; drawn by `improvement_text`, and by the page of both
+orders.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Literal, TypeAlias
 
 from hlomem.dump.records import Record
+from hlomem.report.data.front import CodeAdvice, FrontPoint  # noqa: TC001 - msgspec reads them
 
 Verdict: TypeAlias = Literal["at the bound", "proven", "open"]
 
@@ -36,20 +39,6 @@ class TightPacking(Record, frozen=True, kw_only=True):
     after: int
     """Bytes in the order found."""
     after_proven: bool
-
-
-class FrontPoint(Record, frozen=True, kw_only=True):
-    """A program with more or less of it computed again."""
-
-    name: str
-    temporaries: int
-    """Bytes, as planned."""
-    flops: int
-    """Operations more than in the program as given, by our count."""
-    program_flops: int
-    """Operations of the program as given."""
-    on_front: bool
-    """Whether no other point is both as small and as cheap."""
 
 
 class ComputedAgain(Record, frozen=True, kw_only=True):
@@ -99,8 +88,16 @@ class ImprovementReport(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     front: tuple[FrontPoint, ...] = ()
     """Memory against operations, the cheapest first; empty where it was not asked for."""
+    limit: int | None = None
+    """Bytes that all allocations may take, where a number was named."""
+    advice: tuple[CodeAdvice, ...] = ()
+    """Changes of the program's source that come near to points of the front."""
 
     @property
     def saves(self) -> int:
         """Bytes less."""
         return self.before - self.after
+
+    def __str__(self) -> str:
+        """The screen of `hlomem improve`; found by name, as data knows nothing of screens."""
+        return str(import_module("hlomem.report.screens.improvement_text").format_improvement(self))

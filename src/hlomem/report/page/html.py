@@ -20,6 +20,7 @@ from hlomem.report.page.bundle import TEMPLATES, bundle
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hlomem.report.page.front import PageFront
     from hlomem.report.page.page import Page
     from hlomem.report.page.waterfall import Waterfall
 
@@ -28,10 +29,12 @@ _LEVEL = 2
 _STYLE = "page.css"
 
 
-def format_page(pages: Sequence[Page], difference: Waterfall | None = None) -> str:
-    """The page of one report, or of two beside each other."""
+def format_page(
+    pages: Sequence[Page], difference: Waterfall | None = None, front: PageFront | None = None
+) -> str:
+    """The page of one report, or of two beside each other, with memory against operations."""
     title = " → ".join(visible(page.name) for page in pages)
-    return fill("page", title, {"reports": pages, "difference": difference})
+    return fill("page", title, {"reports": pages, "difference": difference, "front": front})
 
 
 def fill(main: str, title: str, content: dict[str, Any]) -> str:

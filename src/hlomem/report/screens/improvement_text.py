@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
+from hlomem.report.screens.front_text import draw_front
 from hlomem.report.screens.text import (
+    PIPED_WIDTH,
     Line,
     percent,
+    plain,
     shorten,
     shorten_front,
     wrap,
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.data.improvement import ComputationOrder, FrontPoint, ImprovementReport
+    from hlomem.report.data.improvement import ComputationOrder, ImprovementReport
 
 TOP = 8
+
+
+def format_improvement(improved: ImprovementReport) -> str:
+    """The screen as a text."""
+    return plain(draw_improvement(improved, PIPED_WIDTH))
 
 
 def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
@@ -41,8 +49,7 @@ def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
     if len(improved.computations) > TOP:
         lines.append([(f"  and {len(improved.computations) - TOP} more (--json has all)", "dim")])
     if improved.front:
-        lines += [[], [("Memory against operations", "bold")], [(_front_head(), "dim")]]
-        lines += [[(_front_row(point, improved.before, width), "")] for point in improved.front]
+        lines += [[], *draw_front(improved.front, improved.limit, improved.advice, width)]
     if improved.notes:
         lines.append([])
     for note in improved.notes:
@@ -114,22 +121,8 @@ def _head() -> str:
     return f"  {'alive at most':>24}   instructions  name and method"
 
 
-def _front_head() -> str:
-    return f"  {'temporaries':>12}  {'share':>6}  {'FLOPs':>8}  program (* none smaller as cheap)"
-
-
-def _front_row(point: FrontPoint, before: int, width: int) -> str:
-    share = point.temporaries / max(before, 1)
-    more = point.flops / max(point.program_flops, 1)
-    mark = "*" if point.on_front else " "
-    row = (
-        f"{mark} {format_bytes(point.temporaries):>12}  {share:>6.3f}  {more:>+8.1%}  {point.name}"
-    )
-    return shorten(row, width)
-
-
 def _row(order: ComputationOrder, width: int) -> str:
     peaks = f"{format_bytes(order.given_peak)} → {format_bytes(order.peak)}"
     proven = ", proven" if order.proven else ""
-    row = f"  {peaks:>24}   {order.instructions:>12}  {visible(order.name)}: {order.method}{proven}"
-    return shorten(row, width)
+    numbers = f"  {peaks:>24}   {order.instructions:>12}  "
+    return numbers + shorten(f"{visible(order.name)}: {order.method}{proven}", width - len(numbers))

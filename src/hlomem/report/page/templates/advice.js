@@ -54,7 +54,7 @@ function drawCard(advice, whole) {
 }
 
 /** @param {string} code */
-function drawCode(code) {
+export function drawCode(code) {
   const shown = element("div", null, { class: "code" });
   const button = element("button", "copy", { type: "button" });
   button.addEventListener("click", async () => {

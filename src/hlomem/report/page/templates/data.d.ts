@@ -6,6 +6,7 @@ export interface PageData {
   /** One compile, or two to compare. */
   reports: Page[];
   difference: Waterfall | null;
+  front: PageFront | null;
 }
 
 /** One thing to change. */
@@ -60,6 +61,13 @@ export interface Bar {
   from: number;
   to: number;
   is_total: boolean;
+}
+
+/** A change of the program's source. */
+export interface CodeAdvice {
+  text: string;
+  code: string;
+  is_tried: boolean;
 }
 
 /** The buffers, a list per field; texts are numbers of `Page.texts`, -1 for none. */
@@ -161,6 +169,23 @@ export interface FleetSeries {
   needs: number[];
 }
 
+/** A program that computes the same, with more or less of it computed again. */
+export interface FrontPoint {
+  name: string;
+  kind: "given" | "ordered" | "policy" | "recomputed";
+  temporaries: number;
+  total: number;
+  flops: number;
+  program_flops: number;
+  time: number;
+  program_time: number;
+  on_front: boolean;
+  is_chosen: boolean;
+  lines: string[];
+  kept: string[];
+  code: string;
+}
+
 /** One dimension that is larger in memory. */
 export type Growth = [number | null, number, number];
 
@@ -247,6 +272,15 @@ export interface PageAllocation {
   label: string;
   is_shared_over_time: boolean;
   owner: number;
+}
+
+/** Points of memory against operations. */
+export interface PageFront {
+  answer: string;
+  points: FrontPoint[];
+  limit: number | null;
+  advice: CodeAdvice[];
+  notes: string[];
 }
 
 /** One memory space. */

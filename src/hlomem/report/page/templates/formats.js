@@ -62,6 +62,17 @@ export function percent(part, whole) {
 }
 
 /**
+ * A change as a share with its sign, as the commands print it: +3.1 %; nothing is +0.0 %.
+ * @param {number} part
+ * @param {number} whole
+ */
+export function formatChange(part, whole) {
+  const share = part / Math.max(1, whole);
+  const text = fixed(100 * Math.abs(share), 1);
+  return `${share < 0 && text !== "0.0" ? "-" : "+"}${text} %`;
+}
+
+/**
  * @param {number} count
  * @param {string} noun
  */

@@ -38,6 +38,7 @@ export function saveLink() {
     chip: state.chip === report().chip ? "" : state.chip || "none",
     find: state.query,
     role: state.role,
+    point: state.point === NONE ? "" : state.point,
   };
   const said = Object.entries(wanted).filter(([, value]) => value !== "");
   const link = new URLSearchParams(said.map(([key, value]) => [key, String(value)]));
@@ -68,6 +69,8 @@ export function readLink() {
   const roles = report().roles.map(({ name }) => name);
   state.role = oneOf(link, "role", roles, "");
   state.query = link.get("find") ?? "";
+  const lastPoint = (content.front?.points.length ?? 0) - 1;
+  state.point = lastPoint < 0 ? NONE : number(link, "point", lastPoint, NONE);
   const id = link.get("buffer");
   state.selected = id === null ? NONE : report().buffers.id.indexOf(Number(id));
 }

@@ -6,6 +6,7 @@ import { measureRoom } from "./chart.js";
 import { drawDifference, drawWaterfall, sideName } from "./comparison.js";
 import { drawControls, fillChips, listenToControls, listenToWindow, search } from "./controls.js";
 import { $, colours, field, inflate, readTheme } from "./dom.js";
+import { drawFront, drawFrontTable, fillFront } from "./front.js";
 import { drawIcicle } from "./icicle.js";
 import { readLink, saveLink } from "./link.js";
 import { drawMap, laneOf } from "./map.js";
@@ -62,6 +63,8 @@ function draw() {
   ifChanged("capacity", [...where, state.chip, state.role], drawCapacity);
   ifChanged("advice", [state.report], drawAdvice);
   drawDifference();
+  drawFront();
+  ifChanged("front-table", [state.point], drawFrontTable);
   drawSkyline();
   drawBands();
   drawMap("map", report(), state.space, view());
@@ -93,6 +96,7 @@ async function main() {
   const data = await inflate($("data").textContent ?? "");
   content.reports = data.reports.map((page) => new Report(page));
   content.difference = data.difference;
+  content.front = data.front;
   onChange(draw, saveLink);
   readTheme();
   fillChips();
@@ -106,6 +110,7 @@ async function main() {
     $("other-figure").hidden = false;
     drawWaterfall();
   }
+  fillFront();
   if (state.query) search(state.query);
   draw();
   // The page's only global: for tests, and for whoever asks in the browser's console.

@@ -5,7 +5,7 @@ import { drawnHeight } from "./layout.js";
 import { NONE } from "./model.js";
 
 /**
- * @import { Waterfall } from "./data.d.ts"
+ * @import { PageFront, Waterfall } from "./data.d.ts"
  * @import { View } from "./layout.js"
  * @import { Hierarchy, Report } from "./model.js"
  * @typedef {"role" | "line" | "size" | "padding"} Colouring
@@ -18,6 +18,8 @@ export const content = {
   reports: [],
   /** @type {Waterfall | null} */
   difference: null,
+  /** @type {PageFront | null} */
+  front: null,
 };
 
 export const state = {
@@ -29,6 +31,8 @@ export const state = {
   low: 0,
   high: 1,
   selected: NONE,
+  /** The chosen point of memory against operations. */
+  point: NONE,
   table: "Buffers",
   /** @type {Colouring} */
   colouring: "role",
