@@ -126,10 +126,10 @@ MAY_IMPORT = {
     "remat.meaning": {"base", "hlo", "remat.check"},  # nor does this
     "remat": PLANNER | {"schedule"},
     "api.recompute": {"base", "hlo", "pipeline", "api.improve", "remat", "schedule"},
-    "api.front": {"base", "hlo", "pipeline", "api.improve", "api.recompute"}
-    | {"remat", "report", "schedule"},
     "api.almost_free": {"hlo", "pipeline", "api.improve", "api.recompute", "remat", "report"}
     | {"schedule"},
+    "api.front": {"base", "hlo", "pipeline", "api.improve", "api.recompute"}
+    | {"remat", "report", "schedule"},
     "jax": PROGRAM
     | {"__version__", "machines.registry", "machines.capacity", "api.almost_free", "api.improve"}
     | {"api.recompute", "dump", "pipeline", "remat", "report", "schedule"},

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.places import GOLDENS, ROOT
+from tests.remat.test_free import products
 
 TRAIN_STEP = ROOT / "examples" / "train_step"
 
@@ -139,3 +140,18 @@ def test_the_program_of_a_factory_is_improved_for_its_target(run: Run) -> None:
     ordered = again["ordered"] if again else content["after"]
     assert 0 < content["bound"] <= ordered <= content["before"]
     assert 0 < content["after"] <= ordered
+
+
+def test_what_is_almost_free_is_computed_again_unless_it_is_turned_off(
+    run: Run, tmp_path: Path
+) -> None:
+    program = tmp_path / "m.hlo"
+    program.write_text(products(4))
+    command = ["improve", str(program), "--backend", "cpu", "--json"]
+    better, ordered = (json.loads(run(*command, *more).out) for more in ([], ["--recompute", "0"]))
+    assert better["again"]["instructions"] == 1
+    assert better["after"] < better["again"]["ordered"] == ordered["after"]
+    assert not ordered.get("again")
+    refused = run(*command, "--recompute", "2")
+    assert refused.code == 2
+    assert "--recompute" in refused.err

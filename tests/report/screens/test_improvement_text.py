@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from hlomem.report.data.improvement import ComputationOrder, ImprovementReport, Verdict
+from hlomem.report.data.improvement import (
+    ComputationOrder,
+    ComputedAgain,
+    ImprovementReport,
+    Verdict,
+)
 from hlomem.report.screens.improvement_text import draw_improvement
 from hlomem.report.screens.text import plain
 
@@ -58,3 +63,41 @@ def test_the_first_computations_are_listed_and_all_notes() -> None:
     listed = screen.count("body.")
     assert f"and {40 - listed} more (--json has all)" in screen
     assert "note rebuilt from the dump" in screen
+
+
+AGAIN = ComputedAgain(
+    ordered=1 << 20,
+    instructions=3,
+    stacks=2,
+    flops=1,
+    program_flops=100,
+    time=-2,
+    program_time=100,
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (
+            "open",
+            (
+                "every order needs 512.0 KiB at least if nothing is computed again; at most 50.0% "
+                "more could be saved by orders alone"
+            ),
+        ),
+        (
+            "at the bound",
+            "no order of these instructions needs less than 1.00 MiB if nothing is computed again",
+        ),
+    ],
+)
+def test_what_runs_twice_is_told_apart_from_what_the_order_saves(
+    verdict: Verdict, said: str
+) -> None:
+    report = replace(REPORT, verdict=verdict, after=1 << 18, again=AGAIN)
+    screen = _screen(report)
+    price = "+1.0% operations, -2.0% modelled time"
+    assert f"3 instructions run twice, 2 stacks of loops are gone: {price}" in screen
+    assert "the order alone needs 1.00 MiB" in screen
+    assert said in screen

@@ -1,6 +1,7 @@
 """A better order as data: what it saves, how near to the least it is, how it was found.
 
-Made by `hlomem.api.improve` and `almost_free`; drawn by `improvement_text` and the page of both.
+Made by `hlomem.api.improve` and `almost_free`; drawn by `improvement_text`, and by the page of both
+orders.
 """
 
 from __future__ import annotations
