@@ -10,6 +10,7 @@ from hlomem import hlo
 from hlomem.remat.loops import find_pairs
 from hlomem.remat.stack_access import fusion_of
 from tests.remat.scanned import ALL, HANDED, SCANNED, name_of, scanned_text
+from tests.remat.test_stack_access import TEXT
 
 
 @pytest.mark.parametrize("path", ALL, ids=name_of)
@@ -63,3 +64,24 @@ def test_a_loop_is_gone_through_and_not_guessed_at(old: str, new: str) -> None:
         assert not changed or changed[0].counterparts != pair.counterparts
     else:
         assert changed[0].counterparts == pair.counterparts
+
+
+@pytest.mark.parametrize(
+    ("called", "count"), [(("first",), 1), (("second",), 0), (("first", "second"), 1)]
+)
+def test_a_loop_in_a_call_gets_nothing_from_one_that_is_not(
+    called: tuple[str, ...], count: int
+) -> None:
+    text = TEXT
+    for name in called:
+        [line] = [line for line in text.split("\n") if line.startswith(f"  %{name} = ")]
+        shape, _, rest = line.partition(" = ")[2].partition(" while(")
+        operand, _, attributes = rest.partition(")")
+        computation = (
+            f"%only_{name} (given.{name}: {shape}) -> {shape} {{\n"
+            f"  %given.{name} = {shape} parameter(0)\n"
+            f"  ROOT %repeats.{name} = {shape} while(%given.{name}){attributes}\n}}\n\n"
+        )
+        call = f"  %{name} = {shape} call({operand}), to_apply=%only_{name}"
+        text = text.replace(line, call).replace("ENTRY", f"{computation}ENTRY")
+    assert len(find_pairs(hlo.parse(text))) == count

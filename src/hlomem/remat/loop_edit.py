@@ -177,7 +177,7 @@ class _Editor:
         ):
             draft.copy_of[whole].shape = shape
             _renumber(draft, whole, place_of)
-        if loop.repeats is not loop.instruction:
+        if loop.is_called:
             called = self._draft(loop.repeats.parent)
             for instruction in called.instructions:
                 instruction.shape = shape

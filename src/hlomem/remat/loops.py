@@ -61,6 +61,11 @@ class Loop(NamedTuple):
         """The computation that asks for another iteration."""
         return self.repeats.called_computations[1]
 
+    @property
+    def is_called(self) -> bool:
+        """Whether it is in a call of its own."""
+        return self.repeats is not self.instruction
+
     def is_invariant(self, index: int) -> bool:
         """Whether an element goes around unchanged."""
         return self.body.root.operands[index] in self.elements.get(index, ())
@@ -132,6 +137,9 @@ def find_pairs(module: HloModule) -> list[LoopPair]:
         ]
         for place, first in enumerate(loops):
             for second in loops[place + 1 :]:
+                # XLA:CPU emits what it puts into calls by other code, which knows fewer fusions.
+                if second.is_called and not first.is_called:
+                    continue
                 pair = _pair(first, second, callers)
                 if pair is not None:
                     pairs.append(pair)
