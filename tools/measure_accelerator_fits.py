@@ -69,7 +69,7 @@ def measure(name: str, target: str, share: float) -> Row:
     rest = stages.assignment.total_bytes - temporary_bytes(stages)
     start = time.process_time()
     rules = Rules()
-    found = improve_stages(name, stages, rules)
+    found = improve_stages(name, stages, rules._replace(effort="low"))
     plan = partial(planned_bytes, aim.name, aim.family)
     proven = prove_fit(proto, found, round(rest + share * before), rules, plan, before)
     made = proven.made

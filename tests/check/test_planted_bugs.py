@@ -116,10 +116,10 @@ def half_open(right: Any) -> Any:
     """Takes the last step of a life for free."""
 
     def wrong(buffers: Any) -> Any:
-        return {
-            key: [(first, max(first, last - 1)) for first, last in lives]
-            for key, lives in right(buffers).items()
-        }
+        return [
+            tuple((first, max(first, last - 1)) for first, last in lives)
+            for lives in right(buffers)
+        ]
 
     return wrong
 

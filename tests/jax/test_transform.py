@@ -21,6 +21,7 @@ from hlomem.schedule.search import Improvement
 from hlomem.schedule.waiting import module_time
 from tests.analysis.programs import DONATE_SWAP
 from tests.remat.test_fit import _chain as chain
+from tests.remat.test_floor import WIDE
 from tests.remat.test_free import SHAPE, products
 from tests.schedule.programs import CPU
 
@@ -205,3 +206,15 @@ def test_nothing_is_computed_again_where_it_fits() -> None:
     assert outcome.limit is not None
     assert 0 < outcome.total <= outcome.limit
     assert not outcome.clones
+
+
+def test_a_number_below_what_one_instruction_needs_is_said_to_be_out_of_reach() -> None:
+    transform = Transform(
+        "cpu", compiler_options("cpu"), Rules("low"), Limits(0, 50_000, fit=40_000)
+    )
+    transform(_proto(WIDE))
+    [outcome] = log.report().outcomes
+    assert outcome.hungriest == "wide"
+    assert outcome.floor == outcome.total
+    assert "nothing computed again goes below" in str(outcome)
+    assert "for wide alone" in str(outcome)

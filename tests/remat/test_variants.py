@@ -45,24 +45,23 @@ def test_loops_stack_less_and_compute_the_same(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SCANNED, ids=name_of)
-def test_values_are_computed_again_in_the_body_of_the_loop_that_needs_most(path: Path) -> None:
+def test_a_body_keeps_less_where_the_program_needs_most_in_it(path: Path) -> None:
     stages = scanned_stages(path)
     variant = cut_inside(Variant((), stages, program_flops(stages)), 64)
     assert variant is not None
-    assert variant.clones > 0
     assert temporary_bytes(variant.stages) < temporary_bytes(stages)
-    assert variant.flops > program_flops(stages)
+    assert variant.flops >= program_flops(stages)  # or only later, where nobody reads it before
     assert judge_changes(stages.module, variant.changes) == []
     module = variant.stages.module
-    assert len(module.entry.instructions) == len(stages.module.entry.instructions)
-    longer = [
+    changed = {
         computation.name
         for computation in stages.module.outer_computations
-        if len(module.computation_by_name[computation.name].instructions)
-        == len(computation.instructions) + variant.clones
-    ]
+        if [one.name for one in computation.instructions]
+        != [one.name for one in module.computation_by_name[computation.name].instructions]
+    }
     loops = [one for one in stages.module.entry.instructions if one.opcode == "while"]
-    assert longer[0] in [loop.called_computations[0].name for loop in loops]
+    assert len(changed) == 1
+    assert changed <= {loop.called_computations[0].name for loop in loops}
     assert new_findings(module, stages.module, stages.options) == []
 
 

@@ -18,12 +18,13 @@ from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.check import find_edit_problems
 from hlomem.remat.edit import Edit
-from hlomem.remat.fit import fit
+from hlomem.remat.fit import Allowed, Budget, fit
 from hlomem.remat.variants import (
     PRICES,
     Change,
     Variant,
-    iter_variants,
+    change_loops,
+    cut_inside,
     judge_changes,
     program_flops,
 )
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from hlomem.remat.fit import Point
     from hlomem.schedule.search import Orders
 
-NEAR = 1.25
+CHEAP = 0.01
+"""The share of a program's operations below which nothing cheaper is looked for."""
+NEAR = 1.3
 """How much more than the number a variant may take to be worth a search of its own."""
 
 
@@ -59,6 +62,11 @@ class Recomputed(NamedTuple):
     """Stacks of loops that are gone."""
     clones: int
     """Instructions outside of loops that are computed again."""
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether next to nothing is computed again."""
+        return self.flops <= CHEAP * self.program_flops
 
 
 def recompute_program(found: BetterOrder, limit: int, rules: Rules) -> list[Recomputed]:
@@ -81,36 +89,42 @@ class _Search:
     def __init__(self, found: BetterOrder, limit: int, rules: Rules) -> None:
         self._found = found
         self._limit = limit
-        self._rules = rules._replace(effort="low")
+        self._rules = rules
         self._flops = program_flops(found.stages)
+        self._budget = Budget(rules.effort)
         self._cheapest: int | None = None
         """Operations that the cheapest adds that fits."""
 
     def run(self) -> Iterator[Recomputed]:
-        """Rising prices, until they cost more than something that fits."""
-        given = Variant((), self._found.stages, self._flops)
-        yield from self._refined(given, self._found.orders)
-        starts = [self._found.stages]
-        if self._found.orders:
-            starts.insert(0, _ordered(self._found.stages, self._found.orders))
-        for start in starts:
-            if self._cheapest is None:
-                yield from self._varied(start)
-        if self._cheapest is None and not self._is_near(self._found.stages):
-            yield from self._fitted(given, starts)
+        """The program itself, then its loops for rising prices, until they cost too much."""
+        stages, orders = self._found.stages, self._found.orders
+        given = Variant((), stages, self._flops)
+        start = _ordered(stages, orders) if orders else stages
+        yield from self._fitted(given, start)
+        yield from self._varied(start)
+        if orders and self._cheapest is None:
+            yield from self._fitted(given, stages)
 
     def _varied(self, start: Stages) -> Iterator[Recomputed]:
+        """Loops that stack less, and cut inside where most is alive there, while nothing fits."""
+        given = Variant((), start, self._flops)
         seen: set[tuple[int, int]] = set()
         for price in PRICES:
-            for variant in iter_variants(start, price):
-                key = variant.flops, variant.stages.assignment.total_bytes
-                if self._is_dear(variant):
+            looped = change_loops(start, price)
+            if looped is not None:
+                if self._is_dear(looped):
                     return
-                if key in seen:  # the same for another price
-                    continue
-                seen.add(key)
-                yield self._plain(variant, variant.stages, {})
-                yield from self._refined(variant)
+                yield from self._looked_at(looped, seen)
+            inside = cut_inside(looped or given, price) if self._cheapest is None else None
+            if inside is not None:
+                yield from self._looked_at(inside, seen)
+
+    def _looked_at(self, variant: Variant, seen: set[tuple[int, int]]) -> Iterator[Recomputed]:
+        key = variant.flops, variant.stages.assignment.total_bytes
+        if key not in seen:  # else the same for another price
+            seen.add(key)
+            yield self._plain(variant, variant.stages, {})
+            yield from self._refined(variant)
 
     def _is_dear(self, variant: Variant) -> bool:
         """Whether a variant costs no less than something that fits."""
@@ -122,33 +136,31 @@ class _Search:
             self._cheapest = point.flops if known is None else min(point.flops, known)
         return point
 
-    def _is_near(self, stages: Stages) -> bool:
+    def _room(self, stages: Stages) -> int:
+        """Bytes that temporaries may take."""
         rest = stages.assignment.total_bytes - temporary_bytes(stages)
-        return temporary_bytes(stages) <= NEAR * max(self._limit - rest, 0)
+        return max(self._limit - rest, 0)
 
-    def _refined(self, variant: Variant, orders: Orders | None = None) -> Iterator[Recomputed]:
+    def _refined(self, variant: Variant) -> Iterator[Recomputed]:
         """A variant in an order of its own; where it is near, with single values made again."""
         stages = variant.stages
         if self._is_dear(variant):
             return
-        if orders is None:
-            orders = improve_stages(stages.module.name, stages, self._rules).orders
-        starts = [stages]
+        low = self._rules._replace(effort="low")
+        orders = improve_stages(stages.module.name, stages, low).orders
+        start = _ordered(stages, orders) if orders else stages
         if orders:
-            starts.insert(0, _ordered(stages, orders))
-            if variant.changes:
-                yield self._plain(variant, starts[0], orders)
-        if not self._is_dear(variant):
-            yield from self._fitted(variant, [start for start in starts if self._is_near(start)])
+            yield self._plain(variant, start, orders)
+        if temporary_bytes(start) <= NEAR * self._room(start) and not self._is_dear(variant):
+            yield from self._fitted(variant, start)
 
-    def _fitted(self, variant: Variant, starts: Sequence[Stages]) -> Iterator[Recomputed]:
-        for start in starts:
-            rest = start.assignment.total_bytes - temporary_bytes(start)
-            most = self._cheapest
-            if most is not None:
-                most -= variant.flops - self._flops
-            for point in fit(start, max(self._limit - rest, 0), most).points:
-                yield self._edited(variant, point)
+    def _fitted(self, variant: Variant, start: Stages) -> Iterator[Recomputed]:
+        most = self._cheapest
+        if most is not None:
+            most -= variant.flops - self._flops
+        allowed = Allowed(self._rules.may_reorder_collectives, self._rules.max_slowdown)
+        for point in fit(start, self._room(start), most, self._budget, allowed).points:
+            yield self._edited(variant, point)
 
     def _plain(self, variant: Variant, stages: Stages, orders: Orders) -> Recomputed:
         names = {

@@ -65,6 +65,11 @@ class Outcome(NamedTuple):
     """Their bytes, which go there and come back in every run."""
     again: tuple[str, ...] = ()
     """Lines of the user's code whose values are computed again, those with most bytes first."""
+    floor: int = 0
+    """Bytes that all allocations take at least, whatever is computed again, as planned: those of
+    `hungriest` and of what is no temporary. Nothing where the program fits."""
+    hungriest: str = ""
+    """The instruction that needs most at once."""
     verdict: str = ""
     """How good the order is known to be, as `hlomem improve` says it: `at the bound`, `proven` or
     `open`; empty where the compiler was asked instead."""
@@ -105,7 +110,11 @@ class Outcome(NamedTuple):
             return ""
         sizes = f"{format_bytes(self.total)} of {format_bytes(self.limit)} in all"
         if self.missing:
-            return f", {sizes}: {format_bytes(self.missing)} too much"
+            least = ""
+            if self.limit < self.floor:
+                size = format_bytes(self.floor)
+                least = f"; nothing computed again goes below {size}, for {self.hungriest} alone"
+            return f", {sizes}: {format_bytes(self.missing)} too much{least}"
         return f", {sizes}: fits"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem import hlo
 from hlomem.api.almost_free import find_recomputed
-from hlomem.api.recompute import choose_cheapest, recompute_program
+from hlomem.api.recompute import choose_cheapest
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.jax.kept_answers import Answer
 from hlomem.jax.module_proto import text_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hlomem.api.recompute import Recomputed
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
+    from hlomem.pipeline import Stages
 
 MAX_REJECTED = 3
 """Programs with values computed again that judges are asked about."""
@@ -47,9 +48,18 @@ def recompute_freely(proto: bytes, found: BetterOrder, answer: Answer, rules: Ru
     return _with_values(answer, written, found, made)
 
 
-def fit(proto: bytes, found: BetterOrder, answer: Answer, rules: Rules, limit: int) -> Answer:
-    """Compute values again until a program is no larger than a number, as far as that goes."""
-    points = recompute_program(found, limit, rules)
+def fit(
+    proto: bytes,
+    found: BetterOrder,
+    answer: Answer,
+    rules: Rules,
+    limit: int,
+    points: Sequence[Recomputed],
+) -> Answer:
+    """The program with values computed again that fits a number for least, else the smallest.
+
+    `points` are those that were found for the number.
+    """
     for _ in range(MAX_REJECTED):
         made = choose_cheapest(points, limit)
         if made is None or made.total >= answer.outcome.total:
@@ -128,20 +138,27 @@ def noted(answer: Answer, *notes: str) -> Answer:
 
 def forecast(module: HloModule, options: Options) -> int:
     """Bytes of temporaries as the compiler is going to report them; barriers are gone by then."""
+    return temporary_bytes(_without_barriers(module, options))
+
+
+def _without_barriers(module: HloModule, options: Options) -> Stages:
     module = without_barriers(module) if has_barriers(module) else module
-    return temporary_bytes(start_stages(module, options, order_lists=in_text_order))
+    return start_stages(module, options, order_lists=in_text_order)
 
 
 def _with_values(answer: Answer, written: bytes, found: BetterOrder, made: Recomputed) -> Answer:
     """The module with values computed again, and the outcome that says what it costs."""
     module = hlo.parse(text_of(written))
     options = found.stages.options
-    after = forecast(module, options) if has_barriers(module) else made.temporaries
+    after, total = made.temporaries, made.total
+    if has_barriers(module):
+        stages = _without_barriers(module, options)
+        after, total = temporary_bytes(stages), stages.assignment.total_bytes
     time = model_time(found.stages, {}).before
     outcome = answer.outcome._replace(
         kind="improved",
         after=after,
-        total=made.total if answer.outcome.limit is not None else 0,
+        total=total if answer.outcome.limit is not None else 0,
         clones=made.clones,
         stacks=made.stacks,
         flops=made.flops,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.api.improve import Rules, find_objections, improve_stages
+from hlomem.api.recompute import choose_cheapest, recompute_program
 from hlomem.hlo.barriers import has_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.kept_answers import Answer
@@ -26,6 +27,7 @@ from hlomem.jax.module_proto import text_of, with_orders
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.jax.recomputing import fit, fit_by_trying, forecast, noted, offload, recompute_freely
 from hlomem.pipeline import in_text_order, start_stages
+from hlomem.remat.floor import find_floor
 from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.waiting import model_time
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.api.improve import BetterOrder
+    from hlomem.api.recompute import Recomputed
     from hlomem.hlo.ir import HloModule
     from hlomem.jax.kept_answers import AnswerStore
     from hlomem.machines.options import Options
@@ -132,8 +135,9 @@ class Transform:
         before = temporary_bytes(stages)
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        found, ordered = self._reorder(proto, stages, outcome)
-        answer = self._compute_again(proto, found, ordered)
+        found, points = self._find_order(stages)
+        found, ordered = self._reorder(proto, found, outcome)
+        answer = self._compute_again(proto, found, ordered, points)
         if answer.proto is ordered.proto:  # else judges were asked about all of it
             answer = self._judge_order(found, answer)
         seconds = time.thread_time() - start
@@ -152,11 +156,31 @@ class Transform:
             return outcome._replace(reason=f"{count} instructions")
         return None
 
+    def _find_order(self, stages: Stages) -> tuple[BetterOrder, list[Recomputed]]:
+        """The order that is handed on, and programs that fit in it, where they were looked for.
+
+        Where no order fits the number, or next to nothing has to be computed again for that, little
+        is spent on the order.
+        """
+        name, limit = stages.module.name, self._limits.fit
+        if limit is not None:
+            rest = stages.assignment.total_bytes - temporary_bytes(stages)
+            found = improve_stages(name, stages, self._rules._replace(effort="low"), judges=False)
+            bound = found.report.bound
+            if bound is not None and rest + bound > limit:
+                return found, []
+            if found.total > limit and self._plan is None:
+                points = recompute_program(found, limit, self._rules)
+                made = choose_cheapest(points, limit)
+                if made is not None and made.total <= limit and made.is_cheap:
+                    return found, points
+        return improve_stages(name, stages, self._rules, judges=False), []
+
     def _reorder(
-        self, proto: bytes, stages: Stages, outcome: Outcome
+        self, proto: bytes, found: BetterOrder, outcome: Outcome
     ) -> tuple[BetterOrder, Answer]:
-        """The order that is found, and the module in it, of which judges are asked later."""
-        found = improve_stages(outcome.program, stages, self._rules, judges=False)
+        """The order that is handed on, and the module in it, of which judges are asked later."""
+        stages = found.stages
         if self._foresees_orders:
             outcome = _foreseen(outcome, found)
         else:
@@ -190,7 +214,9 @@ class Transform:
         )
         return noted(Answer(None, outcome), f"an order was found and rejected: {problems[0]}")
 
-    def _compute_again(self, proto: bytes, found: BetterOrder, answer: Answer) -> Answer:
+    def _compute_again(
+        self, proto: bytes, found: BetterOrder, answer: Answer, points: list[Recomputed]
+    ) -> Answer:
         """Fit the number that was named, if any; else compute again what is almost free."""
         limit = self._limits.fit
         if limit is not None:
@@ -199,7 +225,8 @@ class Transform:
             outcome = answer.outcome._replace(total=total, limit=limit)
             answer = answer._replace(outcome=outcome)
             if total > limit:
-                fitted = _attempt(partial(self._fit, proto, found, answer, limit), answer)
+                change = partial(self._fit, proto, found, answer, limit, points)
+                fitted = _with_floor(_attempt(change, answer), found.stages)
                 if fitted.proto is not answer.proto:
                     return fitted
                 answer = fitted
@@ -207,9 +234,17 @@ class Transform:
             return answer
         return _attempt(partial(recompute_freely, proto, found, answer, self._rules), answer)
 
-    def _fit(self, proto: bytes, found: BetterOrder, answer: Answer, limit: int) -> Answer:
+    def _fit(
+        self,
+        proto: bytes,
+        found: BetterOrder,
+        answer: Answer,
+        limit: int,
+        points: list[Recomputed],
+    ) -> Answer:
         if self._plan is None:
-            return fit(proto, found, answer, self._rules, limit)
+            points = points or recompute_program(found, limit, self._rules)
+            return fit(proto, found, answer, self._rules, limit, points)
         fitted = fit_by_trying(proto, found, answer, self._rules, limit, self._plan)
         if self._limits.offload and fitted.outcome.missing:
             starts = [fitted] if fitted.proto is answer.proto else [fitted, answer]
@@ -226,6 +261,16 @@ def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:
         reason = reason.partition("\n")[0]
         logger.warning("%s: %s", answer.outcome.program, reason)
         return noted(answer, reason)
+
+
+def _with_floor(answer: Answer, stages: Stages) -> Answer:
+    """The answer with the least that the program can take, if it takes too much."""
+    if not answer.outcome.missing:
+        return answer
+    floor = find_floor(stages)
+    rest = stages.assignment.total_bytes - temporary_bytes(stages)
+    outcome = answer.outcome._replace(floor=rest + floor.size, hungriest=floor.instruction)
+    return answer._replace(outcome=outcome)
 
 
 def _foreseen(outcome: Outcome, found: BetterOrder) -> Outcome:

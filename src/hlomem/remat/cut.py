@@ -1,6 +1,6 @@
 """Values dropped together at the peak and computed again behind it, each once: a least cut.
 
-In: a `State` and what a byte is worth. Out: an `Edit`, or None where nothing is freed. All that is
+In: a `State` and what a byte is worth. Out: the next, or None where nothing is freed. All that is
 alive at the peak and read behind it was made before: each such value is kept, for its bytes, or
 computed again before its first reader behind the peak, for its operations and the bytes it touches,
 from others of which the same is true. That is a least cut, as for loops (`loop_choice.py`), so that
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.remat.edit import SUFFIX, Clone, Edit
+from hlomem.remat.draft import Draft
 from hlomem.remat.min_cut import UNCUT, Network
 from hlomem.remat.state import FORWARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.remat.flops import Costs
     from hlomem.remat.state import State
 
@@ -28,18 +27,12 @@ MAX_RETRIES = 40
 """Nodes found one by one that cannot be computed again."""
 
 
-def cut_at_peak(
-    state: State,
-    costs: Costs,
-    price: int,
-    orders: Mapping[HloComputation, Sequence[HloInstruction]],
-) -> Edit | None:
-    """The edit for a price; `orders` are those of other computations."""
+def cut_at_peak(state: State, costs: Costs, price: int) -> State | None:
+    """The program cut at its peak for a price; None where nothing is freed."""
     if len(state.order) > MAX_NODES:
         return None
     levels = state.levels()
-    cut = _Cut(state, costs, price, levels.index(max(levels)))
-    return cut.edit(orders)
+    return _Cut(state, costs, price, levels.index(max(levels))).run()
 
 
 class _Overwritten(Exception):  # noqa: N818 - nobody outside sees it
@@ -62,50 +55,35 @@ class _Cut:
         self._kept = self._find_tupled()
         """Nodes not to be computed again: what they read is written over by then, or a loop's state
         begins with them, and with it the memory that others lie in."""
-        self._names = [one.name for one in state.flow.nodes]
 
-    def edit(self, orders: Mapping[HloComputation, Sequence[HloInstruction]]) -> Edit | None:
-        """All that changes; None where nothing is freed."""
+    def run(self) -> State | None:
+        """The program with all that changes; None where nothing is freed."""
         for _ in range(MAX_RETRIES):
             try:
-                return self._write(self._choose(), orders)
+                return self._write(self._choose())
             except _Overwritten as found:
                 self._kept.add(found.node)
         return None
 
-    def _write(
-        self, remade: set[int], orders: Mapping[HloComputation, Sequence[HloInstruction]]
-    ) -> Edit | None:
-        taken = set(self._names)
-        clones: dict[int, Clone] = {}
-        sequence = [self._names[node] for node in self._before]
-        operands: dict[str, tuple[str, ...]] = {}
+    def _write(self, remade: set[int]) -> State | None:
+        draft = Draft(self._state)
+        clones: dict[int, int] = {}
+        renamed: dict[int, int] = {}
+        sequence = list(self._before)
         for node in self._behind:
             for missing in self._missing(node, remade, clones):
                 if not self._is_intact(missing, remade, self._places[node]):
                     raise _Overwritten(missing)
-                name = _free_name(self._names[missing], taken)
-                read = self._read(missing, clones)
-                clones[missing] = Clone(name, self._names[missing], read)
-                sequence.append(name)
-            read = self._read(node, clones)
-            if read != tuple(self._names[operand] for operand in self._state.operands[node]):
-                operands[self._names[node]] = read
-            sequence.append(self._names[node])
-        if not clones:
-            return None
-        computation = self._state.flow.computation
-        others = {
-            other.name: tuple(one.name for one in order)
-            for other, order in orders.items()
-            if other is not computation
-        }
-        return Edit(
-            computation.name,
-            tuple(clones.values()),
-            operands,
-            {**others, computation.name: tuple(sequence)},
-        )
+                clone = draft.clone(missing, self._read(missing, clones))
+                clones[missing] = clone
+                renamed.update(draft.renamed_all(missing, clone))
+                sequence.append(clone)
+            if not renamed.keys().isdisjoint(self._state.flow.read_by[node]):
+                draft.rewire(node, self._read(node, clones), renamed)
+            elif any(operand in clones for operand in self._state.operands[node]):
+                draft.rewire(node, self._read(node, clones), {})
+            sequence.append(node)
+        return draft.finish(sequence) if clones else None
 
     def _find_tupled(self) -> set[int]:
         """Nodes whose values are put into a tuple behind the peak."""
@@ -125,13 +103,10 @@ class _Cut:
                     pending += state.operands[node]
         return found
 
-    def _read(self, node: int, clones: Mapping[int, Clone]) -> tuple[str, ...]:
-        return tuple(
-            clones[operand].name if operand in clones else self._names[operand]
-            for operand in self._state.operands[node]
-        )
+    def _read(self, node: int, clones: Mapping[int, int]) -> tuple[int, ...]:
+        return tuple([clones.get(operand, operand) for operand in self._state.operands[node]])
 
-    def _missing(self, node: int, remade: set[int], clones: Mapping[int, Clone]) -> list[int]:
+    def _missing(self, node: int, remade: set[int], clones: Mapping[int, int]) -> list[int]:
         """The nodes to compute again before one, in their order."""
         found: set[int] = set()
         pending = list(self._state.operands[node])
@@ -144,19 +119,18 @@ class _Cut:
 
     def _is_intact(self, node: int, remade: set[int], place: int) -> bool:
         """Whether nothing that a clone reads is written over before it runs."""
-        limits = self._state.facts.limits
         return all(
             self._places[writer] >= place
             for operand in self._state.operands[node]
             if operand not in remade
-            for writer in limits[operand]
+            for writer in self._state.limits(operand)
         )
 
     # The cut.
 
     def _choose(self) -> set[int]:
         """The nodes that are computed again behind the peak."""
-        count = len(self._state.order)
+        count = len(self._state.origin)
         source, sink = 2 * count, 2 * count + 1
         network = Network(sink + 1)
         needed = {
@@ -195,7 +169,7 @@ class _Cut:
 
     def _cost(self, node: int) -> int:
         state = self._state
-        if not state.facts.may_repeat[node] or node in self._kept:
+        if not state.may_repeat(node) or node in self._kept:
             return UNCUT
         instruction = state.instruction(node)
         if instruction.opcode in FORWARDS:
@@ -204,12 +178,3 @@ class _Cut:
             return 1
         touched = self._costs.bytes_touched(instruction)
         return (self._costs.flops(instruction) + touched) // self._price + 1
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    number, free = 1, f"{name}.{SUFFIX}"
-    while free in taken:
-        number += 1
-        free = f"{name}.{SUFFIX}{number}"
-    taken.add(free)
-    return free

@@ -1,10 +1,12 @@
 """Recomputation until a program fits a number, each state that counts planned exactly.
 
 In: the stages of a plan and the bytes its temporaries may take. Out: a `Fit`: the edit whose plan
-fits for the least that was found, or else the smallest. Steps are chosen by a model that counts
-bytes and packs nothing (`state.py`, `choose.py`); when it says that the number is reached the
-program is planned as XLA plans it, and what the model was wrong by is asked of it in addition. All
-limits count steps, none counts seconds.
+fits for the least that was found, or else the smallest. Several starts are made: the program as it
+is, and cut at its peak for a price (`cut.py`). From each, single values are computed again
+(`choose.py`) until a model that counts bytes and packs nothing (`state.py`) says that the number is
+reached, and clones that were not needed for it are taken back (`relax.py`). What is left is planned
+as XLA plans it, also in an order of its own; what the model was wrong by is corrected
+(`anchor.py`), and asked of it in addition. All limits count steps, none counts seconds.
 """
 
 from __future__ import annotations
@@ -12,27 +14,100 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.gc_pause import collector_off
+from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import in_text_order, start_stages
+from hlomem.remat.anchor import anchor
 from hlomem.remat.choose import choose
+from hlomem.remat.cut import cut_at_peak
 from hlomem.remat.edit import Edit, apply_edit
 from hlomem.remat.flops import Costs
-from hlomem.remat.state import start_state
+from hlomem.remat.relax import relax, settle
+from hlomem.remat.reorder import lower_all
+from hlomem.remat.state import orders_by_name, start_state
 from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.search import improve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from hlomem.pipeline import Stages
     from hlomem.remat.state import State
+    from hlomem.schedule.search import Effort
 
-MAX_STEPS = 400
-"""Values that are computed again at most."""
-MAX_PLANS = 10
-"""Exact plans at most."""
-MAX_CHOICES = 4_000_000
-"""Steps times nodes: what choosing may take in all."""
-_MARGIN = 0.998
+AS_IS = -1
+"""In the place of a price: nothing is cut to begin with."""
+
+
+class Start(NamedTuple):
+    """A program to begin with."""
+
+    price: int
+    """For which it is cut at its peak, or `AS_IS`."""
+    is_lowered: bool = False
+    """Whether it is in the order of `reorder.py`."""
+
+
+class Work(NamedTuple):
+    """The work that an effort allows."""
+
+    starts: tuple[Start, ...]
+    rounds: int
+    """Plans of what comes of a start, each with what the last was wrong by."""
+    detours: tuple[float, ...]
+    """How much more than the number is allowed on the way to something cheaper."""
+    steps: int
+    """Values that are computed again at most, or several at once, over all starts."""
+    plans: int
+    """Exact plans, and searches for an order, which are several."""
+
+
+WORK: Mapping[Effort, Work] = {
+    "low": Work((Start(AS_IS),), 3, (), 60, 8),
+    "default": Work((Start(AS_IS), Start(AS_IS, is_lowered=True), Start(256)), 5, (), 240, 36),
+    "high": Work(
+        tuple(
+            Start(price, is_lowered)
+            for price in (AS_IS, 256, 16, 64, 4, 1024, 0)
+            for is_lowered in (False, True)
+        ),
+        8,
+        (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5),
+        8000,
+        500,
+    ),
+}
+PLANS_OF_ORDER = 4
+"""Plans that the search for an order is worth."""
+
+
+class Budget:
+    """The work that is left, of one effort, for all that is looked for in one program."""
+
+    def __init__(self, effort: Effort) -> None:
+        self.work = WORK[effort]
+        self.steps = self.work.steps
+        self.plans = self.work.plans
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more is looked for."""
+        return self.steps <= 0 or self.plans <= 0
+
+
+_MARGIN = 0.999
 """How much less than the share that is missing is asked for after a plan that misses."""
+_MORE = 0.02
+"""How much less is asked for after a plan that is no smaller than another."""
+_NEAR = 1.2
+"""How much more than the number a plan may take for another order to be looked for at once."""
+_LEAST_SAVING = 0.001
+"""The share of a program's operations that is worth another plan."""
+_HOPE = 1.25
+"""How much more than something that fits may cost what clones can still be taken back of."""
+_TOO_MUCH = 4
+"""How much more than something that fits may be added on the way down."""
+_CHEAP = 0.01
+"""The share of a program's operations for which no other start is made."""
 
 
 class Point(NamedTuple):
@@ -61,83 +136,230 @@ class Fit(NamedTuple):
     """The cheapest that fits, else the smallest; None where none is smaller than what was given."""
 
 
-def fit(stages: Stages, target: int, max_flops: int | None = None) -> Fit:
+class Allowed(NamedTuple):
+    """The orders that may be looked for, as for `hlomem.schedule.search.improve`."""
+
+    may_reorder_collectives: bool = False
+    max_slowdown: float = 0.0
+
+
+def fit(
+    stages: Stages,
+    target: int,
+    max_flops: int | None = None,
+    budget: Budget | None = None,
+    allowed: Allowed | None = None,
+) -> Fit:
     """Compute values again until the temporaries take no more than a number of bytes.
 
-    `max_flops` are operations beyond which it is not worth it.
+    `max_flops` are operations beyond which it is not worth it. What is spent is taken from
+    `budget`, by default that of a default effort.
     """
     with collector_off():
-        return _Search(stages, max_flops).run(target)
+        budget = budget or Budget("default")
+        return _Search(stages, target, max_flops, budget, allowed or Allowed()).run()
+
+
+class _Planned(NamedTuple):
+    """A state and its plan."""
+
+    state: State
+    stages: Stages
+
+    @property
+    def size(self) -> int:
+        return temporary_bytes(self.stages)
 
 
 class _Search:
-    def __init__(self, stages: Stages, max_flops: int | None = None) -> None:
+    def __init__(
+        self,
+        stages: Stages,
+        target: int,
+        max_flops: int | None,
+        budget: Budget,
+        allowed: Allowed,
+    ) -> None:
         self._stages = stages
-        self._max_flops = max_flops
+        self._target = target
+        self._budget = budget
+        self._allowed = allowed
         self._costs = Costs(stages.options.machine.size_of)
-        self._state = start_state(stages)
-        self._others = {
-            computation: stages.schedule.sequence(computation)
-            for computation in stages.live_ranges.span_of
-            if computation is not stages.module.entry
-        }
-        self._flops = 0
-        self._steps = min(MAX_STEPS, MAX_CHOICES // max(len(self._state.order), 1))
+        entry = stages.schedule.sequence(stages.module.entry)
+        self._program_flops = self._costs.total(entry)
+        self._max_flops = max_flops
         self._points: list[Point] = []
+        self._orders = orders_by_name(stages)
 
-    def run(self, target: int) -> Fit:
-        """Go down to the target, as far as that is possible."""
+    def run(self) -> Fit:
+        """Go down to the target from every start, as far as that is possible."""
         before = temporary_bytes(self._stages)
-        self._reach(target, before)
+        if before > self._target:
+            for start in self._starts():
+                if self._is_cheap() or self._budget.is_spent:
+                    break
+                self._pursue(*start)
         smaller = [point for point in self._points if point.temporaries < before]
-        fits = [point for point in smaller if point.temporaries <= target]
+        fits = [point for point in smaller if point.temporaries <= self._target]
         best = min(
             fits or smaller,
             key=lambda point: point.flops if fits else point.temporaries,
             default=None,
         )
-        flops = self._costs.total(self._stages.schedule.sequence(self._stages.module.entry))
-        return Fit(before, flops, tuple(self._points), best)
+        return Fit(before, self._program_flops, tuple(self._points), best)
 
-    def _reach(self, target: int, planned: int) -> None:
-        """Take steps and plan, until a plan fits or nothing helps."""
-        for _ in range(MAX_PLANS):
-            if planned <= target:
+    def _starts(self) -> Iterator[tuple[State, int, int]]:
+        """The program in its order and in another, as it is and cut, with level and plan."""
+        begun: dict[bool, tuple[Stages, State] | None] = {}
+        for start in self._budget.work.starts:
+            if start.is_lowered not in begun:
+                stages = self._lowered() if start.is_lowered else self._stages
+                begun[start.is_lowered] = (stages, start_state(stages)) if stages else None
+            known = begun[start.is_lowered]
+            if known is None:
+                continue
+            stages, given = known
+            cut: State | None = given
+            if start.price != AS_IS:
+                cut = cut_at_peak(given, self._costs, start.price)
+            if cut is not None:
+                self._orders = orders_by_name(stages)
+                yield settle(cut), max(given.levels()), temporary_bytes(stages)
+
+    def _lowered(self) -> Stages | None:
+        """The program in an order with less above the number, where any order will do."""
+        if self._allowed.max_slowdown:
+            return None
+        may_reorder = self._allowed.may_reorder_collectives
+        return lower_all(self._stages, self._target, may_reorder_collectives=may_reorder)
+
+    def _pursue(self, state: State, level: int, size: int) -> None:
+        """Go down from a start, plan, and correct: the model says `level` of a plan's size."""
+        least, margin = size, _MARGIN
+        for _ in range(self._budget.work.rounds):
+            wanted = round(self._target * level / size * margin)
+            state = self._descend(state, wanted)
+            reached = max(state.levels())
+            state = relax(state, self._costs, max(wanted, reached))
+            if reached <= wanted:
+                state = self._refine(state, wanted)
+            if self._is_dear(state) or not state.clone_nodes():
                 return
-            level = max(self._state.levels(), default=0)
-            wanted = round(min(level * target / planned, level - 1) * _MARGIN)
-            moved = sum(1 for _ in self._descend(wanted))
-            if not moved:
+            planned = self._plan(state)
+            is_near = planned.size <= _NEAR * self._target or reached > wanted
+            if planned.size > self._target and is_near:
+                planned = self._order(planned)
+            if planned.size <= self._target:
+                self._loosen(planned)
                 return
-            point = self._plan()
-            self._points.append(point)
-            planned = point.temporaries
-
-    def _descend(self, wanted: int) -> Iterator[State]:
-        """Steps until the model counts no more than wanted."""
-        while self._steps > 0 and max(self._state.levels(), default=0) > wanted:
-            self._steps -= 1
-            choice = choose(self._state, self._costs, wanted)
-            if choice is None or self._is_too_much(choice.flops):
-                self._steps = 0
+            state, level, size = planned.state, max(planned.state.levels()), planned.size
+            is_stuck = reached > wanted and size >= least
+            if self._budget.is_spent or is_stuck:
                 return
-            self._state = choice.state
-            self._flops += choice.flops
-            yield self._state
+            if size >= least:
+                margin -= _MORE
+            least = min(least, size)
 
-    def _is_too_much(self, flops: int) -> bool:
-        return self._max_flops is not None and self._flops + flops > self._max_flops
+    def _refine(self, state: State, wanted: int) -> State:
+        """The state, or a cheaper one found by taking back too much and going down again."""
+        for more in self._budget.work.detours:
+            if self._flops(state) <= _CHEAP * self._program_flops:
+                break
+            other = self._descend(relax(state, self._costs, round(wanted * more)), wanted)
+            if max(other.levels()) <= wanted:
+                other = relax(other, self._costs, wanted)
+                if self._flops(other) < self._flops(state):
+                    state = other
+        return state
 
-    def _plan(self) -> Point:
-        edit = self._state.edit(self._others)
+    def _cheapest(self) -> int | None:
+        """Operations that the cheapest adds that fits, or the most that it may."""
+        fits = [point.flops for point in self._points if point.temporaries <= self._target]
+        known = [self._max_flops] if self._max_flops is not None else []
+        return min([*fits, *known], default=None)
+
+    def _is_dear(self, state: State) -> bool:
+        """Whether a state will cost no less than something that fits."""
+        cheapest = self._cheapest()
+        return cheapest is not None and self._flops(state) >= _HOPE * cheapest
+
+    def _is_cheap(self) -> bool:
+        """Whether something fits for next to nothing."""
+        cheapest = self._cheapest()
+        return cheapest is not None and cheapest <= _CHEAP * self._program_flops
+
+    def _loosen(self, planned: _Planned) -> None:
+        """Take back more clones where a plan leaves room."""
+        for _ in range(self._budget.work.rounds):
+            wanted = round(self._target * max(planned.state.levels()) / planned.size)
+            state = relax(planned.state, self._costs, wanted)
+            saved = self._flops(planned.state) - self._flops(state)
+            if saved <= _LEAST_SAVING * self._program_flops or self._budget.is_spent:
+                return
+            planned = self._plan(state)
+            if planned.size > self._target:
+                return
+
+    def _descend(self, state: State, wanted: int) -> State:
+        """The state after steps until the model counts no more than wanted, or none helps.
+
+        It ends early where they cost far more than something that fits.
+        """
+        levels = state.levels()
+        cheapest, added = self._cheapest(), 0
+        while self._budget.steps > 0 and max(levels, default=0) > wanted:
+            self._budget.steps -= 1
+            choice = choose(state, levels, self._costs, wanted)
+            if choice is None or (cheapest is not None and added > _TOO_MUCH * cheapest):
+                break
+            state, levels = choice.state, choice.levels
+            added += choice.flops
+        return state
+
+    def _flops(self, state: State) -> int:
+        return self._costs.total(state.clones())
+
+    def _plan(self, state: State) -> _Planned:
+        self._budget.plans -= 1
+        edit = state.edit(self._orders)
         stages = plan_edit(self._stages, edit)
-        return Point(
+        self._note(state, edit, stages)
+        return _Planned(anchor(state, stages), stages)
+
+    def _order(self, planned: _Planned) -> _Planned:
+        """The program in a better order, if one is found without much work."""
+        self._budget.plans -= PLANS_OF_ORDER
+        state, stages = planned
+        found = improve(
+            stages,
+            "low",
+            may_reorder_collectives=self._allowed.may_reorder_collectives,
+            max_slowdown=self._allowed.max_slowdown,
+        )
+        if not found.orders:
+            return planned
+        ordered = stages.rescheduled(
+            Schedule({computation: list(order) for computation, order in found.orders.items()})
+        )
+        self._orders = {
+            computation.name: tuple([one.name for one in ordered.schedule.sequence(computation)])
+            for computation in stages.live_ranges.span_of
+            if computation is not stages.module.entry
+        }
+        state = anchor(state, ordered)
+        self._note(state, state.edit(self._orders), ordered)
+        return _Planned(state, ordered)
+
+    def _note(self, state: State, edit: Edit, stages: Stages) -> None:
+        point = Point(
             edit,
             temporary_bytes(stages),
             stages.assignment.total_bytes,
-            self._flops,
+            self._flops(state),
             len(edit.clones),
         )
+        if edit.clones:
+            self._points.append(point)
 
 
 def plan_edit(stages: Stages, edit: Edit) -> Stages:

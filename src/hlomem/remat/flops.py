@@ -45,9 +45,17 @@ class Costs:
         self._size_of = size_of
         self._bodies: dict[HloComputation, int] = {}
         self._trips: dict[HloInstruction, int] = {}
+        self._flops: dict[HloInstruction, int] = {}
+        self._touched: dict[HloInstruction, int] = {}
 
     def flops(self, instruction: HloInstruction) -> int:
         """Operations of one instruction; a loop counts one pass where no number is known."""
+        known = self._flops.get(instruction)
+        if known is None:
+            known = self._flops[instruction] = self._count(instruction)
+        return known
+
+    def _count(self, instruction: HloInstruction) -> int:
         opcode = instruction.opcode
         if opcode in _MOVES or not takes_time(instruction):
             return 0
@@ -64,11 +72,14 @@ class Costs:
         """Bytes of what one instruction reads and makes."""
         if not takes_time(instruction):
             return 0
-        return sum(
-            self._size_of(leaf)
-            for part in (instruction, *instruction.operands)
-            for _, leaf in part.shape.leaves()
-        )
+        known = self._touched.get(instruction)
+        if known is None:
+            known = self._touched[instruction] = sum(
+                self._size_of(leaf)
+                for part in (instruction, *instruction.operands)
+                for _, leaf in part.shape.leaves()
+            )
+        return known
 
     def total(self, instructions: Iterable[HloInstruction]) -> int:
         """Operations of several."""

@@ -20,7 +20,7 @@ from hlomem.remat.edit import Edit
 from hlomem.remat.fit import plan_edit
 from hlomem.remat.flops import Costs
 from hlomem.remat.loops import find_pairs
-from hlomem.remat.state import start_state
+from hlomem.remat.state import orders_by_name, start_state
 from hlomem.remat.variants import PRICES, Variant, iter_variants, program_flops
 from hlomem.schedule.cost import Times
 from hlomem.schedule.planned_orders import temporary_bytes
@@ -120,12 +120,7 @@ class _Search:
         state, flops = self._descend(variant, given)
         if state is given:
             return
-        others = {
-            computation: variant.stages.schedule.sequence(computation)
-            for computation in variant.stages.live_ranges.span_of
-            if computation is not variant.stages.module.entry
-        }
-        edit = state.edit(others)
+        edit = state.edit(orders_by_name(variant.stages))
         edited = plan_edit(variant.stages, edit)
         variant = variant._replace(flops=variant.flops + flops)
         if temporary_bytes(edited) < temporary_bytes(variant.stages):
@@ -137,18 +132,19 @@ class _Search:
         costs, times = Costs(self._machine.size_of), Times(self._machine)
         flops = variant.flops - self._flops
         time = module_time(variant.stages.module, self._machine) - self._time
-        least = max(state.levels(), default=0)
+        levels = state.levels()
+        least = max(levels, default=0)
         lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
-            choice = choose(state, costs, round(least * _NEXT_PEAK))
+            choice = choose(state, levels, costs, round(least * _NEXT_PEAK))
             if choice is None:
                 break
             flops += choice.flops
             time += sum(map(times.of, choice.state.clones()[len(state.clones()) :]))
             if flops > self._max_flops or time > self._max_time:
                 break
-            state = choice.state
-            level = max(state.levels())
+            state, levels = choice.state, choice.levels
+            level = max(levels)
             if level < least:
                 lowest, least, added = state, level, flops - (variant.flops - self._flops)
         return lowest, added

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
 from hlomem.remat.edit import SUFFIX, Clone, Edit
-from hlomem.schedule.effects import Effects, takes_time
-from hlomem.schedule.flow import Flow, FlowBuilder, FlowValue
+from hlomem.schedule.effects import Effects
+from hlomem.schedule.flow import Flow, FlowBuilder
 from hlomem.schedule.model import levels_of
 from hlomem.schedule.places import AT_START
 
@@ -63,6 +63,8 @@ class Step(NamedTuple):
 
     dropped: int
     """The value that its later readers take from a clone."""
+    maker: int
+    """The node that makes it."""
     before: int
     """The node right before which the clones go."""
     clones: tuple[tuple[int, tuple[int, ...]], ...]
@@ -77,6 +79,14 @@ class Step(NamedTuple):
         """Equal for equal steps."""
         return self.dropped, self.before, self.clones, tuple(self.moved.items())
 
+    def nodes(self) -> set[int]:
+        """All nodes that it has to do with."""
+        found = {self.maker, self.before, *self.moved, *self.readers}
+        for node, operands in (*self.clones, *self.moved.items(), *self.readers.items()):
+            found.add(node)
+            found.update([operand for operand in operands if operand >= 0])
+        return found
+
 
 class State(Struct, frozen=True, eq=False):
     """A program, and what was computed again so far."""
@@ -89,6 +99,8 @@ class State(Struct, frozen=True, eq=False):
     operands: list[tuple[int, ...]]
     holds: list[tuple[int, ...]]
     """By node the temporaries in its result, part by part."""
+    full: list[int]
+    """Bytes of each buffer wherever it lies; in the flow those that lie elsewhere take none."""
 
     @property
     def count(self) -> int:
@@ -105,35 +117,50 @@ class State(Struct, frozen=True, eq=False):
 
     def clones(self) -> list[HloInstruction]:
         """The originals of what is computed again, each as often as it is."""
-        return [self.instruction(node) for node in range(self.count, len(self.origin))]
+        return [self.instruction(node) for node in self.clone_nodes()]
 
-    def apply(self, step: Step) -> State:
-        """The program with one more value computed again."""
-        return _Application(self, step).run()
+    def clone_nodes(self) -> list[int]:
+        """The nodes that are clones, in their order."""
+        count = self.count
+        return [node for node in self.order if node >= count]
 
-    def edit(self, orders: Mapping[HloComputation, Sequence[HloInstruction]]) -> Edit:
-        """All steps so far as one edit; `orders` are those of other computations."""
+    def may_repeat(self, node: int) -> bool:
+        """Whether a node may be computed again."""
+        return self.facts.may_repeat[self.origin[node]]
+
+    def is_used(self, node: int) -> bool:
+        """Whether a node is an operand of another."""
+        return any(node in operands for operands in self.operands)
+
+    def limits(self, node: int) -> tuple[int, ...]:
+        """The nodes that write over what a node holds; what a clone makes lies by itself."""
+        return self.facts.limits[node] if node < self.count else ()
+
+    def names(self) -> list[str]:
+        """By node the name of its instruction, those of clones made of their originals'."""
         names = [instruction.name for instruction in self.flow.nodes]
+        names += [""] * (len(self.origin) - len(names))
         taken = set(names)
-        for node in range(self.count, len(self.origin)):
+        for node in self.clone_nodes():
             number, name = 1, f"{names[self.origin[node]]}.{SUFFIX}"
             while name in taken:
                 number += 1
                 name = f"{names[self.origin[node]]}.{SUFFIX}{number}"
             taken.add(name)
-            names.append(name)
+            names[node] = name
+        return names
+
+    def edit(self, orders: Mapping[str, tuple[str, ...]]) -> Edit:
+        """All steps so far as one edit; `orders` are those of other computations, by names."""
+        names = self.names()
 
         def named(nodes: Sequence[int]) -> tuple[str, ...]:
             return tuple([names[node] for node in nodes])
 
-        clones = {
-            node: Clone(names[node], names[self.origin[node]], named(self.operands[node]))
-            for node in range(self.count, len(self.origin))
-        }
-        others = {
-            computation.name: tuple(instruction.name for instruction in order)
-            for computation, order in orders.items()
-        }
+        clones = tuple(
+            Clone(names[node], names[self.origin[node]], named(self.operands[node]))
+            for node in self.clone_nodes()
+        )
         changed = {
             names[node]: named(self.operands[node])
             for node in range(self.count)
@@ -142,124 +169,15 @@ class State(Struct, frozen=True, eq=False):
         }
         return Edit(
             self.flow.computation.name,
-            tuple(clones[node] for node in self.order if node in clones),
+            clones,
             changed,
-            {**others, self.flow.computation.name: named(self.order)},
+            {**orders, self.flow.computation.name: named(self.order)},
         )
 
 
-class _Application:
-    """One step on its way into a state."""
-
-    def __init__(self, state: State, step: Step) -> None:
-        flow = state.flow
-        self._state, self._step = state, step
-        self._values = list(flow.values)
-        self._sizes = list(flow.sizes)
-        self._made_by = list(flow.made_by)
-        self._read_by = list(flow.read_by)
-        self._shares = dict(flow.shares)
-        self._origin = list(state.origin)
-        self._operands = list(state.operands)
-        self._holds = list(state.holds)
-
-    def run(self) -> State:
-        state, step = self._state, self._step
-        first = len(self._origin)
-
-        def resolved(operands: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple([first - 1 - node if node < 0 else node for node in operands])
-
-        for node, operands in step.clones:
-            self._clone(node, resolved(operands))
-        for node, operands in step.moved.items():
-            self._rewire(node, resolved(operands), self._renamed(node, resolved(operands)))
-        if step.readers:
-            dropped = self._values[step.dropped].made_by
-            place_in = self._made_by[dropped].index(step.dropped)
-            remade = first + [node for node, _ in step.clones].index(dropped)
-            renamed = {step.dropped: self._made_by[remade][place_in]}
-            for node, operands in step.readers.items():
-                self._rewire(node, resolved(operands), renamed)
-        order = [node for node in state.order if node not in step.moved]
-        place = order.index(step.before)
-        order[place:place] = [*range(first, len(self._origin)), *step.moved]
-        flow = replace(
-            state.flow,
-            values=self._values,
-            sizes=self._sizes,
-            made_by=self._made_by,
-            read_by=self._read_by,
-            shares=self._shares,
-        )
-        return replace(
-            state,
-            flow=flow,
-            order=order,
-            origin=self._origin,
-            operands=self._operands,
-            holds=self._holds,
-        )
-
-    def _clone(self, node: int, operands: tuple[int, ...]) -> None:
-        number = len(self._origin)
-        renamed = self._renamed(node, operands)
-        made: list[int] = []
-        for value in self._made_by[node]:
-            renamed[value] = len(self._values)
-            made.append(len(self._values))
-            size = self._sizes[self._values[value].buffer]
-            self._values.append(FlowValue(len(self._sizes), number, (), False))
-            self._sizes.append(size)
-        self._origin.append(self._origin[node])
-        self._operands.append(operands)
-        self._holds.append(tuple([renamed.get(value, value) for value in self._holds[node]]))
-        self._made_by.append(made)
-        read = [renamed.get(value, value) for value in self._read_by[node]]
-        self._read_by.append(read)
-        for value in read:
-            self._touch(value, number)
-        self._share(node, number, renamed)
-
-    def _rewire(self, node: int, operands: tuple[int, ...], renamed: Mapping[int, int]) -> None:
-        """Let a node read other operands; those it has in common with others hold other values."""
-        old = self._read_by[node]
-        new = list(dict.fromkeys([renamed.get(value, value) for value in old]))
-        self._operands[node] = operands
-        self._read_by[node] = new
-        for value in set(old) - set(new):
-            known = self._values[value]
-            readers = tuple([reader for reader in known.readers if reader != node])
-            self._values[value] = known._replace(readers=readers)
-        for value in set(new) - set(old):
-            self._touch(value, node)
-        self._share(node, node, renamed)
-        if self._state.instruction(node).opcode in FORWARDS:
-            self._holds[node] = tuple([renamed.get(value, value) for value in self._holds[node]])
-
-    def _touch(self, value: int, node: int) -> None:
-        known = self._values[value]
-        if node not in known.readers:
-            self._values[value] = known._replace(readers=(*known.readers, node))
-
-    def _renamed(self, node: int, operands: tuple[int, ...]) -> dict[int, int]:
-        """The values of the old operands, and those of the new ones in their place."""
-        return {
-            old: new
-            for before, after in zip(self._operands[node], operands, strict=True)
-            if before != after
-            for old, new in zip(self._holds[before], self._holds[after], strict=True)
-        }
-
-    def _share(self, node: int, target: int, renamed: Mapping[int, int]) -> None:
-        if node in self._shares:
-            self._shares[target] = [
-                (
-                    renamed.get(value, value),
-                    tuple([renamed.get(candidate, candidate) for candidate in candidates]),
-                )
-                for value, candidates in self._shares[node]
-            ]
+def above(levels: Sequence[int], target: int) -> int:
+    """Bytes above a target, over all places."""
+    return sum([level - target for level in levels if level > target])
 
 
 def start_state(
@@ -270,8 +188,9 @@ def start_state(
     """The entry of a program as it was planned, or what it runs; `peaks` are those of callees."""
     builder = FlowBuilder(stages)
     if peaks is None:
-        peaks = _inner_peaks(builder)
+        peaks = inner_peaks(builder)
     flow = builder.build(computation or stages.module.entry, peaks)
+    full = list(flow.sizes)
     flow = replace(flow, sizes=_placed_sizes(stages, flow), before=(), after=())
     number_of = {value: number for number, value in enumerate(flow.origins)}
     node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
@@ -289,29 +208,18 @@ def start_state(
         tuple([node_of[operand] for operand in instruction.operands]) for instruction in flow.nodes
     ]
     count = len(flow.nodes)
-    return State(facts, flow, list(range(count)), list(range(count)), operands, holds)
+    return State(facts, flow, list(range(count)), list(range(count)), operands, holds, full)
 
 
-def floor_of(stages: Stages) -> int:
-    """Bytes of temporaries that the hungriest instruction of the entry reads and makes.
-
-    What it may write over its operands counts once; loops and calls, whose state may change, do not
-    count.
-    """
-    flow = start_state(stages).flow
-    most = 0
-    for node in range(len(flow.nodes)):
-        instruction = flow.nodes[node]
-        if instruction.opcode in RUN_IN_PLACE or not takes_time(instruction):
-            continue
-        made = {flow.values[value].buffer for value in flow.made_by[node]}
-        read = {flow.values[value].buffer for value in flow.read_by[node]}
-        shared = {flow.values[value].buffer for value, _ in flow.shares.get(node, ())}
-        most = max(most, sum(flow.sizes[buffer] for buffer in (made | read) - shared))
-    return most
+def orders_by_name(stages: Stages) -> dict[str, tuple[str, ...]]:
+    """The orders of all computations that run, by names."""
+    return {
+        computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
+        for computation in stages.live_ranges.span_of
+    }
 
 
-def _inner_peaks(builder: FlowBuilder) -> dict[HloComputation, int]:
+def inner_peaks(builder: FlowBuilder) -> dict[HloComputation, int]:
     """Bytes that what the entry runs needs at once, each computation in its own order."""
     peaks: dict[HloComputation, int] = {}
     for computation in builder.computations():

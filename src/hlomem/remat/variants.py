@@ -23,7 +23,8 @@ from hlomem.remat.loop_edit import apply_loop_plan
 from hlomem.remat.loop_remake import LoopEditError
 from hlomem.remat.loops import find_pairs
 from hlomem.remat.meaning import find_meaning_problems
-from hlomem.remat.state import start_state
+from hlomem.remat.relax import settle
+from hlomem.remat.state import orders_by_name, start_state
 from hlomem.schedule.effects import Effects
 from hlomem.schedule.planned_orders import temporary_bytes
 
@@ -72,7 +73,7 @@ def program_flops(stages: Stages) -> int:
 def iter_variants(stages: Stages, price: int) -> Iterator[Variant]:
     """Variants for a price, each smaller than the one before, or of other loops."""
     variant = Variant((), stages, 0)
-    looped = _Loops(stages, price).run()
+    looped = change_loops(stages, price)
     if looped is not None:
         variant = looped
         yield variant
@@ -82,6 +83,11 @@ def iter_variants(stages: Stages, price: int) -> Iterator[Variant]:
             return
         variant = cut
         yield variant
+
+
+def change_loops(stages: Stages, price: int) -> Variant | None:
+    """The program with all pairs of loops changed for a price; None where none is."""
+    return _Loops(stages, price).run()
 
 
 def judge_changes(given: HloModule, changes: tuple[Change, ...]) -> list[str]:
@@ -114,13 +120,10 @@ def _cut(variant: Variant, price: int, body: HloComputation | None = None) -> Va
     """The variant cut at its peak, or at that of a loop's body, if that is smaller."""
     stages = variant.stages
     costs = Costs(stages.options.machine.size_of)
-    orders = {
-        computation: stages.schedule.sequence(computation)
-        for computation in stages.live_ranges.span_of
-    }
-    edit = cut_at_peak(start_state(stages, computation=body), costs, price, orders)
-    if edit is None:
+    state = cut_at_peak(start_state(stages, computation=body), costs, price)
+    if state is None:
         return None
+    edit = settle(state).edit(orders_by_name(stages))
     module = apply_edit(stages.module, edit)
     after = start_stages(module, stages.options, order_lists=in_text_order)
     if temporary_bytes(after) >= temporary_bytes(stages):

@@ -27,7 +27,7 @@ const FOOT = 34; // pixels below the drawing for the shares
 const SIZE = 6;
 const REACH = 24;
 const MIN_TICK = 60;
-const HEADS = ["program", "temporaries", "in all", "FLOPs", "modelled time", ""];
+const HEADS = ["program", "bytes of temporaries", "in all", "FLOPs", "modelled time", ""];
 
 /**
  * @param {string} sign
