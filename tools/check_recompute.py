@@ -27,7 +27,7 @@ import hlomem.jax
 from hlomem import hlo
 from hlomem.api.improve import new_findings
 from hlomem.base.errors import HlomemError
-from hlomem.jax import log, transform
+from hlomem.jax import log, recomputing
 from hlomem.jax.module_proto import name_of, text_of, with_text
 from hlomem.jax.proven_fits import write_recomputed
 from hlomem.jax.registration import compiler_options
@@ -65,13 +65,13 @@ def check(seed: int, wrong: int) -> Counter[str]:
     jax.clear_caches()
     plain = compiled.lower(*given).compile()
     log.forget()
-    setattr(transform, _WRITER, keep)  # to see what is handed over
+    setattr(recomputing, _WRITER, keep)  # to see what is handed over
     try:
         limit = _limit(plain, program)
         with hlomem.jax.optimize(fit=limit, min_bytes=1 << 10, platforms="cpu", effort="low"):
             fitted = compiled.lower(*given).compile()
     finally:
-        setattr(transform, _WRITER, write_recomputed)
+        setattr(recomputing, _WRITER, write_recomputed)
     outcome = log.report().outcomes[-1]
     expected = _results(plain, given)
     found = Counter({f"kind {program.kind}": 1, outcome.kind: 1})

@@ -67,6 +67,7 @@ def measure(name: str, effort: Any, share: float | None = None, target: str = ""
     with hlomem_jax.optimize(effort=effort, target=target, fit=fit):
         better = jitted.lower(*program.arguments).compile()
     outcome = max(hlomem_jax.report().outcomes, key=lambda found: found.before)
+    print(outcome, outcome.reason, sep="; ", file=sys.stderr, flush=True)
     arguments = _random_arguments(program)
     first, again, ours = (_run(way, program, arguments)[0] for way in (plain, plain, better))
     gap, own_gap = _gap(first, ours), _gap(first, again)
