@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from hlomem.api.improve import Rules
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
+    from hlomem.pipeline import Stages
     from hlomem.remat.host import Move
     from hlomem.schedule.search import Effort
 
 MAX_TRIED: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
 """Programs that a compiler plans."""
+MAX_PLANNED = 12
+"""Choices of values that are planned here before a compiler is asked."""
+_MAX_STEP = 0.9
+"""The smallest share of what was wanted that is wanted next."""
 _MARGIN = 0.98
 """How much less is asked for than what a plan missed by."""
 
@@ -62,15 +67,18 @@ def prove_moves(
     if space is None:
         return best
     stages = start_stages(hlo.parse(text_of(proto)), options, order_lists=in_text_order)
-    aim = round(temporary_bytes(stages) * room / max(before, 1) * _MARGIN)
+    aim = round(temporary_bytes(stages) * room / max(before, 1))
     problems: list[str] = []
     tried: list[tuple[Move, ...]] = []
     for _ in range(MAX_TRIED[rules.effort]):
-        moves = tuple(choose_moves(stages, aim))
+        moves, edited = _find_moves(stages, aim, space)
+        if moves in tried:  # what was missing is less than a value
+            aim = round(aim * _MAX_STEP)
+            moves, edited = _find_moves(stages, aim, space)
         if not moves or moves in tried:
             break
         tried.append(moves)
-        answer = with_text(proto, format_module(make_moves(stages.module, moves, space)))
+        answer = with_text(proto, format_module(edited))
         objections = _judge(stages.module, hlo.parse(text_of(answer)), space, rules, options)
         if objections:
             problems.append(f"values in the host's memory were rejected: {objections[0]}")
@@ -86,6 +94,27 @@ def prove_moves(
             break
         aim = round(aim * room / size * _MARGIN)
     return best._replace(tried=len(tried), problems=tuple(problems))
+
+
+def _find_moves(stages: Stages, aim: int, space: int) -> tuple[tuple[Move, ...], HloModule]:
+    """Moves after which our own plan takes no more than a number of bytes, else the smallest.
+
+    Moves are chosen by bytes alive; what packing loses of these is asked for in addition.
+    """
+    best: tuple[int, tuple[Move, ...], HloModule] = (temporary_bytes(stages), (), stages.module)
+    wanted = aim
+    for _ in range(MAX_PLANNED):
+        moves = tuple(choose_moves(stages, wanted))
+        if not moves:
+            break
+        module = make_moves(stages.module, moves, space)
+        planned = start_stages(module, stages.options, order_lists=in_text_order)
+        size = temporary_bytes(planned)
+        best = min(best, (size, moves, module), key=lambda found: found[0])
+        if size <= aim:
+            break
+        wanted = round(wanted * max(aim / size, _MAX_STEP) * _MARGIN)
+    return best[1:]
 
 
 def _judge(

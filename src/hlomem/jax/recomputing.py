@@ -105,7 +105,9 @@ def offload(
         found.append(_with_moves(proto, start, options, rules, plan))
         if not found[-1].outcome.missing:
             break
-    return min(found, key=lambda answer: answer.outcome.total)
+    best = min(found, key=lambda answer: answer.outcome.total)
+    others = [answer.outcome.reason for answer in found if answer is not best]
+    return noted(best, *(f"before: {reason}" for reason in others if reason))
 
 
 def _with_moves(
