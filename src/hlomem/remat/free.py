@@ -130,8 +130,8 @@ class _Search:
     def _descend(self, variant: Variant, state: State) -> tuple[State, int]:
         """Steps within what is left of the share, to where least is alive; operations they add."""
         costs, times = Costs(self._machine.size_of), Times(self._machine)
-        flops = variant.flops - self._flops
-        time = module_time(variant.stages.module, self._machine) - self._time
+        spent = variant.flops - self._flops
+        long = module_time(variant.stages.module, self._machine) - self._time
         levels = state.levels()
         least = max(levels, default=0)
         lowest, added = state, 0
@@ -139,14 +139,14 @@ class _Search:
             choice = choose(state, levels, costs, round(least * _NEXT_PEAK))
             if choice is None:
                 break
-            flops += choice.flops
-            time += sum(map(times.of, choice.state.clones()[len(state.clones()) :]))
+            clones = choice.state.clones()
+            flops, time = spent + costs.total(clones), long + sum(map(times.of, clones))
             if flops > self._max_flops or time > self._max_time:
                 break
             state, levels = choice.state, choice.levels
             level = max(levels)
             if level < least:
-                lowest, least, added = state, level, flops - (variant.flops - self._flops)
+                lowest, least, added = state, level, flops - spent
         return lowest, added
 
     def _program(self, variant: Variant, stages: Stages, edit: Edit | None = None) -> FreeProgram:
