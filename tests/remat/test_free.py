@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from hlomem.remat.variants import program_flops
 from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.search import improve
 from hlomem.schedule.waiting import module_time
+from tests.places import GOLDENS
 from tests.remat.scanned import SCANNED, scanned_stages
 from tests.remat.test_fit import HOMES
 from tests.schedule.programs import stages_of
@@ -86,6 +88,17 @@ def test_what_is_found_keeps_to_its_share_and_computes_the_same(home: Path, shar
     found = find_free(stages, ordered.orders, share)
     if found is not None:
         _check(stages, found, ordered.after, share)
+
+
+def test_many_values_of_unequal_price_keep_to_the_share() -> None:
+    path = GOLDENS / "trials" / "cpu" / "gpt_bf16"
+    [file] = path.glob("*jit_train_step.cpu_after_optimizations.txt.gz")
+    module = hlo.parse(gzip.decompress(file.read_bytes()).decode())
+    stages = start_stages(module, order_lists=in_text_order)
+    found = find_free(stages, {}, 0.02)
+    assert found is not None
+    assert found.clones > 20
+    _check(stages, found, temporary_bytes(stages), 0.02)
 
 
 def test_the_same_program_is_found_every_time() -> None:
