@@ -45,7 +45,7 @@ OWN_TABLES = {
     Path("remat/fusion_edit.py"): "the products that make a fusion one of its kind",
     Path("remat/loop_edit.py"): "what goes when nobody reads it",
     Path("remat/meaning.py"): "judges what loops stack, and must not rest on what it judges",
-    Path("remat/scalars.py"): "the arithmetic of counters that is worked out",
+    Path("schedule/scalars.py"): "the arithmetic of counters that is worked out",
     Path("remat/stack_access.py"): "how slices of stacks are written and read",
     Path("remat/state.py"): "what is free to do again, and what is never done again",
     Path("jax/registration.py"): "what does not count when a program is too small to search",

@@ -12,9 +12,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.remat.loops import count_trips
-from hlomem.schedule.cost import known_trips, product_flops
+from hlomem.schedule.cost import product_flops
 from hlomem.schedule.effects import takes_time
+from hlomem.schedule.trips import trip_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ class Costs:
     def _trips_of(self, loop: HloInstruction) -> int:
         """The passes of a loop, as XLA wrote them beside it, or as its counter says; else one."""
         if loop not in self._trips:
-            self._trips[loop] = known_trips(loop) or count_trips(loop) or 1
+            self._trips[loop] = trip_count(loop)
         return self._trips[loop]
 
     def _flops_in(self, body: HloComputation) -> int:

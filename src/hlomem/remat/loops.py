@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.schedule import running_computations
-from hlomem.remat.scalars import find_integers, is_integer, scalars_of
 from hlomem.remat.stack_access import (
     Read,
     Write,
@@ -23,16 +22,13 @@ from hlomem.remat.stack_access import (
     places_of_write,
     without_bitcasts,
 )
+from hlomem.schedule.trips import elements_of, run_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
-
-MAX_TRIPS = 4096
-"""Iterations of a loop that is run through."""
-MIN_TRIPS = 2
 
 
 class Loop(NamedTuple):
@@ -166,83 +162,13 @@ def _read_loop(instruction: HloInstruction, repeats: HloInstruction) -> Loop | N
         return None
     if instruction.is_root or instruction.control_predecessors or repeats.control_predecessors:
         return None
-    elements = _elements_of(body.parameters[0])
-    results = _elements_of(instruction, may_be_root=True)
-    asked = _elements_of(condition.parameters[0])
+    elements = elements_of(body.parameters[0])
+    results = elements_of(instruction, may_be_root=True)
+    asked = elements_of(condition.parameters[0])
     if elements is None or results is None or asked is None or body.root.users:
         return None
-    ticks = _run(instruction, repeats, elements, asked)
+    ticks = run_through(instruction, repeats, elements, asked)
     return None if ticks is None else Loop(instruction, repeats, initial, elements, results, ticks)
-
-
-def count_trips(instruction: HloInstruction) -> int | None:
-    """How often a loop runs, by its counter; None where that is not known, or very often."""
-    [initial] = instruction.operands
-    body, condition = instruction.called_computations
-    if initial.opcode != "tuple" or body.root.opcode != "tuple":
-        return None
-    elements = _elements_of(body.parameters[0])
-    asked = _elements_of(condition.parameters[0])
-    if elements is None or asked is None:
-        return None
-    ticks = _run(instruction, instruction, elements, asked)
-    return None if ticks is None else len(ticks)
-
-
-def _elements_of(
-    whole: HloInstruction, *, may_be_root: bool = False
-) -> dict[int, tuple[HloInstruction, ...]] | None:
-    """Those that take each element of a tuple; None where somebody takes the tuple whole."""
-    found: dict[int, tuple[HloInstruction, ...]] = {}
-    if whole.is_root:
-        return None
-    for user in whole.users:
-        if user.opcode != "get-tuple-element" or (user.is_root and not may_be_root):
-            return None
-        index = user.tuple_index
-        found[index] = (*found.get(index, ()), user)
-    return found
-
-
-def _run(
-    instruction: HloInstruction,
-    repeats: HloInstruction,
-    elements: Mapping[int, tuple[HloInstruction, ...]],
-    asked: Mapping[int, tuple[HloInstruction, ...]],
-) -> list[dict[HloInstruction, int]] | None:
-    """The integers of each iteration; None where their number is not known, or large."""
-    body, condition = repeats.called_computations
-    parent = instruction.parent.instructions
-    outside = find_integers(filter(is_integer, parent[: instruction.index]), {})
-    initial = instruction.operands[0].operands
-    state = {index: outside[operand] for index, operand in enumerate(initial) if operand in outside}
-    in_body, in_condition = scalars_of(body), scalars_of(condition)
-    ticks: list[dict[HloInstruction, int]] = []
-    while len(ticks) <= MAX_TRIPS:
-        goes_on = find_integers(in_condition, _given(asked, state)).get(condition.root)
-        if goes_on is None:
-            return None
-        if not goes_on:
-            return ticks if len(ticks) >= MIN_TRIPS else None
-        tick = find_integers(in_body, _given(elements, state))
-        ticks.append(tick)
-        state = {
-            index: tick[operand]
-            for index, operand in enumerate(body.root.operands)
-            if operand in tick
-        }
-    return None
-
-
-def _given(
-    elements: Mapping[int, tuple[HloInstruction, ...]], state: Mapping[int, int]
-) -> dict[HloInstruction, int]:
-    return {
-        element: state[index]
-        for index, taken in elements.items()
-        for element in taken
-        if index in state
-    }
 
 
 def _pair(first: Loop, second: Loop, callers: Mapping[HloComputation, int]) -> LoopPair | None:

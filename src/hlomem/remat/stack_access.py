@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.shape import Shape, default_layout
-from hlomem.remat.scalars import integers_inside
+from hlomem.schedule.scalars import integers_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -18,9 +18,9 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.schedule.effects import find_end, is_start, takes_time
+from hlomem.schedule.trips import trip_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
     from hlomem.machines.machine import Machine
 
-_TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
 _READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
 """Opcodes that read of their first operand what they return."""
 _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
@@ -156,17 +155,6 @@ def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]
     if caller.opcode == "conditional":
         return max(inside, default=0)
     return sum(inside) * (trip_count(caller) if caller.opcode == "while" else 1)
-
-
-def trip_count(loop: HloInstruction) -> int:
-    """The passes of a loop, as XLA wrote them beside it; one where it did not."""
-    return known_trips(loop) or 1
-
-
-def known_trips(loop: HloInstruction) -> int | None:
-    """The same, None where XLA wrote no number."""
-    found = _TRIP_COUNT.search(loop.attribute_text)
-    return int(found[1]) if found else None
 
 
 def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
