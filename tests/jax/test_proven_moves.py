@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
 pytest.importorskip("jaxlib")
+from hlomem.jax import transform
 from hlomem.jax.log import forget, report
 from hlomem.jax.module_proto import text_of
 from hlomem.jax.proven_moves import prove_moves
@@ -113,3 +114,26 @@ def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
     if answer is not None:
         assert outcome.after == compiler()(answer)
         assert outcome.total <= limit
+
+
+def test_moves_of_an_order_that_judges_refuse_are_those_of_xlas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stages = chain(is_opaque=True, is_early=True)
+    before = temporary_bytes(stages)
+    limit = stages.assignment.total_bytes - before + round(0.6 * before)
+    make = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit), compiler())
+    assert make(proto_of_chain(stages)) is not None
+    assert report().outcomes[-1].ordered < before
+    monkeypatch.setattr(transform, "find_objections", lambda *_: ["it is wrong"])
+    make = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit), compiler())
+    answer = make(proto_of_chain(stages))
+    assert answer is not None
+    outcome = report().outcomes[-1]
+    assert outcome.moves
+    assert outcome.ordered == before
+    assert outcome.total <= limit
+    assert "an order was found and rejected: it is wrong" in outcome.reason
+    kept = [one.name for one in hlo.parse(text_of(answer)).entry.instructions]
+    given = [one.name for one in stages.module.entry.instructions]
+    assert [name for name in kept if name in given] == given

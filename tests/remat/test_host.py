@@ -33,13 +33,18 @@ MEBIBYTE = 1 << 20
 HOMES = sorted(home for home in GPU.iterdir() if (home / "module.hlo").exists())
 
 
-def chain(count: int = 8, views: str = "", *, is_opaque: bool = False) -> Stages:
+def chain(
+    count: int = 8, views: str = "", *, is_opaque: bool = False, is_early: bool = False
+) -> Stages:
     """Values of 1 MiB made one from another, read in the reverse order; maybe through bitcasts.
 
-    Of opaque ones nobody knows how they are made, so that they cannot be made again.
+    Of opaque ones nobody knows how they are made, so that they cannot be made again. One more is
+    made too early for a good order, if that is asked for.
     """
     shape, other = "f32[262144]{0}", "f32[512,512]{1,0}"
     lines = [f"%p = {shape} parameter(0)", f"%a0 = {shape} sine(%p)"]
+    if is_early:
+        lines.append(f"%e = {shape} exponential(%p)")
     for number in range(1, count):
         call = ("custom-call", ', custom_call_target="f"') if is_opaque else ("tanh", "")
         lines.append(f"%a{number} = {shape} {call[0]}(%a{number - 1}){call[1]}")
@@ -50,7 +55,8 @@ def chain(count: int = 8, views: str = "", *, is_opaque: bool = False) -> Stages
         kind, read = (other, f"%v{number}") if views else (shape, f"%a{number}")
         lines.append(f"%g{number} = {kind} multiply(%g{number + 1}, {read})")
     result = other if views else shape
-    lines.append(f"ROOT %r = {result} cosine(%g1)")
+    last = f"add(%g1, %{'e' if is_early else 'g1'})"
+    lines.append(f"ROOT %r = {result} {last}")
     body = "\n".join(f"  {line}" for line in lines)
     text = (
         "HloModule m, is_scheduled=true\n\n"

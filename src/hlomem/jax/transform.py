@@ -208,9 +208,14 @@ class Transform:
         problems = find_objections(found.stages, found.orders, self._rules) if found.orders else []
         if not problems:
             return answer
-        before = answer.outcome.before
-        outcome = answer.outcome._replace(
-            kind="kept", after=before, ordered=before, time_ratio=1.0, verdict="open"
+        said = answer.outcome
+        outcome = said._replace(
+            kind="kept",
+            after=said.before,
+            ordered=said.before,
+            total=said.total + said.before - said.after if said.limit is not None else 0,
+            time_ratio=1.0,
+            verdict="open",
         )
         return noted(Answer(None, outcome), f"an order was found and rejected: {problems[0]}")
 
@@ -247,7 +252,8 @@ class Transform:
             return fit(proto, found, answer, self._rules, limit, points)
         fitted = fit_by_trying(proto, found, answer, self._rules, limit, self._plan)
         if self._limits.offload and fitted.outcome.missing:
-            starts = [fitted] if fitted.proto is answer.proto else [fitted, answer]
+            starts = [] if fitted.proto is answer.proto else [fitted]
+            starts.append(self._judge_order(found, fitted if not starts else answer))
             fitted = offload(proto, starts, self._options, self._rules, self._plan)
         return fitted
 
