@@ -31,7 +31,7 @@ from hlomem.jax.module_proto import text_of
 from hlomem.jax.proven_fits import prove_fit
 from hlomem.jax.registration import compiler_options
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import other_bytes
 from tools.tables import known, put
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def measure(name: str, target: str, share: float) -> Row:
     aim = planned.target
     options = compiler_options(aim.family, aim.machine.chip_name)
     stages = start_stages(hlo.parse(text_of(proto)), options, order_lists=in_text_order)
-    rest = stages.assignment.total_bytes - temporary_bytes(stages)
+    rest = other_bytes(stages)
     start = time.process_time()
     rules = Rules()
     found = improve_stages(name, stages, rules._replace(effort="low"))

@@ -17,7 +17,6 @@ from hlomem import hlo
 from hlomem.api.improve import improve_stages
 from hlomem.api.recompute import choose_cheapest, judge_edited, recompute_program
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.edit import apply_edit
 from hlomem.remat.origins import find_kept, find_origins
@@ -25,7 +24,7 @@ from hlomem.remat.variants import PRICES, iter_variants, judge_changes, program_
 from hlomem.report.data.code_advice import advise_code
 from hlomem.report.data.front import FrontPoint, sort_front
 from hlomem.report.screens.text import plural
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import in_orders, temporary_bytes
 from hlomem.schedule.waiting import model_time, module_time
 
 if TYPE_CHECKING:
@@ -190,9 +189,7 @@ def _points(found: BetterOrder, rules: Rules) -> Iterator[_Found]:
     yield _Found(given, None, {})
     start = stages
     if found.orders:
-        start = stages.rescheduled(
-            Schedule({computation: list(order) for computation, order in found.orders.items()})
-        )
+        start = in_orders(stages, found.orders)
         ordered = replace(
             given,
             name=ORDERED,

@@ -18,7 +18,7 @@ from hlomem.dump.dump import Dump
 from hlomem.dump.eras import NEWEST
 from hlomem.dump.parts import Part, Wrapping
 from hlomem.hlo.rewrite import Rewriter
-from hlomem.hlo.schedule import Schedule, running_computations
+from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.text.printer import format_module
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.report.data.improvement import (
@@ -27,6 +27,7 @@ from hlomem.report.data.improvement import (
     Verdict,
 )
 from hlomem.schedule.check import find_problems
+from hlomem.schedule.planned_orders import in_orders
 from hlomem.schedule.search import EFFORTS, Effort, Improvement
 from hlomem.schedule.search import improve as search
 from hlomem.write.build import build_contents
@@ -56,10 +57,7 @@ class BetterOrder(NamedTuple):
     @property
     def total(self) -> int:
         """Bytes of all allocations in the new order, as planned; nothing is computed again."""
-        if not self.orders:
-            return self.stages.assignment.total_bytes
-        orders = {computation: list(order) for computation, order in self.orders.items()}
-        return self.stages.rescheduled(Schedule(orders)).assignment.total_bytes
+        return in_orders(self.stages, self.orders).assignment.total_bytes
 
     def text(self) -> str:
         """The program's text in the new order, scheduled, with what is computed again."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem import hlo
 from hlomem.api.improve import improve_stages, new_findings
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.schedule import Schedule, running_computations
+from hlomem.hlo.schedule import running_computations
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.check import find_edit_problems
 from hlomem.remat.edit import Edit
@@ -28,7 +28,7 @@ from hlomem.remat.variants import (
     judge_changes,
     program_flops,
 )
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import in_orders, other_bytes, temporary_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ class _Search:
         """The program itself, then its loops for rising prices, until they cost too much."""
         stages, orders = self._found.stages, self._found.orders
         given = Variant((), stages, self._flops)
-        start = _ordered(stages, orders) if orders else stages
+        start = in_orders(stages, orders)
         yield from self._fitted(given, start)
         yield from self._varied(start)
         if orders and self._cheapest is None:
@@ -138,8 +138,7 @@ class _Search:
 
     def _room(self, stages: Stages) -> int:
         """Bytes that temporaries may take."""
-        rest = stages.assignment.total_bytes - temporary_bytes(stages)
-        return max(self._limit - rest, 0)
+        return max(self._limit - other_bytes(stages), 0)
 
     def _refined(self, variant: Variant) -> Iterator[Recomputed]:
         """A variant in an order of its own; where it is near, with single values made again."""
@@ -148,7 +147,7 @@ class _Search:
             return
         low = self._rules._replace(effort="low")
         orders = improve_stages(stages.module.name, stages, low).orders
-        start = _ordered(stages, orders) if orders else stages
+        start = in_orders(stages, orders)
         if orders:
             yield self._plain(variant, start, orders)
         if temporary_bytes(start) <= NEAR * self._room(start) and not self._is_dear(variant):
@@ -195,12 +194,6 @@ class _Search:
                 variant.clones + point.clones,
             )
         )
-
-
-def _ordered(stages: Stages, orders: Orders) -> Stages:
-    return stages.rescheduled(
-        Schedule({computation: list(order) for computation, order in orders.items()})
-    )
 
 
 def judge_edited(

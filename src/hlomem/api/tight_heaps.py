@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from hlomem.api.pack import Buffer, pack
 from hlomem.assign.packing import Packing as Heap
-from hlomem.hlo.schedule import Schedule
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import in_orders, temporary_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +51,7 @@ def pack_tightly(stages: Stages, orders: Orders) -> TightHeap:
         offsets = {interval.id: offset_of[interval.id] for interval in intervals}
         return Heap(offsets, packings[-1].height)
 
-    schedule = Schedule({computation: [*order] for computation, order in orders.items()})
-    again = stages.rescheduled(schedule) if orders else stages
+    again = in_orders(stages, orders)
     tight = replace(again, pack=place)
     vars(tight).update((name, part) for name, part in vars(again).items() if name != "assignment")
     size = temporary_bytes(tight)

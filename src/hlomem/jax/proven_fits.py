@@ -19,7 +19,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.jax.module_proto import text_of, with_edit, with_orders, with_text
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import other_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,7 +103,7 @@ class _Trials:
         self._found = found
         self._rules = rules
         self._plan = plan
-        self._rest = found.stages.assignment.total_bytes - temporary_bytes(found.stages)
+        self._rest = other_bytes(found.stages)
         self._room = max(limit - self._rest, 1)
         self._problems: list[str] = []
         self._points: list[Recomputed] = []

@@ -28,7 +28,7 @@ from hlomem.jax.proven_orders import prove_orders
 from hlomem.jax.recomputing import fit, fit_by_trying, forecast, noted, offload, recompute_freely
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.floor import find_floor
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import other_bytes, temporary_bytes
 from hlomem.schedule.waiting import model_time
 
 if TYPE_CHECKING:
@@ -164,10 +164,9 @@ class Transform:
         """
         name, limit = stages.module.name, self._limits.fit
         if limit is not None:
-            rest = stages.assignment.total_bytes - temporary_bytes(stages)
             found = improve_stages(name, stages, self._rules._replace(effort="low"), judges=False)
             bound = found.report.bound
-            if bound is not None and rest + bound > limit:
+            if bound is not None and other_bytes(stages) + bound > limit:
                 return found, []
             if found.total > limit and self._plan is None:
                 points = recompute_program(found, limit, self._rules)
@@ -225,8 +224,8 @@ class Transform:
         """Fit the number that was named, if any; else compute again what is almost free."""
         limit = self._limits.fit
         if limit is not None:
-            rest = found.stages.assignment.total_bytes - temporary_bytes(found.stages)
-            total = found.total if self._plan is None else rest + answer.outcome.after
+            tried = other_bytes(found.stages) + answer.outcome.after
+            total = found.total if self._plan is None else tried
             outcome = answer.outcome._replace(total=total, limit=limit)
             answer = answer._replace(outcome=outcome)
             if total > limit:
@@ -274,8 +273,8 @@ def _with_floor(answer: Answer, stages: Stages) -> Answer:
     if not answer.outcome.missing:
         return answer
     floor = find_floor(stages)
-    rest = stages.assignment.total_bytes - temporary_bytes(stages)
-    outcome = answer.outcome._replace(floor=rest + floor.size, hungriest=floor.instruction)
+    least = other_bytes(stages) + floor.size
+    outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
     return answer._replace(outcome=outcome)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.remat.anchor import anchor
 from hlomem.remat.choose import choose
@@ -24,7 +23,7 @@ from hlomem.remat.flops import Costs
 from hlomem.remat.relax import relax, settle
 from hlomem.remat.reorder import lower_all
 from hlomem.remat.state import orders_by_name, start_state
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import in_orders, temporary_bytes
 from hlomem.schedule.search import improve
 
 if TYPE_CHECKING:
@@ -338,14 +337,8 @@ class _Search:
         )
         if not found.orders:
             return planned
-        ordered = stages.rescheduled(
-            Schedule({computation: list(order) for computation, order in found.orders.items()})
-        )
-        self._orders = {
-            computation.name: tuple([one.name for one in ordered.schedule.sequence(computation)])
-            for computation in stages.live_ranges.span_of
-            if computation is not stages.module.entry
-        }
+        ordered = in_orders(stages, found.orders)
+        self._orders = orders_by_name(ordered)
         state = anchor(state, ordered)
         self._note(state, state.edit(self._orders), ordered)
         return _Planned(state, ordered)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.schedule import Schedule, running_computations
+from hlomem.hlo.schedule import running_computations
 from hlomem.remat.choose import choose
 from hlomem.remat.edit import Edit
 from hlomem.remat.fit import plan_edit
@@ -23,7 +23,7 @@ from hlomem.remat.loops import find_pairs
 from hlomem.remat.state import orders_by_name, start_state
 from hlomem.remat.variants import PRICES, Variant, iter_variants, program_flops
 from hlomem.schedule.cost import Times
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import in_orders, temporary_bytes
 from hlomem.schedule.search import improve
 from hlomem.schedule.waiting import module_time
 
@@ -82,7 +82,7 @@ class _Search:
 
     def run(self, orders: Orders) -> FreeProgram | None:
         """Loops first, then values at the peak of what that leaves."""
-        start = _ordered(self._stages, orders)
+        start = in_orders(self._stages, orders)
         before = temporary_bytes(start)
         variant = self._change_loops(start) or Variant((), start, self._flops)
         found = [self._program(variant, variant.stages)] if variant.changes else []
@@ -110,7 +110,7 @@ class _Search:
     def _reordered(self, stages: Stages) -> Stages:
         """The program in a better order, if one is found at little cost."""
         found = improve(stages, "low", may_reorder_collectives=self._may_reorder)
-        return _ordered(stages, found.orders)
+        return in_orders(stages, found.orders)
 
     # Values at the peak.
 
@@ -166,11 +166,3 @@ class _Search:
             self._flops,
             len(clones),
         )
-
-
-def _ordered(stages: Stages, orders: Orders) -> Stages:
-    if not orders:
-        return stages
-    return stages.rescheduled(
-        Schedule({computation: list(order) for computation, order in orders.items()})
-    )

@@ -20,7 +20,7 @@ from hlomem.hlo.draft import unused_name
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import default_layout
 from hlomem.remat.state import start_state
-from hlomem.schedule.cost import Times
+from hlomem.schedule.cost import HOST_FACTOR, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 MAX_MOVES = 400
 """Values that are moved at most."""
-HOST_FACTOR = 64
-"""How much longer a byte takes to the host and back than within a device's memory."""
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 _CONTEXT = "u32[]"

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.schedule import Schedule
 from hlomem.schedule.constructions import iter_constructions
 from hlomem.schedule.flow import FlowBuilder
 from hlomem.schedule.local_search import Budget, improve_order
 from hlomem.schedule.model import peak_of
-from hlomem.schedule.planned_orders import temporary_bytes
+from hlomem.schedule.planned_orders import in_orders, temporary_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,11 +59,7 @@ def iter_candidates(
     with collector_off():
         kinds = [_made(stages, builder, least) for least in LEAST_SIZES]
     if first:
-        size = temporary_bytes(
-            stages.rescheduled(
-                Schedule({computation: list(order) for computation, order in first.items()})
-            )
-        )
+        size = temporary_bytes(in_orders(stages, first))
         kinds.insert(0, [CandidateOrder("search", size, first)])
     for turn in zip_longest(*kinds):
         for candidate in turn:
@@ -91,7 +86,7 @@ def _made(stages: Stages, builder: FlowBuilder, least: int) -> list[CandidateOrd
     flow = _weighed(builder.build(entry, peaks), least)
     for name, order in _orders_of(flow):
         orders = inner | _changed(flow, order)
-        size = temporary_bytes(stages.rescheduled(Schedule(orders)))
+        size = temporary_bytes(in_orders(stages, orders))
         made.append(CandidateOrder(name, size, orders))
     return sorted(made, key=lambda candidate: candidate.size)
 

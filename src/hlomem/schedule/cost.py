@@ -37,6 +37,8 @@ _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 TRANSFER_FACTOR = 10
 """How much longer a byte takes between devices than within one."""
+HOST_FACTOR = 64
+"""How much longer it takes to the host, or from it."""
 
 
 class _Transfer(NamedTuple):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
     from hlomem.schedule.flow import Flow
     from hlomem.schedule.one_computation import Candidate, OrderFinder
+    from hlomem.schedule.search import Orders
 
 MIN_FINALISTS = 3
 """How many orders are planned at least."""
@@ -195,9 +196,23 @@ def _is_given(judged: Judged) -> bool:
     return judged.order == list(range(len(judged.order)))
 
 
+def in_orders(stages: Stages, orders: Orders) -> Stages:
+    """The program in other orders of some of its computations; itself where there are none."""
+    if not orders:
+        return stages
+    return stages.rescheduled(
+        Schedule({computation: list(order) for computation, order in orders.items()})
+    )
+
+
 def temporary_bytes(stages: Stages, color: int = 0) -> int:
     """Bytes of temporaries in a memory space, as planned."""
     return sum(allocation.size for allocation in _temporaries(stages, color))
+
+
+def other_bytes(stages: Stages) -> int:
+    """Bytes of all allocations but the temporaries, which no order changes."""
+    return stages.assignment.total_bytes - temporary_bytes(stages)
 
 
 def _temporaries(stages: Stages, color: int = 0) -> Iterator[BufferAllocation]:
