@@ -14,7 +14,7 @@ from hlomem.machines.releases import Release
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.waiting import module_time
-from tests.remat.test_free import products
+from tests.remat.programs import products
 
 RULES = Rules("low", recompute=0.02)
 

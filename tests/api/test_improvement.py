@@ -8,7 +8,7 @@ import hlomem
 from hlomem import hlo
 from hlomem.api.almost_free import RECOMPUTE
 from hlomem.base.errors import CommandError
-from tests.remat.test_free import products
+from tests.remat.programs import products
 
 
 def test_values_are_computed_again_unless_that_is_turned_off() -> None:

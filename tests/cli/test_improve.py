@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.places import GOLDENS, ROOT
-from tests.remat.test_free import products
+from tests.remat.programs import products
 
 TRAIN_STEP = ROOT / "examples" / "train_step"
 

@@ -17,7 +17,7 @@ from hlomem.jax.proven_fits import MAX_FITS, ProvenFit, prove_fit
 from hlomem.jax.transform import Limits, Transform
 from hlomem.pipeline import Stages, in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
-from tests.remat.test_fit import _chain as chain
+from tests.remat.programs import chain
 
 _hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
 RULES = Rules("low")

@@ -16,7 +16,7 @@ from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
 from hlomem.pipeline import in_text_order, start_stages
 from hlomem.schedule.planned_orders import temporary_bytes
-from tests.remat.test_host import HOST, MEBIBYTE, chain
+from tests.remat.programs import HOST, MEBIBYTE, gpu_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ from hlomem.jax.module_proto import text_of
 from hlomem.jax.proven_moves import prove_moves
 from hlomem.jax.transform import Limits, Transform
 
-STAGES = chain()
+STAGES = gpu_chain()
 BEFORE = temporary_bytes(STAGES)
 
 
@@ -100,7 +100,7 @@ def test_a_cpu_has_no_other_memory() -> None:
 
 @pytest.mark.parametrize("offload", [True, False])
 def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
-    stages = chain(is_opaque=True)
+    stages = gpu_chain(is_opaque=True)
     before = temporary_bytes(stages)
     limit = stages.assignment.total_bytes - before + round(0.6 * before)
     limits = Limits(1, 1000, limit, offload)
@@ -119,7 +119,7 @@ def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
 def test_moves_of_an_order_that_judges_refuse_are_those_of_xlas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stages = chain(is_opaque=True, is_early=True)
+    stages = gpu_chain(is_opaque=True, is_early=True)
     before = temporary_bytes(stages)
     limit = stages.assignment.total_bytes - before + round(0.6 * before)
     make = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit), compiler())

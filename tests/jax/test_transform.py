@@ -20,9 +20,7 @@ from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.search import Improvement
 from hlomem.schedule.waiting import module_time
 from tests.analysis.programs import DONATE_SWAP
-from tests.remat.test_fit import _chain as chain
-from tests.remat.test_floor import WIDE
-from tests.remat.test_free import SHAPE, products
+from tests.remat.programs import SHAPE, WIDE, chain, products
 from tests.schedule.programs import CPU
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")

@@ -16,13 +16,8 @@ from hlomem.remat.fit import Budget, fit
 from hlomem.remat.flops import Costs
 from hlomem.remat.state import start_state
 from hlomem.schedule.planned_orders import temporary_bytes
-from tests.schedule.programs import CPU, stages_of
-
-HOMES = [
-    home
-    for home in sorted(CPU.iterdir())
-    if (home / "module.hlo").exists() and temporary_bytes(stages_of(home)) >= 1 << 14
-]
+from tests.remat.programs import HOMES, chain
+from tests.schedule.programs import stages_of
 
 
 @pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
@@ -38,28 +33,9 @@ def test_what_is_found_is_smaller_right_and_planned_as_said(home: Path) -> None:
     assert not judge_edited(stages, hlo.parse(text), found.best.temporaries, Rules())
 
 
-def _chain(count: int) -> str:
-    """Values made one from another, and read in the reverse order."""
-    forth = "".join(
-        f"  %a{number} = f32[4096]{{0}} tanh(%a{number - 1})\n" for number in range(1, count)
-    )
-    back = "".join(
-        f"  %g{number} = f32[4096]{{0}} multiply(%g{number + 1}, %a{number})\n"
-        for number in reversed(range(1, count))
-    )
-    return (
-        "HloModule m, is_scheduled=true\n\n"
-        "ENTRY %main (p: f32[4096]) -> f32[4096] {\n"
-        "  %p = f32[4096]{0} parameter(0)\n"
-        f"{'  %a0 = f32[4096]{0} sine(%p)'}\n{forth}"
-        f"  %g{count} = f32[4096]{{0}} negate(%a{count - 1})\n{back}"
-        "  ROOT %r = f32[4096]{0} cosine(%g1)\n}\n"
-    )
-
-
 @pytest.mark.parametrize(("share", "most"), [(0.75, 1.0), (0.5, 1.0), (0.3, 3.0)])
 def test_a_chain_fits_a_share_at_a_price(share: float, most: float) -> None:
-    stages = start_stages(hlo.parse(_chain(32)), order_lists=in_text_order)
+    stages = start_stages(hlo.parse(chain(32)), order_lists=in_text_order)
     before = temporary_bytes(stages)
     found = fit(stages, round(before * share))
     assert found.best is not None
@@ -87,7 +63,7 @@ def test_a_state_begins_as_the_given_program(home: Path) -> None:
 
 
 def test_a_low_effort_plans_less() -> None:
-    stages = start_stages(hlo.parse(_chain(48)), order_lists=in_text_order)
+    stages = start_stages(hlo.parse(chain(48)), order_lists=in_text_order)
     target = round(0.25 * temporary_bytes(stages))
     low, high = Budget("low"), Budget("default")
     few = fit(stages, target, budget=low)
@@ -99,7 +75,7 @@ def test_a_low_effort_plans_less() -> None:
 
 
 def test_nothing_is_planned_once_the_work_is_spent() -> None:
-    stages = start_stages(hlo.parse(_chain(32)), order_lists=in_text_order)
+    stages = start_stages(hlo.parse(chain(32)), order_lists=in_text_order)
     budget = Budget("low")
     budget.plans = 0
     assert fit(stages, temporary_bytes(stages) // 2, budget=budget).points == ()

@@ -19,30 +19,9 @@ from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.search import improve
 from hlomem.schedule.waiting import module_time
 from tests.places import GOLDENS
+from tests.remat.programs import HOMES, products
 from tests.remat.scanned import SCANNED, scanned_stages
-from tests.remat.test_fit import HOMES
 from tests.schedule.programs import stages_of
-
-SIDE = 512
-SHAPE = f"f32[{SIDE},{SIDE}]{{1,0}}"
-
-
-def products(count: int) -> str:
-    """A value that is cheap to make, read before and behind a chain of products."""
-    chain = "".join(
-        f"  %d{number} = {SHAPE} dot(%d{number - 1}, %p), lhs_contracting_dims={{1}},"
-        " rhs_contracting_dims={0}\n"
-        for number in range(1, count + 1)
-    )
-    return (
-        "HloModule m, is_scheduled=true\n\n"
-        f"ENTRY %main (p: f32[{SIDE},{SIDE}]) -> f32[1,{SIDE}] {{\n"
-        f"  %p = {SHAPE} parameter(0)\n"
-        f"  %t = {SHAPE} tanh(%p)\n"
-        f"  %d0 = {SHAPE} negate(%t)\n{chain}"
-        f"  %s = {SHAPE} multiply(%d{count}, %t)\n"
-        f"  ROOT %r = f32[1,{SIDE}]{{1,0}} slice(%s), slice={{[0:1], [0:{SIDE}]}}\n}}\n"
-    )
 
 
 def edited_text(stages: Stages, found: FreeProgram) -> str:

@@ -11,9 +11,9 @@ from hlomem.hlo.text.printer import format_module
 from hlomem.remat.host import choose_moves, make_moves
 from hlomem.remat.host_check import find_move_problems
 from hlomem.schedule.planned_orders import temporary_bytes
-from tests.remat.test_host import HOST, chain
+from tests.remat.programs import HOST, gpu_chain
 
-STAGES = chain()
+STAGES = gpu_chain()
 TEXT = format_module(
     make_moves(STAGES.module, choose_moves(STAGES, round(temporary_bytes(STAGES) * 0.6)), HOST)
 )
