@@ -38,7 +38,7 @@ FLEET_READY := $(FLEET_VENV)/.ready
 DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
-.PHONY: demo docs dist test lint format types js browser pytest coverage jax jax-orders \
+.PHONY: demo docs dist test lint format types js browser pytest pure coverage jax jax-orders \
 	tpu-orders cuda-orders fits tpu-fits fleet native bench parity support replay \
 	fuzz faults clean
 
@@ -125,13 +125,18 @@ browser: $(READY)
 	@$(BIN)/python -m tools.install_browser
 
 pytest: $(READY) browser
+	@$(BIN)/python hatch_build.py --optional
 	$(BIN)/pytest -n auto
+
+# The same without the native kernels.
+pure: $(READY) browser
+	HLOMEM_PURE=1 $(BIN)/pytest -n auto
 
 # Branch coverage by the tests that count for it, commands and children included.
 coverage: $(READY) browser
 	$(BIN)/pytest -n auto -m "not no_cover" --cov --cov-report=term:skip-covered
 
-# The native heap, beside its source; tests then compare it with the one in Python.
+# The native kernels, beside their sources: tests then run on them, and compare them with Python's.
 native: $(READY)
 	$(BIN)/python hatch_build.py
 

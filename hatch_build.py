@@ -1,9 +1,13 @@
-"""Builds the native heap into the wheel, where `HLOMEM_NATIVE=1` asks for it.
+"""Builds the native kernels into the wheel, where `HLOMEM_NATIVE=1` asks for them.
 
-Without it the wheel is pure and the same everywhere. With it the wheel holds
-`hlomem/assign/_heap.abi3.so`, which every Python from 3.11 on can load, and is for one platform.
+A kernel is a file `_name.c` beside the Python that does the same. Without kernels the wheel is pure
+and the same everywhere. With them it holds a library `_name.abi3.so` for each, which every Python
+from 3.11 on can load, and is for one platform.
 
     HLOMEM_NATIVE=1 pip install .
+
+As a script it builds the libraries beside their sources; with `--optional` the lack of a compiler
+is no error.
 """
 
 from __future__ import annotations
@@ -13,40 +17,73 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path("src/hlomem/assign")
-SOURCE, LIBRARY = "_heap.c", "_heap.abi3.so"
+PACKAGE = Path("src/hlomem")
+ENDING = ".abi3.so"
 
 
-class NativeHeap(BuildHookInterface):  # type: ignore[type-arg]
-    """Compiles one file by the compiler Python was built with, or the one CC names."""
+class NativeKernels(BuildHookInterface):  # type: ignore[type-arg]
+    """Compiles the kernels by the compiler Python was built with, or the one CC names."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatch's
-        """Adds the library to what is built."""
+        """Adds the libraries to what is built."""
         if self.target_name != "wheel" or os.environ.get("HLOMEM_NATIVE") != "1":
             return
-        compile_heap(Path(self.root))
+        root = Path(self.root)
+        libraries = [compile_kernel(source) for source in find_kernels(root)]
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_')}"
-        build_data["artifacts"].append(f"{FOLDER}/{LIBRARY}")
+        build_data["artifacts"] += [library.relative_to(root).as_posix() for library in libraries]
 
 
-def compile_heap(root: Path) -> Path:
-    """Compiles the native heap beside its source."""
-    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    include = sysconfig.get_path("include")
-    library = root / FOLDER / LIBRARY
-    command = [*compiler.split(), "-O3", "-fPIC", "-shared", "-Wall", "-Wextra", f"-I{include}"]
+def find_kernels(root: Path) -> list[Path]:
+    """The sources of all kernels."""
+    return sorted((root / PACKAGE).rglob("_*.c"))
+
+
+def find_compiler() -> list[str]:
+    """The command of the compiler, with the flags Python was built with."""
+    return (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
+
+
+def compile_kernel(source: Path) -> Path:
+    """Compiles a kernel beside its source, unless the library there is younger."""
+    library = source.with_name(source.stem + ENDING)
+    if library.exists() and library.stat().st_mtime > source.stat().st_mtime:
+        return library
+    command = [*find_compiler(), "-O3", "-fPIC", "-shared", "-Wall", "-Wextra"]
+    command.append(f"-I{sysconfig.get_path('include')}")
     if sys.platform == "darwin":
         command += ["-undefined", "dynamic_lookup"]
-    subprocess.run([*command, root / FOLDER / SOURCE, "-o", library], check=True)  # noqa: S603
-    return library
+    # Whole or not at all: a process may load the library meanwhile.
+    unfinished = library.with_suffix(f".{os.getpid()}")
+    subprocess.run([*command, source, "-o", unfinished], check=True)  # noqa: S603
+    return unfinished.replace(library)
+
+
+def main() -> int:
+    """Command line."""
+    if "--optional" in sys.argv[1:] and not can_compile():
+        sys.stderr.write("no compiler, or no headers of Python: no native kernels are built\n")
+        return 0
+    for source in find_kernels(Path(__file__).resolve().parent):
+        compile_kernel(source)
+    return 0
+
+
+def can_compile() -> bool:
+    """Whether there are a compiler and Python's headers."""
+    return (
+        which(find_compiler()[0]) is not None
+        and (Path(sysconfig.get_path("include")) / "Python.h").exists()
+    )
 
 
 if __name__ == "__main__":
-    compile_heap(Path(__file__).resolve().parent)
+    sys.exit(main())

@@ -12,17 +12,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlomem.assign.interval_tree import IntervalTree
-
-try:
-    from hlomem.assign._heap import place as _place
-except ImportError:  # as in every installation without a compiler
-    _place = None  # type: ignore[assignment]
+from hlomem.base.native import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Life = tuple[int, int]
 """The first and the last slot of a stretch of time."""
+_place: Callable[..., list[int] | None] | None = kernel("hlomem.assign._heap", "place")
 IS_NATIVE = _place is not None
 _EXACT = 1 << 53
 """Below this floats count bytes exactly, and sums of native numbers do not overflow."""
@@ -52,6 +49,7 @@ def place_natively(
     below: int | None = None,
 ) -> list[int] | None:
     """The same, by `_heap.c`, for heaps below 2 ** 53 bytes."""
+    assert _place is not None
     if below is not None and below <= 0:
         return None if sizes else []
     flat = list(chain.from_iterable(lives))

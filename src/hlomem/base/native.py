@@ -1,0 +1,23 @@
+"""The choice between native kernels and the Python that does the same.
+
+A kernel is a file `_name.c` beside that Python. Which of the two runs changes how long things take
+and nothing else; tests hold them to each other.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+IS_WANTED = not os.environ.get("HLOMEM_PURE")
+"""Native kernels run where they were built, unless the environment says HLOMEM_PURE=1."""
+
+
+def kernel(module: str, function: str) -> Any:
+    """A function of a native kernel; None where it was not built or is not wanted."""
+    if not IS_WANTED:
+        return None
+    try:
+        return getattr(__import__(module, fromlist=(function,)), function)
+    except ImportError:  # as in every installation without a compiler
+        return None
