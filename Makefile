@@ -163,14 +163,23 @@ fuzz: $(READY)
 faults: $(READY)
 	$(BIN)/python -m tools.inject_faults --corpus $(CORPUS)
 
+# What users have who install hlomem and nothing else, on the distribution's Python where there is one.
+PLAIN_PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo $(PYTHON))
+PLAIN_VENV   := .venv-plain
+
 $(BENCH_READY): pyproject.toml
 	@test -x $(BENCH_VENV)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax jaxlib playwright -e ".[fleet]"
 	@touch $@
 
 bench: $(BENCH_READY)
+	@test -x $(PLAIN_VENV)/bin/python || $(PLAIN_PYTHON) -m venv $(PLAIN_VENV)
+	@HLOMEM_NATIVE=1 $(PLAIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --force-reinstall .
 	@for script in bench/bench_*.py; do echo "== $$script"; \
-	    $(BENCH_VENV)/bin/python -m bench.$$(basename $$script .py) --corpus $(CORPUS) || exit 1; done
+	    python=; test $$script != bench/bench_plan.py || python="--python $(PLAIN_VENV)/bin/python"; \
+	    $(BENCH_VENV)/bin/python -m bench.$$(basename $$script .py) --corpus $(CORPUS) $$python \
+	        || exit 1; done
 
 # The site of the documents, links checked; its code blocks are run by the tests.
 $(DOCS_READY): requirements-docs.txt
@@ -186,5 +195,5 @@ dist: $(DOCS_READY)
 	$(DOCS_VENV)/bin/python -m tools.check_dist
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV) $(DOCS_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* .fuzz .replay \
+	rm -rf $(VENV) $(BENCH_VENV) $(PLAIN_VENV) $(JAX_VENV) $(DOCS_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* .fuzz .replay \
 	    node_modules

@@ -37,8 +37,9 @@ class NativeKernels(BuildHookInterface):  # type: ignore[type-arg]
             return
         root = Path(self.root)
         libraries = [compile_kernel(source) for source in find_kernels(root)]
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
-        build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_')}"
+        build_data["tag"] = f"cp311-abi3-{platform}"
         build_data["artifacts"] += [library.relative_to(root).as_posix() for library in libraries]
 
 

@@ -3,7 +3,8 @@
     python -m bench.bench_plan [--corpus ../shared] [--repeat 3] [--python PATH] [--write FILE]
 
 One row per module of real/ of at least 100 kB. "hlomem" is everything `hlomem plan` does to
-write the dumps of a module, from the start of the process to its end. "XLA" is the import of its
+write the dumps of a module, from the start of the process to its end: "pure" by Python alone,
+"native" with the kernels, where they were built. "XLA" is the import of its
 bindings, parsing, buffer assignment with its analyses, and writing the dumps, all measured here.
 Where the program that XLA's bindings compile is not the one of the text any more, because it went
 through MLIR, and for GPU and TPU, which these bindings have no compiler for, assignment and dumps
@@ -14,9 +15,11 @@ hlomem's figures are printed.
 Processes of the two take turns, so that a noisy machine hits both, and the best of several counts;
 "spread" is how much longer the median of ours took, in percent; a row whose spread is above
 `STEADY` is measured further, up to `MAX_ROUNDS` times as often. Both run on the same Python, unless
-`--python` names another for hlomem; the first line says which: a distribution's build runs hlomem
-up to a fifth faster than one built without profiles. Where valgrind is at hand, the last table
-counts instructions, which no load changes. `--write` puts the table between a document's marks.
+`--python` names another for hlomem, as `make bench` does: that of an environment with hlomem and
+what it needs, and nothing else (msgspec imports typing_extensions where there is one, for 8 ms).
+The first line says which: a distribution's build runs hlomem up to a fifth faster than one built
+without profiles. Where valgrind is at hand, the last table counts instructions, which no load
+changes. `--write` puts the table between a document's marks.
 """
 
 from __future__ import annotations
@@ -106,6 +109,21 @@ class Run(NamedTuple):
         return self.figures["total"]
 
 
+class Way(NamedTuple):
+    """How hlomem is run."""
+
+    name: str
+    python: str
+    is_pure: bool
+
+
+class Ours(NamedTuple):
+    """The best run of one way, and how much longer the median took."""
+
+    run: Run
+    spread: float
+
+
 class Peer(NamedTuple):
     """XLA: CPU ms of its steps, most memory in MB while parsing."""
 
@@ -125,11 +143,12 @@ class Peer(NamedTuple):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def run(python: str, script: str, *arguments: str | Path) -> Run:
+def run(python: str, script: str, *arguments: str | Path, is_pure: bool = False) -> Run:
     """Run a script in a fresh process; its CPU time is that of user and system."""
     command = [python, "-c", script, *map(str, arguments)]
+    environment = os.environ | {"HLOMEM_PURE": "1" if is_pure else ""}
     with tempfile.TemporaryFile("w+") as output:
-        child = subprocess.Popen(command, stdout=output, stderr=output)
+        child = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
@@ -194,37 +213,50 @@ def plan_flags(module: Path) -> list[str]:
     return ["--backend", meta["backend"], "--chip", meta["chip"], "--era", era]
 
 
-def measure(ours: str, module: Path, repeat: int) -> Run:
-    """The best run of hlomem on a Python."""
+def measure(way: Way, module: Path, repeat: int) -> Run:
+    """The best run of hlomem."""
     with tempfile.TemporaryDirectory() as folder:
         flags = plan_flags(module)
-        runs = [run(ours, _PLAN, module, "-o", folder, *flags) for _ in range(repeat)]
-    return min(runs, key=lambda each: each.total)
+        runs = [
+            run(way.python, _PLAN, module, "-o", folder, *flags, is_pure=way.is_pure)
+            for _ in range(repeat)
+        ]
+    return min(runs, key=lambda run: run.total)
 
 
-def compare(python: str, module: Path, repeat: int) -> tuple[Run, float, Peer | None]:
-    """The best run of hlomem, the spread of all, and the best of each step of XLA."""
-    ours: list[Run] = []
+def compare(ways: list[Way], module: Path, repeat: int) -> tuple[list[Ours], Peer | None]:
+    """The best run of each way of running hlomem, and the best of each step of XLA."""
+    ours: list[list[Run]] = [[] for _ in ways]
     parses: list[Run] = []
     rests: list[float | None] = []
-    while len(ours) < repeat or (_spread(ours) > STEADY and len(ours) < MAX_ROUNDS * repeat):
-        ours.append(measure(python, module, 1))
+    while not _is_enough(ours, repeat):
+        for way, runs in zip(ways, ours, strict=True):
+            runs.append(measure(way, module, 1))
         if HAS_XLA:
             parses.append(run(sys.executable, _PARSE, module))
             is_known = is_of_cpu(module) and None not in rests
             rests.append(compile_once(module) if is_known else None)
-    best = min(ours, key=lambda run: run.total)
-    spread = _spread(ours)
-    if not parses:
-        return best, spread, None
-    start = min(each.figures["import"] for each in parses)
-    parse = min(each.figures["parse"] for each in parses)
+    best = [Ours(min(runs, key=lambda run: run.total), _spread(runs)) for runs in ours]
+    return best, _best_peer(module, parses, rests) if parses else None
+
+
+def _is_enough(ours: list[list[Run]], repeat: int) -> bool:
+    """Whether the runs were repeated as often as wanted, and are steady or will not be."""
+    count = len(ours[0])
+    return count >= repeat and (
+        count >= MAX_ROUNDS * repeat or all(_spread(runs) <= STEADY for runs in ours)
+    )
+
+
+def _best_peer(module: Path, parses: list[Run], rests: list[float | None]) -> Peer:
+    """The best of each step of XLA."""
+    start = min(run.figures["import"] for run in parses)
+    parse = min(run.figures["parse"] for run in parses)
     measured = [rest for rest in rests if rest is not None]
-    rest = parse * REST_PER_PARSE.get(module.parent.name, REST_AT_LEAST)
-    if len(measured) == len(rests):
-        rest = min(measured)
-    peak = min(each.peak for each in parses)
-    return best, spread, Peer(start, parse, rest, len(measured) == len(rests), peak)
+    is_measured = len(measured) == len(rests)
+    scaled = parse * REST_PER_PARSE.get(module.parent.name, REST_AT_LEAST)
+    peak = min(run.peak for run in parses)
+    return Peer(start, parse, min(measured) if is_measured else scaled, is_measured, peak)
 
 
 def _spread(runs: list[Run]) -> float:
@@ -233,50 +265,43 @@ def _spread(runs: list[Run]) -> float:
     return statistics.median(totals) / min(totals) - 1
 
 
-def print_row(python: str, module: Path, repeat: int) -> str:
+def print_row(ways: list[Way], module: Path, repeat: int) -> str:
     """Time and memory of one module; returns the row of the document."""
     name = module.parent.name
     title = f"{module.parent.parent.name}/{name}"
-    ours, spread, xla = compare(python, module, repeat)
+    ours, xla = compare(ways, module, repeat)
     with module.open("rb") as text:  # line by line, to stay smaller than what is measured
         count = sum(b" = " in line for line in text)
-    bytes_each = ours.peak * 2**20 / count
-    line = f"{title[:32]:32} {count:7} {ours.total:7.0f} {100 * spread:6.0f}"
-    line += f" {ours.peak:5.0f} {bytes_each:6.0f}"
-    if xla is not None:
-        rest = f"{xla.rest:.0f}{'' if xla.is_measured else '*'}"
-        line += (
-            f" {xla.start:7.0f} {xla.parse:6.0f} {rest:>6} {xla.total:6.0f} {xla.peak:5.0f}"
-            f" {xla.total / ours.total:6.2f} {xla.peak / ours.peak:6.2f}"
-        )
-    print(line, flush=True)
-    if name == REFERENCE:
-        print("  " + ", ".join(f"{stage} {spent:.0f}" for stage, spent in ours.figures.items()))
-    size = module.stat().st_size / 1e6
-    cells = [title.replace("/", ", "), f"{size:.1f}", f"{ours.total:.0f}", f"{100 * spread:.0f} %"]
+    times = [f"{best.run.total:.0f}" for best in ours]
+    spread = f"{100 * max(best.spread for best in ours):.0f} %"
+    peak = max(best.run.peak for best in ours)
+    cells = [title, str(count), f"{module.stat().st_size / 1e6:.1f}", *times, spread, f"{peak:.0f}"]
     if xla is not None:
         mark = "" if xla.is_measured else "*"
-        cells += [
-            f"{xla.start:.0f} + {xla.parse:.0f} + {xla.rest:.0f}{mark}",
-            f"{xla.total / ours.total:.1f}",
-            f"{xla.peak / ours.peak:.1f}",
-        ]
-    return row(cells)
+        cells.append(f"{xla.start:.0f} + {xla.parse:.0f} + {xla.rest:.0f}{mark}")
+        cells += [f"{xla.total / best.run.total:.1f}" for best in ours]
+        cells.append(f"{xla.peak / peak:.1f}")
+    print(row(cells), flush=True)
+    if name == REFERENCE:
+        for way, best in zip(ways, ours, strict=True):
+            stages = ", ".join(f"{stage} {spent:.0f}" for stage, spent in best.run.figures.items())
+            print(f"  {way.name}: {stages}")
+    return row([title.replace("/", ", "), *cells[1:]])
 
 
-def print_table(python: str, modules: list[Path], repeat: int) -> list[str]:
+def print_table(ways: list[Way], modules: list[Path], repeat: int) -> list[str]:
     """One row per module; returns the table of the document."""
-    titles = f"{'module':32} {'instr.':>7} {'hlomem':>7} {'spread':>6} {'MB':>5} {'B each':>6}"
+    columns = ["module", "instructions", "MB", *(f"{way.name}, ms" for way in ways), "spread"]
+    columns.append("MB held")
     if HAS_XLA:
-        titles += f" {'import':>7} {'parse':>6} {'rest':>6} {'XLA':>6} {'MB':>5} {'x time':>6}"
-        titles += f" {'x mem':>6}"
-    print(titles)
-    columns = ["module", "MB", "hlomem, ms", "spread"]
-    columns += ["XLA: import + parse + rest", "times as fast", "its memory, times ours"] * HAS_XLA
+        columns.append("XLA: import + parse + rest")
+        columns += [f"{way.name}, times as fast" for way in ways]
+        columns.append("its memory, times ours")
     table = head(columns)
-    table += [print_row(python, module, repeat) for module in modules]
+    print("\n".join(table))
+    table += [print_row(ways, module, repeat) for module in modules]
     if HAS_XLA:
-        print("times in CPU ms; MB: most memory held, XLA's while parsing alone; rest: analyses,")
+        print("times in CPU ms; memory: the most held, XLA's while parsing alone; rest: analyses,")
         print("assignment and dumps (* not measured but scaled from the time of parsing)")
     else:
         print("times in CPU ms; jaxlib is not installed, so there is nothing to compare with")
@@ -313,57 +338,68 @@ def _renamed(text: str, copy: int) -> str:
     return text.replace("%", f"%copy{copy}.")
 
 
-def print_growth(python: str, module: Path, repeat: int) -> None:
+def print_growth(ways: list[Way], module: Path, repeat: int) -> None:
     """What ten times the instructions cost, start of the process and imports left out."""
     text = module.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         one, ten = Path(folder, "one.hlo"), Path(folder, "ten.hlo")
         one.write_text(multiplied(text, 1), encoding="utf-8")
         ten.write_text(multiplied(text, COPIES), encoding="utf-8")
-        small = measure(python, one, repeat)
-        large = measure(python, ten, repeat)
-    print(
-        f"{COPIES} times the instructions of {module.parent.name}: "
-        f"{large.planning / small.planning:.1f} times the time "
-        f"({small.planning:.0f} and {large.planning:.0f} ms)"
-    )
+        for way in ways:
+            small = measure(way, one, repeat)
+            large = measure(way, ten, repeat)
+            print(
+                f"{COPIES} times the instructions of {module.parent.name}, {way.name}: "
+                f"{large.planning / small.planning:.1f} times the time "
+                f"({small.planning:.0f} and {large.planning:.0f} ms)"
+            )
 
 
 _DESCRIBE = """
-import importlib.util, sys, sysconfig
+import sys, sysconfig
+from hlomem.assign.best_fit import IS_NATIVE
 flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
 profiled = "with" if "--enable-optimizations" in flags else "without"
 built = "the distribution's" if sys.base_prefix == "/usr" else f"built {profiled} profiles"
-heap = "native" if importlib.util.find_spec("hlomem.assign._heap") else "lists"
-print(f"Python {sys.version.split()[0]}, {built}; its heap: {heap}")
+print("native" if IS_NATIVE else "pure")
+print(f"Python {sys.version.split()[0]}, {built}")
 """
 
 
-def describe(python: str) -> str:
-    """The interpreters, how ours was built, and the release of XLA's bindings."""
+def describe(python: str) -> tuple[list[Way], str]:
+    """The ways hlomem can run; the interpreters, how ours was built, and the release of XLA."""
     told = subprocess.run([python, "-c", _DESCRIBE], capture_output=True, text=True, check=True)
-    ours = f"hlomem on {told.stdout.strip()}"
+    best, built = told.stdout.splitlines()
+    ways = [Way("pure", python, is_pure=True)]
+    if best == "native":
+        ways.append(Way("native", python, is_pure=False))
+    ours = f"hlomem on {built}"
     if not HAS_XLA:
-        return ours
-    return f"{ours}; XLA of jaxlib {version('jaxlib')} on Python {sys.version.split()[0]}."
+        return ways, ours
+    return ways, f"{ours}; XLA of jaxlib {version('jaxlib')} on Python {sys.version.split()[0]}."
 
 
-def print_instructions(python: str, modules: list[Path]) -> None:
+def print_instructions(ways: list[Way], modules: list[Path]) -> None:
     """Instructions of whole plans in millions, where valgrind can count them."""
     if shutil.which("valgrind") is None:
         print("no valgrind: instructions were not counted")
         return
-    print(f"{'module':32} {'M instructions':>15}")
+    print("\n".join(head(["module", *(f"{way.name}, M instructions" for way in ways)])))
     for module in modules:
-        with tempfile.TemporaryDirectory() as folder:
-            count = ["valgrind", "--tool=cachegrind", "--cache-sim=no"]
-            plan = [python, "-c", _PLAN, str(module), "-o", folder, *plan_flags(module)]
-            command = [*count, "--cachegrind-out-file=/dev/null", *plan]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
-        if found is not None:
-            millions = int(found[1].replace(",", "")) / 1e6
-            print(f"{module.parent.name[:32]:32} {millions:15.0f}", flush=True)
+        counts = [count_instructions(way, module) for way in ways]
+        print(row([f"{module.parent.parent.name}, {module.parent.name}", *counts]), flush=True)
+
+
+def count_instructions(way: Way, module: Path) -> str:
+    """Millions of instructions of a plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        count = ["valgrind", "--tool=cachegrind", "--cache-sim=no"]
+        plan = [way.python, "-c", _PLAN, str(module), "-o", folder, *plan_flags(module)]
+        command = [*count, "--cachegrind-out-file=/dev/null", *plan]
+        environment = os.environ | {"HLOMEM_PURE": "1" if way.is_pure else ""}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
+    return "unknown" if found is None else f"{int(found[1].replace(',', '')) / 1e6:.0f}"
 
 
 def main() -> None:
@@ -375,20 +411,21 @@ def main() -> None:
     arguments.add_argument("--write", type=Path, help="a document with marks for the table")
     options = arguments.parse_args()
     modules = sorted(options.corpus.glob("real/*/*/module.hlo"))
-    modules = [each for each in modules if each.stat().st_size >= SMALLEST]
+    modules = [module for module in modules if module.stat().st_size >= SMALLEST]
     if not modules:
         print("no modules in the corpus: planning was not measured")
         return
-    told = describe(options.python)
+    ways, told = describe(options.python)
     print(told)
-    measure(options.python, modules[0], 1)  # makes the bytecode
-    table = print_table(options.python, modules, options.repeat)
+    for way in ways:
+        measure(way, modules[0], 1)  # makes the bytecode
+    table = print_table(ways, modules, options.repeat)
     if options.write is not None:
         put(options.write, "plan", "\n".join([told, "", *table]))
     for module in modules:
         if module.parent.name in GROWING and is_of_cpu(module):
-            print_growth(options.python, module, options.repeat)
-    print_instructions(options.python, modules)
+            print_growth(ways, module, options.repeat)
+    print_instructions(ways, modules)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 
 twine checks their description; the wheel is built from the sdist. It is installed into an empty
 environment of every Python from 3.11 to 3.14 that is here; there the commands run from another
-folder on files of this repository, and a small typed client passes mypy --strict and pyright.
+folder on files of this repository, and a small typed client passes mypy --strict and pyright. So
+is a wheel with the native kernels, whose library every one of these Pythons must load.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _COMMANDS = (
     ["diff", str(ROOT / "examples/oom/before"), str(ROOT / "examples/oom/after")],
     ["html", str(ROOT / "examples/train_step"), "-o", "report.html"],
 )
+_HAS_KERNELS = "from hlomem.assign.best_fit import IS_NATIVE; assert IS_NATIVE is {}"
 
 
 def main() -> int:
@@ -39,9 +41,18 @@ def main() -> int:
     files = sorted(str(path) for path in DIST.iterdir())
     _run(sys.executable, "-m", "twine", "check", "--strict", *files)
     wheel = next(DIST.glob("*.whl"))
-    tried = [_try(python, wheel) for python in _pythons()]
-    print(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB, tried on {', '.join(tried)}")
+    _try_everywhere(wheel, is_native=False)
+    with tempfile.TemporaryDirectory() as folder:  # its name would be refused by an index
+        os.environ["HLOMEM_NATIVE"] = "1"
+        _run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT))
+        _try_everywhere(next(Path(folder).glob("*.whl")), is_native=True)
     return 0
+
+
+def _try_everywhere(wheel: Path, *, is_native: bool) -> None:
+    """Tries a wheel on every Python that is here."""
+    tried = [_try(python, wheel, is_native=is_native) for python in _pythons()]
+    print(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB, tried on {', '.join(tried)}")
 
 
 def _pythons() -> list[str]:
@@ -57,7 +68,7 @@ def _pythons() -> list[str]:
     return list(found.values())
 
 
-def _try(python: str, wheel: Path) -> str:
+def _try(python: str, wheel: Path, *, is_native: bool) -> str:
     """Installs the wheel into an empty environment and uses it from another folder."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -69,6 +80,7 @@ def _try(python: str, wheel: Path) -> str:
         size = _bytes_in(home / "env") - empty
         if size > MAX_BYTES:
             raise SystemExit(f"{python}: {size} bytes installed, more than {MAX_BYTES}")
+        _run(own, "-c", _HAS_KERNELS.format(is_native))
         for command in _COMMANDS:
             _run(str(home / "env" / "bin" / "hlomem"), *command, cwd=home)
         if not (home / "report.html").exists():
