@@ -12,7 +12,7 @@ from hlomem import hlo
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.bound import lower_bound
+from hlomem.schedule.bound import lower_bound, weigh
 from hlomem.schedule.model import peak_of
 from hlomem.schedule.planned_orders import temporary_bytes
 from hlomem.schedule.search import improve
@@ -39,6 +39,20 @@ def test_no_legal_order_has_a_peak_below_that_of_the_model(home: Path, seed: int
         bound = lower_bound(flow, may_borrow=False)
         assert bound is not None
         assert peak_of(flow, random_order(flow, seed)).size >= bound
+
+
+@given(
+    st.integers(0, 9).flatmap(
+        lambda count: st.tuples(
+            st.lists(st.tuples(st.integers(0, 2**count - 1), st.integers(0, 2**70))),
+            st.just(count),
+        )
+    )
+)
+def test_weights_are_added_up_for_every_node(case: tuple[list[tuple[int, int]], int]) -> None:
+    sets, count = case
+    sums = [sum(weight for nodes, weight in sets if nodes >> node & 1) for node in range(count)]
+    assert weigh(sets, count) == sums
 
 
 LOOP = """HloModule m, is_scheduled=true

@@ -54,36 +54,96 @@ def find_moment(
     if count > MAX_NODES:
         return None
     reach = _Reach(flow)
-    sizes = [flow.inner.get(node, 0) - _written_over(flow, node) for node in range(count)]
-    inside_at: dict[int, int] = {}
-    for node, buffers in flow.counted_inside.items():
-        for buffer in buffers:
-            inside_at[buffer] = inside_at.get(buffer, 0) | 1 << node
-    alive_at: dict[int, int] = {}
-    for value in flow.values:
-        alive_at[value.buffer] = alive_at.get(value.buffer, 0) | reach.alive_at(value)
-    counted_at: list[list[int]] = [[] for _ in range(count)]
-    for buffer, nodes in alive_at.items():
-        for node in _members(nodes & ~inside_at.get(buffer, 0)):
-            sizes[node] += flow.sizes[buffer]
-            counted_at[node].append(buffer)
+    alive = _Alive(flow, reach)
     if may_borrow and flow.lenders:
-        return Moment(_less_borrowed(_Loans(flow, reach, inside), sizes, counted_at), ())
-    most = max(range(count), key=lambda node: sizes[node], default=-1)
-    if most < 0 or sizes[most] <= 0:
+        return Moment(_less_borrowed(_Loans(flow, reach, inside), alive), ())
+    most = max(range(count), key=lambda node: alive.sizes[node], default=-1)
+    if most < 0 or alive.sizes[most] <= 0:
         return NO_MOMENT
-    own = tuple(flow.sizes[buffer] for buffer in counted_at[most])
-    return Moment(sizes[most], (*own, *inside.get(most, NO_MOMENT).buffers))
+    own = tuple(flow.sizes[buffer] for buffer in alive.at([most])[most])
+    return Moment(alive.sizes[most], (*own, *inside.get(most, NO_MOMENT).buffers))
 
 
-def _less_borrowed(loans: _Loans, sizes: list[int], counted_at: list[list[int]]) -> int:
+def _less_borrowed(loans: _Loans, alive: _Alive) -> int:
     """The most that a node needs beside what may lie in borrowed memory."""
     most = 0
-    for node in sorted(range(len(sizes)), key=lambda node: -sizes[node]):
-        if sizes[node] <= most:
+    for node, buffers in alive.in_turn():
+        if alive.sizes[node] <= most:
             break
-        most = max(most, sizes[node] - loans.borrowed(node, counted_at[node]))
+        most = max(most, alive.sizes[node] - loans.borrowed(node, buffers))
     return most
+
+
+class _Alive:
+    """The buffers that are alive at each node in any order, and their bytes."""
+
+    def __init__(self, flow: Flow, reach: _Reach) -> None:
+        inside_at: dict[int, int] = {}
+        for node, buffers in flow.counted_inside.items():
+            for buffer in buffers:
+                inside_at[buffer] = inside_at.get(buffer, 0) | 1 << node
+        alive_at: dict[int, int] = {}
+        for value in flow.values:
+            alive_at[value.buffer] = alive_at.get(value.buffer, 0) | reach.alive_at(value)
+        self._nodes_of = {
+            buffer: nodes & ~inside_at.get(buffer, 0) for buffer, nodes in alive_at.items()
+        }
+        count = len(flow.nodes)
+        weights = ((nodes, flow.sizes[buffer]) for buffer, nodes in self._nodes_of.items())
+        self.sizes = [
+            size + flow.inner.get(node, 0) - _written_over(flow, node)
+            for node, size in enumerate(weigh(weights, count))
+        ]
+        """Bytes by node, with what it calls, without what may be written over something else."""
+
+    def at(self, nodes: Sequence[int]) -> dict[int, list[int]]:
+        """The buffers that are alive at some nodes."""
+        wanted = sum(1 << node for node in nodes)
+        found: dict[int, list[int]] = {node: [] for node in nodes}
+        for buffer, alive in self._nodes_of.items():
+            for node in _members(alive & wanted):
+                found[node].append(buffer)
+        return found
+
+    def in_turn(self) -> Iterator[tuple[int, list[int]]]:
+        """The nodes with their buffers, those that need most first.
+
+        They are found for twice as many nodes each time: mostly the first few decide.
+        """
+        nodes = sorted(range(len(self.sizes)), key=lambda node: -self.sizes[node])
+        first, last = 0, 1
+        while first < len(nodes):
+            yield from self.at(nodes[first:last]).items()
+            first, last = last, 2 * last
+
+
+def weigh(sets: Iterable[tuple[int, int]], count: int) -> list[int]:
+    """The sum of the weights of all sets that a node is in, for every node below `count`.
+
+    In: sets of nodes as bits, and their weights. Numbers are added for all nodes at once, digit by
+    digit in binary: first how many sets of each weight there are, then the weights.
+    """
+    counts: dict[int, list[int]] = {}
+    for nodes, weight in sets:
+        _add(counts.setdefault(weight, []), nodes, 0)
+    digits: list[int] = []
+    for weight, counted in counts.items():
+        for place, nodes in enumerate(counted):
+            for bit in _members(weight):
+                _add(digits, nodes, place + bit)
+    rows = [f"{nodes:0{count}b}" for nodes in reversed(digits)]
+    if not rows:
+        return [0] * count
+    return [int("".join(column), 2) for column in zip(*rows, strict=True)][::-1]
+
+
+def _add(digits: list[int], nodes: int, place: int) -> None:
+    """Adds 2 ** place to the numbers of some nodes; `digits` are the nodes that have each digit."""
+    while nodes:
+        if place >= len(digits):
+            digits.extend([0] * (place + 1 - len(digits)))
+        digits[place], nodes = digits[place] ^ nodes, digits[place] & nodes
+        place += 1
 
 
 class _Loans:
