@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlomem.api.folder import DUMP_FLAGS, choose_module, list_modules, program_beside
 from hlomem.api.load import encode, load, load_any, load_program, read_source
 from hlomem.api.plan import ORDERS, plan
 from hlomem.base.atomic_files import write_files, write_text
@@ -132,19 +131,35 @@ def _write(made: Plan, output: Path | None, *, as_json: bool, as_proto: bool, fo
 
 def _load(path: str, module: str | None) -> HloModule:
     """The module of a file, or of a program of a folder, whose dump is not looked at."""
-    if path != "-" and Path(path).is_dir() and list_modules(Path(path)):
-        choice = choose_module(Path(path), module, read_source)
-        text = program_beside(choice.module.files[0])
-        if text is None:
-            where = visible(str(choice.module.files[0]))
-            raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
-        if choice.reason:
-            say(f"note: {choice.module.title}, {choice.reason}; --module chooses another")
-        return load_program(text)
+    if path != "-" and Path(path).is_dir():
+        found = _load_from_folder(Path(path), module)
+        if found is not None:
+            return found
     loaded = load_any(path, module=module, as_program=True)
     if not isinstance(loaded, HloModule):
         raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     return loaded
+
+
+def _load_from_folder(path: Path, module: str | None) -> HloModule | None:
+    """The module beside a dump of a folder; None where the folder holds none."""
+    from hlomem.api.folder import (  # noqa: PLC0415 - not for files
+        DUMP_FLAGS,
+        choose_module,
+        list_modules,
+        program_beside,
+    )
+
+    if not list_modules(path):
+        return None
+    choice = choose_module(path, module, read_source)
+    text = program_beside(choice.module.files[0])
+    if text is None:
+        where = visible(str(choice.module.files[0]))
+        raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
+    if choice.reason:
+        say(f"note: {choice.module.title}, {choice.reason}; --module chooses another")
+    return load_program(text)
 
 
 def is_right(made: Plan) -> bool:
