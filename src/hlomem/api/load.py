@@ -13,11 +13,11 @@ import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from hlomem import hlo
 from hlomem.base.errors import CommandError, InputError
+from hlomem.base.paths import plain_path
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, visible
 from hlomem.hlo.ir import HloModule
@@ -26,6 +26,7 @@ from hlomem.proto.sniff import is_binary
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from gzip import GzipFile
+    from pathlib import Path
 
     from hlomem.api.folder import Module
     from hlomem.api.protos import ProtoProgram
@@ -69,7 +70,7 @@ def read_bytes(path: str | Path) -> bytes:
     if str(path) == "-":
         return _unpack("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123 - see `hlomem.base.paths`
             size = os.fstat(file.fileno()).st_size
             data = _read_limited(str(path), file, piece=max(_PIECE, size + 1))
     except (OSError, ValueError) as error:
@@ -157,11 +158,10 @@ def load_any(
     """
     if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
         return _read_any(Source("<string>", path_or_text), None)
-    path = Path(path_or_text)
-    is_stdin = str(path_or_text) == "-"
-    if not is_stdin and _is_folder(path):
+    path = None if str(path_or_text) == "-" else plain_path(path_or_text)
+    if path is not None and _is_folder(path):
         return _load_folder(path, module, as_program=as_program)
-    name = "<stdin>" if is_stdin else str(path)
+    name = "<stdin>" if path is None else path
     data = read_bytes(path_or_text)
     if _is_binary(data):
         from hlomem.api.protos import open_chosen, programs_in  # noqa: PLC0415 - not for texts
@@ -170,10 +170,10 @@ def load_any(
         return open_chosen(programs, module, name, as_program=as_program)
     if module is not None:
         raise CommandError(f"{visible(name)} is one text: `--module` chooses from several programs")
-    return _read_any(_as_text(name, data), None if is_stdin else path)
+    return _read_any(_as_text(name, data), path)
 
 
-def _is_folder(path: Path) -> bool:
+def _is_folder(path: str | Path) -> bool:
     """The answer of the file system; no for a path it refuses (too long, not allowed)."""
     return os.path.isdir(path)  # noqa: PTH112 - which, unlike that of a Path, never raises
 
@@ -188,16 +188,19 @@ def _is_binary(data: bytes) -> bool:
     return is_binary(data) and not data.lstrip(b"\xef\xbb\xbf\r\n").startswith(_TEXT_STARTS)
 
 
-def _load_folder(path: Path, module: str | None, *, as_program: bool) -> Dump | HloModule:
+def _load_folder(name: str, module: str | None, *, as_program: bool) -> Dump | HloModule:
     """A dump as text of a folder, or else one of the programs in its files."""
-    from msgspec.structs import replace  # noqa: PLC0415 - not for modules
+    from pathlib import Path  # noqa: PLC0415 - not for files
+
+    from msgspec.structs import replace  # noqa: PLC0415
 
     from hlomem.api.folder import choose_module, list_modules  # noqa: PLC0415
 
+    path = Path(name)
     if not list_modules(path) and (programs := list_programs_of(path)):
         from hlomem.api.protos import open_chosen  # noqa: PLC0415 - not for texts
 
-        return open_chosen(programs, module, str(path), as_program=as_program)
+        return open_chosen(programs, module, name, as_program=as_program)
     choice = choose_module(path, module, read_source)
     return replace(load_module(choice.module), chosen=choice.reason)
 
@@ -212,7 +215,7 @@ def list_programs_of(path: Path) -> list[ProtoProgram]:
     return programs_in(data, str(path), max_input()) if _is_binary(data) else []
 
 
-def _read_any(source: Source, path: Path | None) -> Dump | HloModule:
+def _read_any(source: Source, name: str | None) -> Dump | HloModule:
     """A module, or the dump that a text and the files beside its path make up."""
     if is_module_text(source.text):
         return hlo.parse(source.text, source.name)
@@ -220,10 +223,13 @@ def _read_any(source: Source, path: Path | None) -> Dump | HloModule:
         problem = "a log with an out-of-memory message, and no dump"
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
         raise InputError(f"{visible(source.name)}: this is {problem}; {hint}")
-    if path is None:
+    if name is None:
         return _parse_dump(source.name, [source])
-    from hlomem.api.folder import files_of  # noqa: PLC0415 - not for modules
+    from pathlib import Path  # noqa: PLC0415 - not for modules
 
+    from hlomem.api.folder import files_of  # noqa: PLC0415
+
+    path = Path(name)
     files = files_of(path)
     sources = [source if str(file) == source.name else read_source(file) for file in files]
     return _with_program(_parse_dump(source.name, sources), path)
