@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hlomem import __version__
 from hlomem.base.errors import EXIT_INTERNAL, EXIT_UNREADABLE, HlomemError
+from hlomem.base.native import kernel
 from hlomem.base.source import visible
 from hlomem.cli.process import forget, say
 
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         words = sys.argv[1:]
         gc.disable()  # a process of its own ends before its garbage matters
+        if (use_large_pages := kernel("hlomem.base._large_pages", "use_large_pages")) is not None:
+            use_large_pages()
     else:
         words = list(arguments)
     try:
