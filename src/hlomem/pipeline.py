@@ -18,13 +18,6 @@ from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
 from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
-from hlomem.analysis.moved_block import find_changed_buffers
-from hlomem.analysis.moved_ranges import (
-    Dependents,
-    donate_live_ranges,
-    find_dependents,
-    move_live_ranges,
-)
 from hlomem.analysis.peak import PeakMoment, find_peak
 from hlomem.assign.assigner import Known, assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
@@ -34,7 +27,6 @@ from hlomem.base.errors import UnsupportedError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.order import infer_order
-from hlomem.hlo.donations import with_donations
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.hlo.verifier import verify_computations, verify_module
 from hlomem.machines.options import Options
@@ -43,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hlomem.analysis.aliasing import HloBuffer
+    from hlomem.analysis.moved_ranges import Dependents
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloModule
@@ -124,6 +117,9 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         Values and their uses are kept, and live ranges but for values that lie with others.
         An inferred order of lists may depend on the header: only that of the text is kept.
         """
+        from hlomem.analysis.moved_ranges import donate_live_ranges  # noqa: PLC0415 - few need it
+        from hlomem.hlo.donations import with_donations  # noqa: PLC0415
+
         module = with_donations(self.module, aliases)
         again = replace(self, module=module, before=None, earlier=None)
         self._hand_on(again, ("call_graph",))
@@ -186,6 +182,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     def live_ranges(self) -> LiveRanges:
         """The live range of every value."""
         if self.before is not None:
+            from hlomem.analysis.moved_ranges import move_live_ranges  # noqa: PLC0415 - few need it
+
             return move_live_ranges(
                 self.before,
                 self.dependents,
@@ -212,6 +210,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         """The decisions of an earlier plan, if it is of nearly the same order."""
         if self.earlier is None:
             return None
+        from hlomem.analysis.moved_block import find_changed_buffers  # noqa: PLC0415 - few need it
+
         ranges, waiting = self.earlier
         changed = find_changed_buffers(ranges, self.live_ranges, self.dependents, self.aliasing)
         return None if changed is None else Known(waiting, changed)
@@ -229,6 +229,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def dependents(self) -> Dependents:
         """The values that move with an instruction."""
+        from hlomem.analysis.moved_ranges import find_dependents  # noqa: PLC0415 - few need it
+
         return find_dependents(self.dataflow, self.aliasing)
 
     @property

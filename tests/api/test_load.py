@@ -141,11 +141,11 @@ def test_a_path_that_cannot_be_read_is_named_with_the_reason(
 def test_a_file_that_may_not_be_read_is_named_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, _mode: str) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    def refuse(path: str, _mode: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     write(tmp_path, {"x.txt": COMBINED})
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("hlomem.api.load.open", refuse, raising=False)
     with pytest.raises(InputError) as caught:
         load(tmp_path / "x.txt")
     assert str(caught.value) == f"{tmp_path}/x.txt: Permission denied"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hlomem.dump.eras import NEWEST
-from hlomem.dump.parts import Kind, format_part
+from hlomem.dump.file_names import Kind
+from hlomem.dump.parts import format_part
 from hlomem.hlo.text.parser import parse
 from hlomem.pipeline import run_stages
 from hlomem.write.build import build_contents

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hlomem.base import atomic_files
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError, InputError
 
@@ -73,20 +74,20 @@ def test_a_full_disk_leaves_what_was_there(
                 super().close()
                 fail()
 
-    def open_failing(path: Path, mode: str) -> Failing:
+    def open_failing(path: str, mode: str) -> Failing:
         fail()
         return Failing(path, mode.replace("b", ""))
 
-    replace = Path.replace
+    replace = os.replace
 
-    def replace_failing(path: Path, target: Path) -> None:
+    def replace_failing(path: str, target: str) -> None:
         fail()
         replace(path, target)
 
     is_refused = pytest.raises(InputError, match="No space left on device")
     with monkeypatch.context() as patch, is_refused if failing < 8 else nullcontext():
-        patch.setattr(Path, "open", open_failing)
-        patch.setattr(Path, "replace", replace_failing)
+        patch.setattr(atomic_files, "open", open_failing, raising=False)
+        patch.setattr(os, "replace", replace_failing)
         write_files(tmp_path, {"x.txt": [b"new x"], "y.txt": [b"new y"]}, force=True)
     found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert found.keys() == {"x.txt", "y.txt"}
@@ -97,11 +98,11 @@ def test_a_full_disk_leaves_what_was_there(
 def test_a_file_that_turns_up_meanwhile_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def arrives(path: Path, target: Path) -> None:
-        path.write_bytes(b"of somebody else")
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    def arrives(_: str, target: str) -> None:
+        Path(target).write_bytes(b"of somebody else")
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
 
-    monkeypatch.setattr(Path, "hardlink_to", arrives)
+    monkeypatch.setattr(os, "link", arrives)
     with pytest.raises(CommandError, match=r"x\.txt exists; give --force"):
         write_files(tmp_path, {"x.txt": [b"new"]})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
@@ -115,7 +116,7 @@ def test_a_file_system_without_links_will_do(
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     write_files(tmp_path, {"x.txt": [b"new"]})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x.txt": b"new"}
 
@@ -123,6 +124,7 @@ def test_a_file_system_without_links_will_do(
 _WRITES_FOREVER = """
 import sys
 from pathlib import Path
+from hlomem.base import atomic_files
 from hlomem.base.atomic_files import write_files
 print(flush=True)
 number = 0

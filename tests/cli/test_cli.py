@@ -14,7 +14,8 @@ import pytest
 
 from hlomem import __version__
 from hlomem.base.source import INVISIBLE
-from hlomem.cli import COMMANDS, main
+from hlomem.cli import main
+from hlomem.cli.commands import COMMANDS
 from hlomem.cli.group import commands
 from tests.cli.conftest import Run
 

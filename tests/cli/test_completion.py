@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from hlomem.cli import COMMANDS, main
+from hlomem.cli import main
+from hlomem.cli.commands import COMMANDS
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -13,7 +13,7 @@ import pytest
 
 import hlomem
 from hlomem.api.load import read_source
-from hlomem.cli import COMMANDS
+from hlomem.cli.commands import COMMANDS
 from hlomem.dump.eras import ERAS
 from hlomem.packer.table import read_problem
 from tools.documents import DOCUMENTS, ROOT, Block, blocks

@@ -10,7 +10,8 @@ from hlomem.base.source import Source
 from hlomem.dump import assignment, live_range, usage_report, values
 from hlomem.dump.dump import join_parts
 from hlomem.dump.eras import ERAS, Era
-from hlomem.dump.parts import Contents, Kind, Wrapping, format_part, parse_part
+from hlomem.dump.file_names import Kind
+from hlomem.dump.parts import Contents, Wrapping, format_part, parse_part
 from hlomem.dump.records import (
     AllocationReport,
     Assignment,

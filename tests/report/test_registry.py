@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hlomem
-from hlomem.cli import COMMANDS
+from hlomem.cli.commands import COMMANDS
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.summary import WORTH_SAYING, build_hints

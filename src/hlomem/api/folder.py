@@ -18,7 +18,7 @@ from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.dump.parts import FILE_NAMES
+from hlomem.dump.file_names import FILE_NAMES
 from hlomem.dump.program_name import program_name
 
 if TYPE_CHECKING:

@@ -13,27 +13,24 @@ import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from msgspec.structs import replace
-
 from hlomem import hlo
-from hlomem.api.folder import answers_yes, choose_module, files_of, list_modules, program_beside
 from hlomem.base.errors import CommandError, InputError
+from hlomem.base.paths import plain_path
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, visible
-from hlomem.dump.dump import Dump, join_parts
-from hlomem.dump.parts import parse_part
+from hlomem.hlo.ir import HloModule
 from hlomem.proto.sniff import is_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from gzip import GzipFile
+    from pathlib import Path
 
     from hlomem.api.folder import Module
     from hlomem.api.protos import ProtoProgram
-    from hlomem.hlo.ir import HloModule
+    from hlomem.dump.dump import Dump
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20
@@ -73,7 +70,7 @@ def read_bytes(path: str | Path) -> bytes:
     if str(path) == "-":
         return _unpack("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123 - see `hlomem.base.paths`
             size = os.fstat(file.fileno()).st_size
             data = _read_limited(str(path), file, piece=max(_PIECE, size + 1))
     except (OSError, ValueError) as error:
@@ -142,7 +139,7 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     executable, a folder a whole cache: programs in them are chosen likewise.
     """
     loaded = load_any(path_or_text, module=module)
-    if isinstance(loaded, Dump):
+    if not isinstance(loaded, HloModule):
         return loaded
     where = visible(loaded.source_name)
     if loaded.creation is not None:
@@ -160,12 +157,11 @@ def load_any(
     `as_program` leaves the plan aside that stands beside a program in one file.
     """
     if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
-        return _read_any(Source("<string>", path_or_text))
-    path = Path(path_or_text)
-    is_stdin = str(path_or_text) == "-"
-    if not is_stdin and answers_yes(path.is_dir):
+        return _read_any(Source("<string>", path_or_text), None)
+    path = None if str(path_or_text) == "-" else plain_path(path_or_text)
+    if path is not None and _is_folder(path):
         return _load_folder(path, module, as_program=as_program)
-    name = "<stdin>" if is_stdin else str(path)
+    name = "<stdin>" if path is None else path
     data = read_bytes(path_or_text)
     if _is_binary(data):
         from hlomem.api.protos import open_chosen, programs_in  # noqa: PLC0415 - not for texts
@@ -174,9 +170,12 @@ def load_any(
         return open_chosen(programs, module, name, as_program=as_program)
     if module is not None:
         raise CommandError(f"{visible(name)} is one text: `--module` chooses from several programs")
-    loaded = _read_any(_as_text(name, data), () if is_stdin else files_of(path))
-    is_beside = isinstance(loaded, Dump) and not is_stdin
-    return _with_program(loaded, path) if is_beside and isinstance(loaded, Dump) else loaded
+    return _read_any(_as_text(name, data), path)
+
+
+def _is_folder(path: str | Path) -> bool:
+    """The answer of the file system; no for a path it refuses (too long, not allowed)."""
+    return os.path.isdir(path)  # noqa: PTH112 - which, unlike that of a Path, never raises
 
 
 def is_given_as_text(path_or_text: str) -> bool:
@@ -189,12 +188,19 @@ def _is_binary(data: bytes) -> bool:
     return is_binary(data) and not data.lstrip(b"\xef\xbb\xbf\r\n").startswith(_TEXT_STARTS)
 
 
-def _load_folder(path: Path, module: str | None, *, as_program: bool) -> Dump | HloModule:
+def _load_folder(name: str, module: str | None, *, as_program: bool) -> Dump | HloModule:
     """A dump as text of a folder, or else one of the programs in its files."""
+    from pathlib import Path  # noqa: PLC0415 - not for files
+
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from hlomem.api.folder import choose_module, list_modules  # noqa: PLC0415
+
+    path = Path(name)
     if not list_modules(path) and (programs := list_programs_of(path)):
         from hlomem.api.protos import open_chosen  # noqa: PLC0415 - not for texts
 
-        return open_chosen(programs, module, str(path), as_program=as_program)
+        return open_chosen(programs, module, name, as_program=as_program)
     choice = choose_module(path, module, read_source)
     return replace(load_module(choice.module), chosen=choice.reason)
 
@@ -203,22 +209,38 @@ def list_programs_of(path: Path) -> list[ProtoProgram]:
     """The programs in a folder of protos, or in a file that is no text; none elsewhere."""
     from hlomem.api.protos import programs_in, programs_in_folder  # noqa: PLC0415 - not for texts
 
-    if answers_yes(path.is_dir):
+    if _is_folder(path):
         return programs_in_folder(path, read_bytes, max_input())
     data = read_bytes(path)
     return programs_in(data, str(path), max_input()) if _is_binary(data) else []
 
 
-def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
-    """A module, or the dump that `files` make up, one of which is `source`."""
+def _read_any(source: Source, name: str | None) -> Dump | HloModule:
+    """A module, or the dump that a text and the files beside its path make up."""
     if is_module_text(source.text):
         return hlo.parse(source.text, source.name)
     if "BufferAssignment:" not in source.text and _OOM.search(source.text):
         problem = "a log with an out-of-memory message, and no dump"
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
         raise InputError(f"{visible(source.name)}: this is {problem}; {hint}")
-    sources = [source if str(path) == source.name else read_source(path) for path in files]
-    return join_parts(source.name, [parse_part(part) for part in sources or [source]])
+    if name is None:
+        return _parse_dump(source.name, [source])
+    from pathlib import Path  # noqa: PLC0415 - not for modules
+
+    from hlomem.api.folder import files_of  # noqa: PLC0415
+
+    path = Path(name)
+    files = files_of(path)
+    sources = [source if str(file) == source.name else read_source(file) for file in files]
+    return _with_program(_parse_dump(source.name, sources), path)
+
+
+def _parse_dump(name: str, sources: Sequence[Source]) -> Dump:
+    """The dump in the texts of its files."""
+    from hlomem.dump.dump import join_parts  # noqa: PLC0415 - not for modules
+    from hlomem.dump.parts import parse_part  # noqa: PLC0415
+
+    return join_parts(name, [parse_part(source) for source in sources])
 
 
 def is_module_text(text: str) -> bool:
@@ -228,12 +250,16 @@ def is_module_text(text: str) -> bool:
 
 def load_module(module: Module) -> Dump:
     """The dump in the files of one module."""
-    parts = [parse_part(read_source(path)) for path in module.files]
-    return _with_program(join_parts(module.name, parts), module.files[0])
+    dump = _parse_dump(module.name, [read_source(path) for path in module.files])
+    return _with_program(dump, module.files[0])
 
 
 def _with_program(dump: Dump, path: Path) -> Dump:
     """A dump that knows the program whose text lies beside its file."""
+    from msgspec.structs import replace  # noqa: PLC0415 - not for modules
+
+    from hlomem.api.folder import program_beside  # noqa: PLC0415
+
     program = program_beside(path)
     return dump if program is None else replace(dump, open_module=partial(load_program, program))
 
@@ -246,6 +272,6 @@ def find_program(path: str | Path, module: str | None = None) -> HloModule | Non
 def load_program(path: str | Path) -> HloModule:
     """The HLO module in a file."""
     loaded = load_any(path, as_program=True)
-    if isinstance(loaded, Dump):
+    if not isinstance(loaded, HloModule):
         raise InputError(f"{visible(str(path))}: this is a dump; the HLO module is wanted here")
     return loaded

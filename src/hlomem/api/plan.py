@@ -21,9 +21,8 @@ from hlomem.base.errors import CommandError, InputError, ParseError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.quantities import ByteCount, Color, Offset
 from hlomem.base.source import Source, Span, visible
-from hlomem.dump.dump import Dump
 from hlomem.dump.eras import Era, Features, ReportShape, era_of, recognise, releases_of
-from hlomem.dump.parts import FILE_NAMES, Contents, Kind, Part, Wrapping, format_part
+from hlomem.dump.file_names import FILE_NAMES, Kind
 from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hlomem.assign.simulator import Pack
+    from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.schedule import Schedule
     from hlomem.machines.machine import Machine
@@ -65,6 +65,9 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def dump(self) -> Dump:
         """The dump XLA would write, as records; made when first asked for."""
+        from hlomem.dump.dump import Dump  # noqa: PLC0415 - a text needs no records
+        from hlomem.dump.parts import Part, Wrapping  # noqa: PLC0415
+
         with collector_off():
             contents = build_contents(self.stages, self.era.features)
         parts = [
@@ -295,6 +298,8 @@ def _releases(machine: Machine, era: str, like: Dump | None) -> list[Release]:
 
 
 def _has_allocations_of(dump: Dump, planned: Dump) -> bool:
+    from hlomem.dump.parts import Contents, format_part  # noqa: PLC0415 - few need it
+
     texts = [
         format_part("assignment", Contents(assignment=side.assignment), dump.era)
         for side in (dump, planned)

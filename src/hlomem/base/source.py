@@ -43,6 +43,8 @@ class Place(NamedTuple):
 
 def visible(text: str) -> str:
     """`text` with control, bidi and undecodable characters written as escapes, fit for a screen."""
+    if text.isascii() and text.isprintable():  # as nearly all are; the pattern is large
+        return text
     return re.sub(INVISIBLE, _escape, text)
 
 

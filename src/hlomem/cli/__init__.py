@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and how an error becomes an exit code.
+"""The command line: how words become a run of a command, and an error an exit code.
 
 A command's module is imported when it is called, so that `hlomem --help` needs nothing but click,
 and commands that do without click (`hlomem.cli.parameters`) nothing but what they do.
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hlomem import __version__
 from hlomem.base.errors import EXIT_INTERNAL, EXIT_UNREADABLE, HlomemError
+from hlomem.base.native import kernel
 from hlomem.base.source import visible
 from hlomem.cli.process import forget, say
-from hlomem.report.registry import REPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,45 +29,8 @@ EXIT_BROKEN_PIPE = 141
 TRACEBACK = "HLOMEM_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
 
-COMMAND_GROUPS = {
-    "Understand a program's memory": {
-        "summary": "Show in one screen what a program's memory is for.",
-        "peak": "Show who is alive when the program needs most memory.",
-        "explain": "Explain one buffer: why it exists, its size, its life, its place.",
-        "html": "Write the memory report as one page that opens offline.",
-        "run": "Run a command with XLA's dumps on, and show what its programs need.",
-        "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
-        "diff": "Show what changed in memory between two compiles of one program.",
-        "compile": "Compile a function for a machine that is not here, and show its memory.",
-        "show": "Show a memory dump, or an HLO module, in one screen.",
-    },
-    "Use less": {
-        "fit": "Find the largest batch that fits, by XLA's own plans.",
-        "improve": "Show what a better order of instructions would save, and write it.",
-        "advise": "Show what would make a program need less memory, by how much, and at what cost.",
-        **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},
-    },
-    "Look at many programs": {
-        "scan": "Scan many programs into a store, which `ask` and `html` read.",
-        "ask": "Ask a store of `scan` about all its programs at once.",
-    },
-    "Set up": {
-        "doctor": "Show what is installed here, what can be compiled for, and where dumps are.",
-        "completion": "Print the script that makes a shell complete commands and options.",
-    },
-    "Work on XLA": {
-        "plan": "Plan a module's memory as XLA does, and write the same dumps.",
-        "replan": "Plan a dump's program anew, without its HLO module.",
-        "verify": "Check that a memory plan is right, XLA's or ours.",
-        "pack": "Find the smallest heap for buffers that live at times, and prove it.",
-        "fmt": "Read files XLA wrote and print them back, byte for byte.",
-    },
-}
-"""Commands by what people want; those that are no report have a module of their name."""
 _LEAN = {"plan", "summary", "verify"}
 """Those that do without click where they can."""
-COMMANDS = {name: help_ for group in COMMAND_GROUPS.values() for name, help_ in group.items()}
-"""Every command with its one-line help, which is also the first line of its own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         words = sys.argv[1:]
         gc.disable()  # a process of its own ends before its garbage matters
+        if (use_large_pages := kernel("hlomem.base._large_pages", "use_large_pages")) is not None:
+            use_large_pages()
     else:
         words = list(arguments)
     try:

@@ -11,7 +11,8 @@ from hlomem.base.errors import EXIT_OK, EXIT_USAGE
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
-from hlomem.cli import COMMAND_GROUPS, COMMANDS, EXIT_INTERRUPTED
+from hlomem.cli import EXIT_INTERRUPTED
+from hlomem.cli.commands import COMMAND_GROUPS, COMMANDS
 from hlomem.cli.parameters import Command
 from hlomem.cli.process import say
 from hlomem.report.registry import REPORTS

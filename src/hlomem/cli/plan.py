@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlomem.api.folder import DUMP_FLAGS, choose_module, list_modules, program_beside
 from hlomem.api.load import encode, load, load_any, load_program, read_source
 from hlomem.api.plan import ORDERS, plan
 from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
 from hlomem.base.gc_pause import collector_off
+from hlomem.base.paths import file_name, plain_path
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.parameters import argument, declare, option
@@ -22,6 +22,7 @@ from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from hlomem.api.plan import Plan
 
@@ -48,7 +49,7 @@ _PROTO_ENDING = ".hlo.pb"
         "-o",
         "--output",
         metavar="DIR",
-        convert=Path,
+        convert=plain_path,
         help="Write XLA's files into DIR, with --proto an HloProto, too; as X.hlo.pb only that.",
     ),
     option(
@@ -72,7 +73,7 @@ def command(
     schedule: str | None,
     preset: str | None,
     order: str,
-    output: Path | None,
+    output: str | None,
     proto: bool,
     force: bool,
     as_json: bool,
@@ -118,13 +119,13 @@ def command(
     return EXIT_OK
 
 
-def _write(made: Plan, output: Path | None, *, as_json: bool, as_proto: bool, force: bool) -> None:
+def _write(made: Plan, output: str | None, *, as_json: bool, as_proto: bool, force: bool) -> None:
     """Write a plan as what was asked for: JSON, an HloProto, or XLA's files."""
     if as_json:
         from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
 
         sys.stdout.buffer.write(encode_dump(made.dump) + b"\n")
-    elif as_proto or (output is not None and output.name.endswith(_PROTO_ENDING)):
+    elif as_proto or (output is not None and output.endswith(_PROTO_ENDING)):
         _write_proto(made, output, force=force)
     else:
         write_plan(made, output, force=force)
@@ -132,19 +133,38 @@ def _write(made: Plan, output: Path | None, *, as_json: bool, as_proto: bool, fo
 
 def _load(path: str, module: str | None) -> HloModule:
     """The module of a file, or of a program of a folder, whose dump is not looked at."""
-    if path != "-" and Path(path).is_dir() and list_modules(Path(path)):
-        choice = choose_module(Path(path), module, read_source)
-        text = program_beside(choice.module.files[0])
-        if text is None:
-            where = visible(str(choice.module.files[0]))
-            raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
-        if choice.reason:
-            say(f"note: {choice.module.title}, {choice.reason}; --module chooses another")
-        return load_program(text)
+    if path != "-" and os.path.isdir(path):  # noqa: PTH112 - see `hlomem.base.paths`
+        found = _load_from_folder(path, module)
+        if found is not None:
+            return found
     loaded = load_any(path, module=module, as_program=True)
     if not isinstance(loaded, HloModule):
         raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
     return loaded
+
+
+def _load_from_folder(name: str, module: str | None) -> HloModule | None:
+    """The module beside a dump of a folder; None where the folder holds none."""
+    from pathlib import Path  # noqa: PLC0415 - not for files
+
+    from hlomem.api.folder import (  # noqa: PLC0415
+        DUMP_FLAGS,
+        choose_module,
+        list_modules,
+        program_beside,
+    )
+
+    path = Path(name)
+    if not list_modules(path):
+        return None
+    choice = choose_module(path, module, read_source)
+    text = program_beside(choice.module.files[0])
+    if text is None:
+        where = visible(str(choice.module.files[0]))
+        raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
+    if choice.reason:
+        say(f"note: {choice.module.title}, {choice.reason}; --module chooses another")
+    return load_program(text)
 
 
 def is_right(made: Plan) -> bool:
@@ -153,22 +173,23 @@ def is_right(made: Plan) -> bool:
     return not say_wrong(made.dump, made.stages.module, made.stages.options.machine)
 
 
-def _write_proto(made: Plan, output: Path | None, *, force: bool) -> None:
+def _write_proto(made: Plan, output: str | None, *, force: bool) -> None:
     """Write an HloProto: alone into its file or on standard output, or beside XLA's texts."""
     if output is None and sys.stdout.isatty():
         raise CommandError("an HloProto is no text for a terminal: give -o X.hlo.pb")
     data = made.to_proto()
     if output is None:
         sys.stdout.buffer.write(data)
-    elif output.name.endswith(_PROTO_ENDING):
-        write_files(output.parent, {output.name: [data]}, force=force)
+    elif output.endswith(_PROTO_ENDING):
+        folder, name = os.path.split(output)
+        write_files(folder or ".", {name: [data]}, force=force)
     else:
         write_plan(made, output, force=force, beside={made.name + _PROTO_ENDING: [data]})
 
 
 def write_plan(
     made: Plan,
-    output: Path | None,
+    output: str | Path | None,
     *,
     force: bool,
     beside: Mapping[str, Iterable[bytes]] | None = None,
@@ -187,7 +208,7 @@ def write_plan(
 
 def _stem(path: str) -> str:
     """The files' name: the module's file without its ending."""
-    name = Path(path).name.removesuffix(".gz")
+    name = file_name(path).removesuffix(".gz")
     for ending in (".txt", ".hlo", ".pb", ".hlo"):
         name = name.removesuffix(ending)
     return "module" if path == "<stdin>" or not name else name

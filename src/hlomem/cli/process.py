@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from hlomem.base.paths import plain_path
 from hlomem.base.source import visible, visible_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _kept: list[object] = []
 
@@ -31,7 +29,7 @@ def say(message: str) -> None:
         sys.stderr.flush()
 
 
-def say_new_folder(folder: Path) -> None:
+def say_new_folder(folder: str | os.PathLike[str]) -> None:
     """Says that an output's folder is not there yet and will be made."""
-    if not folder.exists():
-        say(f"makes the folder {visible(str(folder))}")
+    if not os.path.exists(folder):  # noqa: PTH110 - see `hlomem.base.paths`
+        say(f"makes the folder {visible(plain_path(folder))}")

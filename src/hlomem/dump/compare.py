@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.dump.dump import Dump
-    from hlomem.dump.parts import Kind
+    from hlomem.dump.file_names import Kind
     from hlomem.dump.records import UsageReport, UsageTable
 
 

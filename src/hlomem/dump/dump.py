@@ -23,7 +23,8 @@ from hlomem.dump.records import AllocationReport, Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hlomem.dump.parts import Contents, Kind
+    from hlomem.dump.file_names import Kind
+    from hlomem.dump.parts import Contents
     from hlomem.dump.records import (
         Allocation,
         Assignment,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,31 +22,8 @@ from hlomem.dump.grammar import unexpected
 from hlomem.dump.records import Record, SpaceReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from hlomem.dump.file_names import Kind
     from hlomem.dump.records import Assignment, LiveRanges, UsageReport, Values
-
-Kind = Literal["combined", "assignment", "values", "live-range", "report"]
-
-
-class FileName(NamedTuple):
-    """The name of one of XLA's files, long and short."""
-
-    suffix: str
-    """XLA's own, behind the name of the module."""
-    short: str
-    """The name where each module has a folder of its own."""
-
-
-_MAIN_FILE = FileName("-buffer-assignment.txt", "buffer-assignment.txt")
-FILE_NAMES: Mapping[Kind, FileName] = {
-    "combined": _MAIN_FILE,
-    "assignment": _MAIN_FILE,
-    "values": FileName("-buffer-assignment-values.txt", "values.txt"),
-    "live-range": FileName("-live-range.txt", "live-range.txt"),
-    "report": FileName("-memory-usage-report.txt", "memory-usage-report.txt"),
-}
-"""In the order XLA writes them."""
 
 _VALUES_START = "\n\nTotal bytes used: "
 _LIVE_RANGE_START = "\n\n" + live_range.TITLE

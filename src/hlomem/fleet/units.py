@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlomem.dump.parts import FILE_NAMES
+from hlomem.dump.file_names import FILE_NAMES
 from hlomem.fleet.storage import FileEntry  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import msgspec
 
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
-from hlomem.dump.parts import FILE_NAMES
+from hlomem.dump.file_names import FILE_NAMES
 from hlomem.jax.function_memory import explained, read_dump
 from hlomem.jax.jobs import (
     DUMP,

@@ -26,7 +26,8 @@ from hlomem.base.quantities import ValueId
 from hlomem.base.source import visible
 from hlomem.dump.dump import Dump, Note
 from hlomem.dump.eras import NEWEST
-from hlomem.dump.parts import FILE_NAMES, Part, Wrapping
+from hlomem.dump.file_names import FILE_NAMES
+from hlomem.dump.parts import Part, Wrapping
 from hlomem.dump.program_name import author_name
 from hlomem.hlo.schedule import schedule_of
 from hlomem.hlo.shape import ShapeIndex
@@ -39,7 +40,8 @@ from hlomem.write.build import build_contents
 if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.assign.colors import ColorOf
-    from hlomem.dump.parts import Contents, Kind
+    from hlomem.dump.file_names import Kind
+    from hlomem.dump.parts import Contents
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.machines.options import Options
 

@@ -22,7 +22,7 @@ from hlomem.api.folder import list_modules, measure_all
 from hlomem.api.load import read_source
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import visible
-from hlomem.dump.parts import FILE_NAMES
+from hlomem.dump.file_names import FILE_NAMES
 
 if TYPE_CHECKING:
     from types import TracebackType

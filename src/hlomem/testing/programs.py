@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hlomem import hlo
 from hlomem.api.subject import open_memory
 from hlomem.base.atomic_files import write_files
-from hlomem.dump.parts import FILE_NAMES
+from hlomem.dump.file_names import FILE_NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path

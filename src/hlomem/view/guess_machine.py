@@ -11,11 +11,11 @@ against, and sometimes nothing tells even the platform.
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
 from hlomem.base.named_tuples import NamedTuple
+from hlomem.base.paths import file_name
 from hlomem.dump.eras import releases_of
 from hlomem.hlo.padding import unpadded_size
 from hlomem.machines.options import options_for
@@ -118,7 +118,7 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
     if marked is not None:
         return marked
     for name in (dump.name, *(part.name for part in dump.parts)):
-        if (named := _platform_of_name(PurePath(name).name)) is not None:
+        if (named := _platform_of_name(file_name(name))) is not None:
             return named[0], "its file's name says so"
     return _find_mark(always, _program_text(dump)) or _unmarked()
 
@@ -186,7 +186,7 @@ def _share_explained(joined: JoinedDump, machine: Machine) -> float:
 
 
 def guess_for_module(
-    module: HloModule, file_name: str = "", platform: str = "", chip: str = ""
+    module: HloModule, path: str = "", platform: str = "", chip: str = ""
 ) -> MachineCandidates:
     """The machines a module may be for; `platform` and `chip` are as far as they are given.
 
@@ -195,7 +195,7 @@ def guess_for_module(
     """
     reason = ""
     if not platform:
-        platform, reason, named = _platform_of_module(module, PurePath(file_name).name)
+        platform, reason, named = _platform_of_module(module, file_name(path))
         chip = chip or named
     if not platform:
         return MachineCandidates(
@@ -203,13 +203,13 @@ def guess_for_module(
         )
     if chip:
         return MachineCandidates((find_machine(platform, chip),), reason)
-    return _chips_of_module(module, file_name, machines_of(platform), reason)
+    return _chips_of_module(module, file_name(path), machines_of(platform), reason)
 
 
-def _platform_of_module(module: HloModule, file_name: str) -> tuple[str, str, str]:
+def _platform_of_module(module: HloModule, file: str) -> tuple[str, str, str]:
     """The platform, the reason and, where the file's name has it, the chip."""
     text = module.searchable_text
-    named = _platform_of_name(file_name)
+    named = _platform_of_name(file)
     always, others = _marking_platforms()
     marked = _find_mark((*always, *others), text)
     if marked is not None:
@@ -223,24 +223,24 @@ def _platform_of_module(module: HloModule, file_name: str) -> tuple[str, str, st
     return "", "", ""
 
 
-def _platform_of_name(file_name: str) -> tuple[str, str] | None:
+def _platform_of_name(file: str) -> tuple[str, str] | None:
     """The platform, and sometimes the chip, in a name that XLA gives to its files."""
     for platform in PLATFORMS:
         pattern = _marks_of(platform).file_names
-        match = re.search(pattern, file_name) if pattern else None
+        match = re.search(pattern, file) if pattern else None
         if match is not None:
             return platform, match.groupdict().get("chip") or ""
     return None
 
 
 def _chips_of_module(
-    module: HloModule, file_name: str, machines: tuple[Machine, ...], reason: str
+    module: HloModule, file: str, machines: tuple[Machine, ...], reason: str
 ) -> MachineCandidates:
     """The chips of a platform that a module may be for."""
-    words = set(re.split(r"[^a-z0-9]+", PurePath(file_name).name.lower()))
+    words = set(re.split(r"[^a-z0-9]+", file.lower()))
     named = [machine for machine in machines if machine.chip_name and machine.chip_name in words]
     if len(named) == 1:
-        says = f"its file is called {PurePath(file_name).name}"
+        says = f"its file is called {file}"
         return MachineCandidates((named[0],), f"{reason}, {says}" if reason else says)
     marks = {
         mark: mark.is_in(module.searchable_text)

@@ -14,7 +14,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hlomem.dump.numbers import human_bytes
-from hlomem.dump.parts import Contents
 from hlomem.dump.records import (
     Allocation,
     AllocationDetail,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from hlomem.assign.colors import ColorOf
     from hlomem.base.quantities import Color
     from hlomem.dump.eras import Features
+    from hlomem.dump.parts import Contents
     from hlomem.dump.records import UsageReport
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.pipeline import Stages
@@ -65,6 +65,8 @@ _by_id = attrgetter("id")
 
 def build_contents(stages: Stages, features: Features) -> Contents:
     """Everything XLA would write about a plan."""
+    from hlomem.dump.parts import Contents  # noqa: PLC0415 - texts do without
+
     return Contents(
         build_assignment(stages),
         build_values(stages, features),

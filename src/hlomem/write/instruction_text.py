@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import ASYNC_OPCODES
 from hlomem.hlo.text.printer import format_instruction
-from hlomem.hlo.text.proto_order import in_proto_order
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
@@ -43,6 +42,8 @@ class InstructionTexts:
         config = line[line.index(_CONFIG) + len(_CONFIG) - 1 :]
         if "}, " in config:  # more attributes may follow
             config = instruction.attributes["backend_config"]
+        from hlomem.hlo.text.proto_order import in_proto_order  # noqa: PLC0415 - large tables
+
         return line.replace(config, in_proto_order(config))
 
     def _cut(self, computation: HloComputation) -> list[str] | None:

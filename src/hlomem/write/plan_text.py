@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.dump.eras import Era
-    from hlomem.dump.parts import Kind
+    from hlomem.dump.file_names import Kind
     from hlomem.pipeline import Stages
 
 _LINES_AT_ONCE = 256
