@@ -22,13 +22,13 @@ def _run(*lines: str, names: str) -> tuple[dict[str, BufferInterval], Heap]:
         return pack_best(buffers, alignment)
 
     simulator = HeapSimulator(
-        problem.aliasing,
+        values,
         problem.live_ranges.range_of,
         problem.timeless.size_of_value,
+        problem.aliasing.united,
         problem.timeless.sharing,
-        problem.timeless.operand_values,
     )
-    heap = simulator.run(values, 16, pack)
+    heap = simulator.run(16, pack)
     by_id: dict[int, str] = {value.id: value.instruction.name for value in values}
     return {by_id[interval.id]: interval for interval in seen}, heap
 

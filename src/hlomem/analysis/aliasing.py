@@ -37,6 +37,8 @@ class Aliasing(Struct, frozen=True, eq=False):
 
     buffers: list[HloBuffer]
     buffer_of: dict[HloValue, HloBuffer]
+    united: dict[HloValue, HloBuffer]
+    """The buffers of values that have one together with others."""
     live_out: set[HloBuffer]
     """Buffers that hold a part of the entry computation's result."""
 
@@ -45,9 +47,11 @@ def analyze_aliasing(dataflow: Dataflow) -> Aliasing:
     """Find the values that must share a buffer."""
     buffers = _create_buffers(dataflow.values, _find_aliases(dataflow))
     buffer_of = {value: buffer for buffer in buffers for value in buffer.values}
+    several = [buffer for buffer in buffers if len(buffer.values) > 1]
+    united = {value: buffer for buffer in several for value in buffer.values}
     root = dataflow.module.entry.root
     live_out = {buffer_of[value] for part in dataflow.value_sets[root] for value in part}
-    return Aliasing(buffers, buffer_of, live_out)
+    return Aliasing(buffers, buffer_of, united, live_out)
 
 
 Aliases = defaultdict["HloValue", set["HloValue"]]

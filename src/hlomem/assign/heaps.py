@@ -34,14 +34,14 @@ def assign_heaps(
             by_color.setdefault(problem.color_of[value], []).append(value)
     for color in sorted(by_color):
         simulator = HeapSimulator(
-            problem.aliasing,
+            by_color[color],
             problem.live_ranges.range_of,
             problem.timeless.size_of_value,
+            problem.aliasing.united,
             problem.timeless.sharing,
-            problem.timeless.operand_values,
         )
         algorithm = pack or _own_pack(problem, color)
-        heap = simulator.run(by_color[color], problem.alignment(color), algorithm)
+        heap = simulator.run(problem.alignment(color), algorithm)
         index = AllocationIndex(len(allocations))
         allocations.append(BufferAllocation(index, heap.heap_size, color, heap.slices))
 
