@@ -1,11 +1,11 @@
 /* Best fit, natively: what `hlomem.assign.packing` does with lists, several times as fast.
  *
- *     place(sizes, counts, firsts, lasts, slot_count, alignment, below) -> list[int] | None
+ *     place(sizes, lives, slot_count, alignment, below) -> list[int] | None
  *
- * In: buffers in the order in which they are placed. `sizes` are their bytes, `counts` how many
- * lives each has; `firsts` and `lasts` are those lives, in slots of time. Out: their offsets; None
- * as soon as the heap reaches `below` bytes, unless that is 0. All numbers are below 2 ** 53, which
- * the caller has seen to, and so no sum here overflows.
+ * In: buffers in the order in which they are placed. `sizes` are their bytes, `lives` the times at
+ * which each is alive: tuples of the first and the last of some slots. Out: their offsets; None as
+ * soon as the heap reaches `below` bytes, unless that is 0. All numbers are below 2 ** 53, which the
+ * caller has seen to, and so no sum here overflows.
  *
  * The tree is that of interval_tree.py, node for node. What is taken is not sorted as there, but cut
  * out of the gaps that are left, and a gap that became too small is left no more: of hundreds of
@@ -49,6 +49,7 @@ typedef struct {
     Tree covering, within;
     Ranges gaps, cut; /* where the next buffer may go, the last without end; and room to cut them */
     int64_t size;     /* of the next buffer */
+    Numbers slots;    /* and when it is alive: the first and the last of each of its lives */
 } Heap;
 
 static int
@@ -393,6 +394,7 @@ free_heap(Heap *heap)
     PyMem_Free(heap->gaps.ends.items);
     PyMem_Free(heap->cut.begins.items);
     PyMem_Free(heap->cut.ends.items);
+    PyMem_Free(heap->slots.items);
 }
 
 static int
@@ -410,14 +412,11 @@ make_heap(Heap *heap, int64_t slot_count)
     return make_tree(&heap->within, heap->blocks);
 }
 
-/* The number at a place of a list, if it is from `low` to before `high`; else -1 and an error. */
+/* A number, if it is from `low` to before `high`; else -1 and an error. */
 static int64_t
-number_at(PyObject *list, Py_ssize_t place, int64_t low, int64_t high)
+number_in(PyObject *item, int64_t low, int64_t high)
 {
-    PyObject *item = PyList_GetItem(list, place);
-    if (item == NULL)
-        return -1;
-    int64_t number = PyLong_AsLongLong(item);
+    int64_t number = item == NULL ? -1 : PyLong_AsLongLong(item);
     if (number == -1 && PyErr_Occurred())
         return -1;
     if (number < low || number >= high) {
@@ -427,77 +426,107 @@ number_at(PyObject *list, Py_ssize_t place, int64_t low, int64_t high)
     return number;
 }
 
-/* The offset of one buffer, whose lives begin at place `life` of the lists; -1 on an error. */
-static int64_t
-place_one(Heap *heap, int64_t size, int64_t padded, PyObject *firsts, PyObject *lasts,
-          Py_ssize_t life, Py_ssize_t count, int64_t slot_count)
+/* Reads the lives of one buffer: the first and the last slot of each. */
+static int
+read_lives(PyObject *lives, int64_t slot_count, Numbers *slots)
 {
+    if (!PyTuple_Check(lives)) {
+        PyErr_SetString(PyExc_TypeError, "the lives of a buffer must be a tuple");
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_Size(lives);
+    if (count == 0) {
+        PyErr_SetString(PyExc_ValueError, "the number of a buffer's lives is out of range");
+        return -1;
+    }
+    slots->count = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *life = PyTuple_GetItem(lives, i);
+        if (!PyTuple_Check(life) || PyTuple_Size(life) != 2) {
+            PyErr_SetString(PyExc_TypeError, "a life must be a tuple of two slots");
+            return -1;
+        }
+        int64_t slot[2] = {number_in(PyTuple_GetItem(life, 0), 0, slot_count), -1};
+        if (slot[0] < 0)
+            return -1;
+        slot[1] = number_in(PyTuple_GetItem(life, 1), slot[0], slot_count);
+        if (slot[1] < 0 || append(slots, slot, 2) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The offset of one buffer, whose lives have been read; -1 on an error. */
+static int64_t
+place_one(Heap *heap, int64_t size, int64_t padded)
+{
+    const Numbers *slots = &heap->slots;
     if (open_gaps(heap, size) < 0)
         return -1;
-    for (Py_ssize_t i = life; i < life + count; i++) {
-        int64_t first = number_at(firsts, i, 0, slot_count);
-        int64_t last = first < 0 ? -1 : number_at(lasts, i, first, slot_count);
-        if (last < 0 || exclude_taken(heap, first, last) < 0)
+    for (Py_ssize_t i = 0; i < slots->count; i += 2)
+        if (exclude_taken(heap, slots->items[i], slots->items[i + 1]) < 0)
             return -1;
-    }
     int64_t offset = best_fit(&heap->gaps);
-    for (Py_ssize_t i = life; i < life + count; i++) {
-        int64_t first = number_at(firsts, i, 0, slot_count);
-        int64_t last = first < 0 ? -1 : number_at(lasts, i, first, slot_count);
-        if (last < 0 || take(heap, first, last, offset, offset + padded) < 0)
+    for (Py_ssize_t i = 0; i < slots->count; i += 2)
+        if (take(heap, slots->items[i], slots->items[i + 1], offset, offset + padded) < 0)
+            return -1;
+    return offset;
+}
+
+/* Places all buffers: 1 if that was done, 0 if the heap is not below `below`, -1 on an error. */
+static int
+place_all(Heap *heap, PyObject *sizes, PyObject *lives, int64_t slot_count, int64_t alignment,
+          int64_t below, PyObject *offsets)
+{
+    Py_ssize_t total = PyList_Size(offsets);
+    for (Py_ssize_t i = 0; i < total; i++) {
+        int64_t size = number_in(PyList_GetItem(sizes, i), 1, MAX_NUMBER);
+        if (size < 0 || read_lives(PyList_GetItem(lives, i), slot_count, &heap->slots) < 0)
+            return -1;
+        int64_t padded = (size + alignment - 1) / alignment * alignment;
+        int64_t offset = place_one(heap, size, padded);
+        if (offset < 0)
+            return -1;
+        if (offset >= MAX_NUMBER - padded) {
+            PyErr_SetString(PyExc_OverflowError, "the heap is too large");
+            return -1;
+        }
+        if (below && offset + size >= below)
+            return 0;
+        PyObject *number = PyLong_FromLongLong(offset);
+        if (number == NULL || PyList_SetItem(offsets, i, number) < 0)
             return -1;
     }
-    return offset;
+    return 1;
 }
 
 static PyObject *
 place(PyObject *module, PyObject *arguments)
 {
-    PyObject *sizes, *counts, *firsts, *lasts;
+    PyObject *sizes, *lives;
     long long slot_count, alignment, below;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "O!O!O!O!LLL", &PyList_Type, &sizes, &PyList_Type, &counts,
-                          &PyList_Type, &firsts, &PyList_Type, &lasts, &slot_count, &alignment,
-                          &below))
+    if (!PyArg_ParseTuple(arguments, "O!O!LLL", &PyList_Type, &sizes, &PyList_Type, &lives,
+                          &slot_count, &alignment, &below))
         return NULL;
-    if (slot_count < 0 || slot_count > INT32_MAX || alignment < 1 || alignment >= MAX_NUMBER) {
-        PyErr_SetString(PyExc_ValueError, "slots or alignment out of range");
+    Py_ssize_t total = PyList_Size(sizes);
+    if (slot_count < 0 || slot_count > INT32_MAX || alignment < 1 || alignment >= MAX_NUMBER ||
+        PyList_Size(lives) != total) {
+        PyErr_SetString(PyExc_ValueError, "slots, alignment or number of lives out of range");
         return NULL;
     }
     Heap heap = {0};
-    Py_ssize_t total = PyList_Size(sizes), life = 0;
     PyObject *offsets = PyList_New(total);
-    if (offsets == NULL || make_heap(&heap, slot_count) < 0)
-        goto failed;
-    for (Py_ssize_t i = 0; i < total; i++) {
-        int64_t size = number_at(sizes, i, 1, MAX_NUMBER);
-        int64_t count = size < 0 ? -1 : number_at(counts, i, 1, INT32_MAX);
-        if (count < 0)
-            goto failed;
-        int64_t padded = (size + alignment - 1) / alignment * alignment;
-        int64_t offset = place_one(&heap, size, padded, firsts, lasts, life, count, slot_count);
-        if (offset < 0)
-            goto failed;
-        life += count;
-        if (offset >= MAX_NUMBER - padded) {
-            PyErr_SetString(PyExc_OverflowError, "the heap is too large");
-            goto failed;
-        }
-        if (below && offset + size >= below) {
-            free_heap(&heap);
-            Py_DECREF(offsets);
-            Py_RETURN_NONE;
-        }
-        PyObject *number = PyLong_FromLongLong(offset);
-        if (number == NULL || PyList_SetItem(offsets, i, number) < 0)
-            goto failed;
-    }
+    int is_done = -1;
+    if (offsets != NULL && make_heap(&heap, slot_count) == 0)
+        is_done = place_all(&heap, sizes, lives, slot_count, alignment, below, offsets);
     free_heap(&heap);
-    return offsets;
-failed:
-    free_heap(&heap);
+    if (is_done == 1)
+        return offsets;
     Py_XDECREF(offsets);
-    return NULL;
+    if (is_done < 0)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
