@@ -8,6 +8,7 @@ output in the place of a parameter. Mirrors `hlo/analysis/hlo_alias_analysis.cc`
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -121,8 +122,8 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
     """
     members: dict[HloValue, list[HloValue]] = {}
     place_of: dict[HloValue, HloValue] = {}
-    for value in [value for value in values if value in aliases]:
-        aliased = sorted(aliases[value] | {value}, key=lambda member: member.id)
+    for value in sorted(aliases, key=attrgetter("id")):
+        aliased = sorted(aliases[value] | {value}, key=attrgetter("id"))
         for member in aliased:
             if member not in place_of:
                 place_of[member] = member
@@ -136,6 +137,6 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
             members[place] += members[absorbed]
             members[absorbed] = []
     for united in members.values():
-        united.sort(key=lambda member: member.id)
+        united.sort(key=attrgetter("id"))
     groups = [members.get(value, [value]) for value in values]
     return [HloBuffer(BufferId(i), group) for i, group in enumerate(filter(None, groups))]
