@@ -54,11 +54,6 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         return Sharing(self.dataflow, self.options.machine.alias_rules(self.options))
 
     @cached_property
-    def size_of_value(self) -> dict[HloValue, ByteCount]:
-        """The bytes of the buffer of each value."""
-        return {value: size for buffer, size in self.size_of.items() for value in buffer.values}
-
-    @cached_property
     def only_color(self) -> Color | None:
         """The memory space of all values; None where there are several."""
         colors = set(self.color_of.values())

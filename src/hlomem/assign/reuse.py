@@ -52,7 +52,7 @@ class IdleAllocations:
     def __init__(self, end: int) -> None:
         self._leaf_count = 1 << (2 * end).bit_length()
         self._covering = [0] * (2 * self._leaf_count)
-        self._within = [0] * (2 * self._leaf_count)
+        self._beginning = [0] * (2 * self._leaf_count)
         self._changing: dict[int, int] = {}  # at a step, those in which something begins or ends
         self._all = 0
         self._noted: list[tuple[int, LiveRange]] = []  # not in the tree yet
@@ -85,21 +85,19 @@ class IdleAllocations:
         changing[end] = changing.get(end, 0) | bit
         low = 2 * start + self._leaf_count
         high = 2 * end + self._leaf_count
-        covering, within = self._covering, self._within
-        for node in (low, high):
-            while node and not within[node] & bit:
-                within[node] |= bit
-                node >>= 1
+        covering, beginning = self._covering, self._beginning
+        node = low if start else 0  # nobody asks for a time before the first
+        while node and not beginning[node] & bit:
+            beginning[node] |= bit
+            node >>= 1
         high += 1
         while low < high:
             if low & 1:
                 covering[low] |= bit
-                within[low] |= bit
                 low += 1
             if high & 1:
                 high -= 1
                 covering[high] |= bit
-                within[high] |= bit
             low >>= 1
             high >>= 1
 
@@ -132,7 +130,7 @@ class IdleAllocations:
             for number, live_range in self._noted:
                 self._add(number, live_range)
             self._noted.clear()
-        covering, within, everything = self._covering, self._within, self._all
+        covering, beginning, everything = self._covering, self._beginning, self._all
         low, high = first + self._leaf_count, last + self._leaf_count
         busy = 0
         # Busy at the ends, from long stretches of time to short ones.
@@ -140,15 +138,15 @@ class IdleAllocations:
             busy |= covering[low >> shift] | covering[high >> shift]
             if busy == everything:
                 return busy
-        # Busy for a time in between.
-        high += 1
+        # Busy since a time in between.
+        low += 1
         while low < high:
             if low & 1:
-                busy |= within[low]
+                busy |= beginning[low]
                 low += 1
             if high & 1:
                 high -= 1
-                busy |= within[high]
+                busy |= beginning[high]
             low >>= 1
             high >>= 1
         return busy

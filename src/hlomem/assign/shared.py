@@ -34,7 +34,7 @@ class SharedAllocations:
         self._sequence = problem.live_ranges.sequence
         self._sharing = problem.timeless.sharing
         self._allocation_of: dict[HloValue, BufferAllocation] = {}
-        self._holders: set[HloInstruction] = set()  # whose whole results may lie in them
+        self._readers: set[HloInstruction] = set()  # of whole results that may lie in them
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
         self._idle = IdleAllocations(problem.live_ranges.end)
         self._reusable: list[BufferAllocation] = []
@@ -65,22 +65,32 @@ class SharedAllocations:
         number = self._number_of.get(allocation)
         for value in buffer.values:
             self._allocation_of[value] = allocation
-            self._holders.update([holder for holder, index in value.positions if not index])
+            for holder, index in value.positions:
+                if not index:
+                    self._readers.update(holder.users)
             live_range = self._range_of[value]
             occupancy.add(value, live_range)
             if number is not None:
                 self._idle.occupy(number, live_range)
+
+    def are_busy(self, buffer: HloBuffer) -> bool:
+        """Whether it is clear at once that no allocation can take a buffer, as it most often is."""
+        readers, range_of, are_busy = self._readers, self._range_of, self._idle.are_busy
+        has_time = False
+        for value in buffer.values:
+            if value.instruction in readers:
+                return False
+            start, end = range_of[value]
+            has_time = has_time or (start < end and are_busy(2 * start + 1, 2 * end - 1))
+        return has_time
 
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
         found: list[BufferAllocation] = []
         for value in buffer.values:
             instruction = value.instruction
-            if not (
-                value.index
-                or self._holders.isdisjoint(instruction.operands)
-                or instruction.shape.is_tuple
-            ):
+            is_whole = not value.index and not instruction.shape.is_tuple
+            if is_whole and instruction in self._readers:
                 found += self._read_by(instruction)
         return found
 

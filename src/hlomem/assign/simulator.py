@@ -17,15 +17,16 @@ from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import ByteCount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hlomem.analysis.aliasing import HloBuffer
-    from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import BufferInterval, Packing
     from hlomem.assign.sharing import Sharing
-    from hlomem.base.quantities import Offset, Step
+    from hlomem.base.quantities import Offset, Step, ValueId
 
+    Life = tuple[Step, Step, ValueId, HloValue, ByteCount]
+    """The first and the last step of a value, its id, and the bytes of its buffer."""
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
 
 
@@ -41,21 +42,16 @@ class HeapSimulator:
     """One run over the schedule; values are numbered in the order in which they begin to live."""
 
     def __init__(
-        self,
-        values: Collection[HloValue],
-        range_of: Mapping[HloValue, LiveRange],
-        size_of: Mapping[HloValue, ByteCount],
-        united: Mapping[HloValue, HloBuffer],
-        sharing: Sharing,
+        self, lives: Iterable[Life], united: Mapping[HloValue, HloBuffer], sharing: Sharing
     ) -> None:
-        in_order = sorted([(*range_of[value], value.id, value) for value in values])
-        self._values = [value for _, _, _, value in in_order]
-        self._starts = [start for start, _, _, _ in in_order]
-        self._sizes = [size_of[value] for value in self._values]
+        in_order = sorted(lives)
+        self._starts = [life[0] for life in in_order]
+        self._values = [life[3] for life in in_order]
+        self._sizes = [life[4] for life in in_order]
         self._united = united
         self._sharing = sharing
         self._freed: dict[Step, dict[HloValue, int]] = {}
-        for number, (_, end, _, value) in enumerate(in_order):
+        for number, (_, end, _, value, _) in enumerate(in_order):
             if end in self._freed:
                 self._freed[end][value] = number
             else:
