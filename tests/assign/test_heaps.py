@@ -22,7 +22,7 @@ def _stack(buffers: Sequence[BufferInterval], _alignment: int) -> Packing:
 
 def test_every_memory_space_gets_an_allocation() -> None:
     problem = state(TEXT)
-    waiting = [*buffer_named(problem, "fast").values, *buffer_named(problem, "slow").values]
+    waiting = [buffer_named(problem, "fast"), buffer_named(problem, "slow")]
     allocations: list[BufferAllocation] = []
     assign_heaps(problem, waiting, None, allocations)
     assert [(each.color, each.size, each.index) for each in allocations] == [
@@ -34,7 +34,7 @@ def test_every_memory_space_gets_an_allocation() -> None:
 def test_the_packer_says_where() -> None:
     problem = state(TEXT)
     allocations: list[BufferAllocation] = []
-    assign_heaps(problem, list(buffer_named(problem, "slow").values), _stack, allocations)
+    assign_heaps(problem, [buffer_named(problem, "slow")], _stack, allocations)
     [allocation] = allocations
     assert allocation.size == 2000
     assert list(allocation.slices.values()) == [(1000, 256)]

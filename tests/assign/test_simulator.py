@@ -14,21 +14,22 @@ REVERSE = "reverse(%{}), dimensions={{0}}"
 def _run(*lines: str, names: str) -> tuple[dict[str, BufferInterval], Heap]:
     """What the packer sees of some values, by instruction, and the heap."""
     problem = state(module_of(*lines))
-    values = [value for name in names.split() for value in buffer_named(problem, name).values]
+    buffers = [buffer_named(problem, name) for name in names.split()]
+    values = [value for buffer in buffers for value in buffer.values]
+    range_of = problem.live_ranges.range_of
     seen: list[BufferInterval] = []
 
     def pack(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
         seen.extend(buffers)
         return pack_best(buffers, alignment)
 
-    simulator = HeapSimulator(
-        problem.aliasing,
-        problem.live_ranges.range_of,
-        problem.timeless.size_of_value,
-        problem.timeless.sharing,
-        problem.timeless.operand_values,
-    )
-    heap = simulator.run(values, 16, pack)
+    lives = [
+        (*range_of[value], value.id, value, problem.size_of[buffer])
+        for buffer in buffers
+        for value in buffer.values
+    ]
+    simulator = HeapSimulator(lives, problem.aliasing.united, problem.timeless.sharing)
+    heap = simulator.run(16, pack)
     by_id: dict[int, str] = {value.id: value.instruction.name for value in values}
     return {by_id[interval.id]: interval for interval in seen}, heap
 

@@ -140,6 +140,8 @@ def _permuted_slices(instruction: HloInstruction) -> Sequence[InPlacePair]:
 
 def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
     may_write = _may_write_in_place(bodies[fusion.called_computations[0]].opcodes)
+    if not may_write and not fusion.may_have(_DECLARATION):
+        return ()  # as most often
     pairs = _fusion_body_pairs(fusion, bodies) if may_write else []
     if _may_declare_aliasing(fusion):
         pairs += _declared(fusion)

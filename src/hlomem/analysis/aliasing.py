@@ -8,6 +8,7 @@ output in the place of a parameter. Mirrors `hlo/analysis/hlo_alias_analysis.cc`
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -37,6 +38,8 @@ class Aliasing(Struct, frozen=True, eq=False):
 
     buffers: list[HloBuffer]
     buffer_of: dict[HloValue, HloBuffer]
+    united: dict[HloValue, HloBuffer]
+    """The buffers of values that have one together with others."""
     live_out: set[HloBuffer]
     """Buffers that hold a part of the entry computation's result."""
 
@@ -45,9 +48,11 @@ def analyze_aliasing(dataflow: Dataflow) -> Aliasing:
     """Find the values that must share a buffer."""
     buffers = _create_buffers(dataflow.values, _find_aliases(dataflow))
     buffer_of = {value: buffer for buffer in buffers for value in buffer.values}
+    several = [buffer for buffer in buffers if len(buffer.values) > 1]
+    united = {value: buffer for buffer in several for value in buffer.values}
     root = dataflow.module.entry.root
     live_out = {buffer_of[value] for part in dataflow.value_sets[root] for value in part}
-    return Aliasing(buffers, buffer_of, live_out)
+    return Aliasing(buffers, buffer_of, united, live_out)
 
 
 Aliases = defaultdict["HloValue", set["HloValue"]]
@@ -117,8 +122,8 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
     """
     members: dict[HloValue, list[HloValue]] = {}
     place_of: dict[HloValue, HloValue] = {}
-    for value in [value for value in values if value in aliases]:
-        aliased = sorted(aliases[value] | {value}, key=lambda member: member.id)
+    for value in sorted(aliases, key=attrgetter("id")):
+        aliased = sorted(aliases[value] | {value}, key=attrgetter("id"))
         for member in aliased:
             if member not in place_of:
                 place_of[member] = member
@@ -132,6 +137,6 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
             members[place] += members[absorbed]
             members[absorbed] = []
     for united in members.values():
-        united.sort(key=lambda member: member.id)
+        united.sort(key=attrgetter("id"))
     groups = [members.get(value, [value]) for value in values]
     return [HloBuffer(BufferId(i), group) for i, group in enumerate(filter(None, groups))]

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.analysis.definition import define_values
-from hlomem.analysis.propagation import MAY_HOLD_OTHERS, Propagation
+from hlomem.analysis.propagation import Propagation
 from hlomem.analysis.values import HloPosition, UseFinder, part_number
 from hlomem.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.definition import ValueTable
     from hlomem.analysis.list_order import ListOrder
@@ -57,7 +59,7 @@ def analyze_dataflow(
     propagation.run()
     _drop_phis(table, propagation)
     _refuse_many_positions(table, call_graph)
-    _set_positions(table, order)
+    _set_positions(table, order, propagation.receivers)
     use_finder = UseFinder(order.instructions, order.users)
     return Dataflow(module, call_graph, order, list(table.values.values()), table.sets, use_finder)
 
@@ -112,10 +114,12 @@ _MAX_VALUES = 20
 """Values per part of a result, on average; no real program comes near."""
 
 
-def _set_positions(table: ValueTable, order: ListOrder) -> None:
+def _set_positions(
+    table: ValueTable, order: ListOrder, receivers: Container[HloInstruction]
+) -> None:
     """Give every value its positions besides that of its definition."""
     for instruction in order.instructions:
-        if instruction.opcode in MAY_HOLD_OTHERS and instruction in table.sets:
+        if instruction in receivers:
             _add_positions(instruction, table.sets[instruction])
 
 

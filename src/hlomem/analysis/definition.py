@@ -8,6 +8,7 @@ Values inside fusions take ids, too, and are never looked at; their bodies are o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import is_supported_async
@@ -19,11 +20,16 @@ from hlomem.hlo.opcodes import ASYNC_OPCODES, DEFINE_NOTHING
 from hlomem.hlo.shape import ROOT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.shape import ShapeIndex
+
+
+_make_position: Callable[[tuple[HloInstruction, ShapeIndex]], HloPosition]
+_make_position = partial(tuple.__new__, HloPosition)  # faster than its constructor
 
 
 class ValueTable:
@@ -40,14 +46,24 @@ class ValueTable:
         """Leave ids to values that are never looked at."""
         self._next_id += count
 
-    def add_array(self, instruction: HloInstruction) -> None:
-        """Define the one value of most instructions."""
-        value_id = ValueId(self._next_id)
-        positions = [HloPosition._make((instruction, ROOT_INDEX))]  # faster than its constructor
-        value = HloValue(value_id, instruction, ROOT_INDEX, instruction.shape, False, positions)
-        self.values[value_id] = value
-        self._next_id += 1
-        self.sets[instruction] = [(value,)]
+    def define(self, post_order: Iterable[HloInstruction], *, has_own_parameters: bool) -> None:
+        """Define the parts of the results of a computation's instructions that are new."""
+        values, sets = self.values, self.sets
+        for instruction in post_order:
+            opcode, shape = instruction.opcode, instruction.shape
+            if opcode == "parameter" and not has_own_parameters:
+                sets[instruction] = [()] * shape.parts.count
+            elif opcode in SPECIAL_OPCODES or shape.is_tuple:
+                self.add_parts(instruction)
+            elif opcode in DEFINE_NOTHING:
+                sets[instruction] = [()]
+            else:  # most define one value
+                value_id = ValueId(self._next_id)
+                self._next_id += 1
+                positions = [_make_position((instruction, ROOT_INDEX))]
+                value = HloValue(value_id, instruction, ROOT_INDEX, shape, False, positions)
+                values[value_id] = value
+                sets[instruction] = [(value,)]
 
     def add_parts(self, instruction: HloInstruction) -> None:
         """Define the parts of a result that are new."""
@@ -84,14 +100,5 @@ def define_values(computations: Iterable[HloComputation], call_graph: CallGraph)
         has_own_parameters = not call_graph.is_called(computation) or call_graph.is_embedded(
             computation
         )
-        for instruction in post_order:
-            opcode = instruction.opcode
-            if opcode == "parameter" and not has_own_parameters:
-                table.sets[instruction] = [()] * instruction.shape.parts.count
-            elif opcode in SPECIAL_OPCODES or instruction.shape.is_tuple:
-                table.add_parts(instruction)
-            elif opcode in DEFINE_NOTHING:
-                table.sets[instruction] = [()]
-            else:
-                table.add_array(instruction)
+        table.define(post_order, has_own_parameters=has_own_parameters)
     return table

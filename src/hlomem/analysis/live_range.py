@@ -13,6 +13,7 @@ values defined there live until the operation is done.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from hlomem.base.quantities import NEVER, Step, steps
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
     from hlomem.analysis.dataflow import Dataflow
@@ -38,6 +39,10 @@ class LiveRange(NamedTuple):
 
     start: Step
     end: Step
+
+
+_make_range: Callable[[tuple[Step, Step]], LiveRange] = partial(tuple.__new__, LiveRange)
+"""Faster than its constructor."""
 
 
 class LiveRanges(Struct, frozen=True, eq=False):
@@ -79,12 +84,8 @@ def analyze_live_ranges(
 
 def ranges_on(flattened: FlattenedSchedule, dataflow: Dataflow, aliasing: Aliasing) -> LiveRanges:
     """The live range of every value on a flattened schedule."""
-    range_of = {
-        value: flattened.live_range(value)
-        for value in dataflow.values
-        if value.instruction in flattened.time_of
-    }
-    range_of.update(normalize_buffers(aliasing.buffers, range_of))
+    range_of = flattened.all_ranges(dataflow.values)
+    range_of.update(normalize_buffers(dict.fromkeys(aliasing.united.values()), range_of))
     return flattened.with_ranges(range_of)
 
 
@@ -121,6 +122,8 @@ class FlattenedSchedule:
             computation.root: end for computation, (_, end) in self.span_of.items()
         }
         self._use_time = self._use_times()
+        self._last_read: dict[HloInstruction, Step] = {}
+        self._read_otherwise: set[HloInstruction] = set()
         self._start_time = self.time_of
         if options.async_results_begin_late:
             self._start_time = self.time_of | self._late_starts()
@@ -191,6 +194,43 @@ class FlattenedSchedule:
         """The schedule and the live ranges on it."""
         return LiveRanges(self.sequence, self.time_of, range_of, self.span_of, self.done_time)
 
+    def all_ranges(self, values: Iterable[HloValue]) -> dict[HloValue, LiveRange]:
+        """The live ranges of the values in the schedule, regardless of aliases.
+
+        Where all users of a result read it at their own time, the last one is written down as the
+        schedule is gone through; most values appear nowhere else.
+        """
+        self._note_last_reads()
+        last_read, read_otherwise = self._last_read, self._read_otherwise
+        start_time, position_time, done_time = self._start_time, self._position_time, self.done_time
+        range_of: dict[HloValue, LiveRange] = {}
+        for value in values:
+            instruction = value.instruction
+            start = start_time.get(instruction)
+            if start is None:
+                continue
+            if (
+                len(value.positions) > 1
+                or instruction in read_otherwise
+                or instruction.opcode == "parameter"
+                or instruction.parent in done_time
+            ):
+                range_of[value] = self.live_range(value)
+                continue
+            end, read = position_time[instruction], last_read.get(instruction, NEVER)
+            range_of[value] = _make_range((start, end if end > read else read))
+        return range_of
+
+    def _note_last_reads(self) -> None:
+        """Write down when each result is last read, as far as it is by users at their own time."""
+        last_read = self._last_read
+        for instruction, time in self.time_of.items():
+            for operand in instruction.operands:
+                last_read[operand] = time
+        odd = [user for user in self.sequence if user.opcode == "call" or user.opcode == "while"]
+        operands = {operand for user in odd for operand in user.operands}
+        self._read_otherwise = operands | self._use_finder.passed_on
+
     def live_range(self, value: HloValue) -> LiveRange:
         """The live range of a value, regardless of aliases (`CalculateBufferStartEndMap`)."""
         instruction = value.instruction
@@ -201,8 +241,10 @@ class FlattenedSchedule:
                 return LiveRange(start, Step(len(self.sequence)))
         else:
             start = self._start_time[instruction]
-        end = max(self._last_position(value), self._last_use(value))
-        return LiveRange._make((start, end))  # faster than its constructor
+        end = self._last_position(value)
+        if end < len(self.sequence):
+            end = max(end, self._last_use(value))
+        return _make_range((start, end))
 
     def _is_aliased(self, value: HloValue) -> bool:
         return (value.instruction.parameter_number, value.index) in self._aliased_parameters
@@ -220,9 +262,15 @@ class FlattenedSchedule:
     def _last_use(self, value: HloValue) -> Step:
         """The last time the value is read (`GetLastUsageTime`)."""
         last = NEVER
-        use_time = self._use_time
-        for users in self._use_finder.readers(value):
-            for user in users:
+        use_time, last_read = self._use_time, self._last_read
+        readers = self._use_finder.readers_at
+        for instruction, index in value.positions:
+            if last_read and instruction not in self._read_otherwise:
+                time = last_read.get(instruction, NEVER)
+                if time > last:
+                    last = time
+                continue
+            for user in readers(instruction, index, value):
                 time = use_time.get(user, NEVER)
                 if time > last:
                     last = time

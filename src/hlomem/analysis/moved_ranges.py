@@ -53,13 +53,7 @@ def find_dependents(dataflow: Dataflow, aliasing: Aliasing) -> Dependents:
                 touching[user] = None
         for instruction in touching:
             values_at.setdefault(instruction, []).append(value)
-    shared = {
-        value: buffer
-        for buffer in aliasing.buffers
-        if len(buffer.values) > 1
-        for value in buffer.values
-    }
-    return Dependents(values_at, shared)
+    return Dependents(values_at, aliasing.united)
 
 
 def move_live_ranges(

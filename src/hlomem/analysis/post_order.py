@@ -14,8 +14,10 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     XLA begins with them in the order of its own list, in which they were made; as far as kinds of
     instructions do not tell, the order of the text has been the same wherever it could be seen.
     """
-    post_order: list[HloInstruction] = []
     instructions = computation.instructions
+    if _is_flat(instructions):
+        return instructions[:]
+    post_order: list[HloInstruction] = []
     entered = bytearray(len(instructions))
     done = bytearray(len(instructions))
     unused = [instruction for instruction in instructions if not instruction.users]
@@ -42,6 +44,14 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
                 done[index] = 1
                 post_order.append(instruction)
     return post_order
+
+
+def _is_flat(instructions: list[HloInstruction]) -> bool:
+    """Whether the last one reads all others, in their order, and these read nothing."""
+    *others, last = instructions
+    if last.operands != tuple(others) or last.control_predecessors:
+        return False
+    return not any([other.operands or other.control_predecessors for other in others])
 
 
 def _made_at(instruction: HloInstruction) -> tuple[int, int]:

@@ -45,6 +45,8 @@ class Propagation:
         self.phis = PhiGraph()
         self.dead: set[ValueId] = set()
         """Phis that turned out not to merge anything."""
+        self.receivers: dict[HloInstruction, int] = {}
+        """The instructions that may receive values from elsewhere, numbered."""
 
     def run(self) -> None:
         """Pass values on until nothing changes (`HloDataflowAnalysis::Propagate`).
@@ -53,7 +55,8 @@ class Propagation:
         found in XLA's order.
         """
         schedule = self._priorities()
-        rank = {instruction: i for i, instruction in enumerate(schedule)}
+        rank = self.receivers
+        rank.update(zip(schedule, range(len(schedule)), strict=True))
         waiting = [True] * len(schedule)
         queue = list(range(len(schedule)))
         heapify(queue)
@@ -104,15 +107,15 @@ class Propagation:
         The parameters of a computation inside one operation receive none, even if a call in there
         passes them on.
         """
-        sites = self._call_graph.callsites[computation]
-        is_bound = not self._call_graph.is_embedded(computation) and not RUN_IN_PLACE.isdisjoint(
-            [site.opcode for site in sites]
-        )
+        post_order, receiving = self._table.post_orders[computation], _MAY_HOLD_OTHERS_INSIDE
+        if not self._call_graph.is_embedded(computation):
+            sites = self._call_graph.callsites[computation]
+            if not RUN_IN_PLACE.isdisjoint([site.opcode for site in sites]):
+                receiving = MAY_HOLD_OTHERS
         return [
             instruction
-            for instruction in self._table.post_orders[computation]
-            if (opcode := instruction.opcode) in MAY_HOLD_OTHERS
-            and (is_bound or opcode != "parameter")
+            for instruction in post_order
+            if (opcode := instruction.opcode) in receiving
             and (opcode != "copy" or instruction.shape.is_tuple)
         ]
 
@@ -249,3 +252,5 @@ def _bound_parameters(user: HloInstruction, operand: HloInstruction) -> Iterator
 _PASS_ARGUMENTS = RUN_IN_PLACE | ASYNC_OPCODES
 MAY_HOLD_OTHERS = MERGING | frozenset(FORWARD)
 """Opcodes whose results may hold values of other instructions."""
+_MAY_HOLD_OTHERS_INSIDE = MAY_HOLD_OTHERS - {"parameter"}
+"""The same in a computation no argument of which is bound."""

@@ -78,37 +78,31 @@ class UseFinder:
     ) -> None:
         """`reordered` holds the users that do not stand in the order of the text."""
         self._reordered = reordered
-        self._passed_on = {
+        self.passed_on = {
             operand
             for instruction in instructions
             if instruction.opcode in _PASSES_ON
             for operand in instruction.operands
         }
+        """The instructions whose results some users just hand on."""
         self._numbers_of: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
         self._readers_of: dict[HloInstruction, _Readers] = {}
-        self._found: dict[HloValue, list[list[HloInstruction]]] = {}
 
     def readers(self, value: HloValue) -> list[list[HloInstruction]]:
         """The readers of a value at each of its positions."""
-        found = self._found.get(value)
-        if found is not None:
-            return found
-        found = self._found[value] = []
-        for instruction, index in value.positions:
-            if instruction in self._passed_on:
-                found.append(self._chosen_readers(instruction, index, value))
-            else:
-                found.append(self._reordered.get(instruction) or instruction.users)
-        return found
+        find = self.readers_at
+        return [find(instruction, index, value) for instruction, index in value.positions]
 
-    def _chosen_readers(
+    def readers_at(
         self, instruction: HloInstruction, index: ShapeIndex, value: HloValue
     ) -> list[HloInstruction]:
-        """The users that read a part of a result, where some just hand it on."""
+        """The users that read a value at one of its positions, and do not just hand it on."""
+        listed = self._reordered.get(instruction) or instruction.users
+        if instruction not in self.passed_on:
+            return listed
         readers = self._readers_of.get(instruction)
         if readers is None:
-            users = self._reordered.get(instruction) or instruction.users
-            readers = self._readers_of[instruction] = _find_readers(instruction, users)
+            readers = self._readers_of[instruction] = _find_readers(instruction, listed)
         users = readers.of_parts if index else readers.of_whole
         root = readers.passes_on
         if root is not None and not _uses_at_root(root, index, value):

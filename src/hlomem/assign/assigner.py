@@ -106,8 +106,7 @@ def _assign_once(
     placed = assign_preset_buffers(problem, preset, allocations)
     placed |= assign_private_stacks(problem, placed, allocations)
     waiting = _assign_global_buffers(problem, placed, allocations, known)
-    values = [value for buffer in waiting for value in buffer.values]
-    assign_heaps(problem, values, pack, allocations)
+    assign_heaps(problem, waiting, pack, allocations)
     _assign_thread_local_buffers(problem, placed, allocations)
     combined = combine_temporaries(problem, allocations)
     return BufferAssignment(combined, None if problem.options.fast_merge else waiting)
@@ -241,6 +240,8 @@ class _GlobalAssigner:
 
     def _reuse(self, buffer: HloBuffer) -> bool:
         """Put a buffer into an allocation that is idle while it lives, if there is one."""
+        if not self._problem.options.fast_merge and self._shared.are_busy(buffer):
+            return False
         for find in (self._shared.of_operands, self._idle):
             for allocation in find(buffer):
                 if self._shared.may_hold(allocation, buffer):

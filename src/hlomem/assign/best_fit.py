@@ -8,7 +8,6 @@ Python; `_heap.c`, where it was built, is several times as fast and gives the sa
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlomem.assign.interval_tree import IntervalTree
@@ -52,11 +51,8 @@ def place_natively(
     assert _place is not None
     if below is not None and below <= 0:
         return None if sizes else []
-    flat = list(chain.from_iterable(lives))
-    firsts, lasts = map(list, zip(*flat, strict=True)) if flat else ([], [])
-    counts = list(map(len, lives))
     bound = 0 if below is None else min(below, _EXACT)
-    return _place(list(sizes), counts, firsts, lasts, slot_count, alignment, bound)
+    return _place(list(sizes), list(map(tuple, lives)), slot_count, alignment, bound)
 
 
 def place_in_lists(

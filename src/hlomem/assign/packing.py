@@ -163,9 +163,9 @@ class _Timeline:
     def pack(self, alignment: int, keys: Keys, below: int | None = None) -> Packing | None:
         """Places the buffers in the order of `keys`, as `pack` does."""
         buffers, lives = self._buffers, self._lives
-        number_of = {buffer_id: number for number, buffer_id in enumerate(buffers.ids)}
+        number_of = dict(zip(buffers.ids, range(len(buffers)), strict=True))
         ids = [buffer_id for _, _, buffer_id in sorted(keys(buffers))]
-        order = [number_of[buffer_id] for buffer_id in ids]
+        order = list(map(number_of.__getitem__, ids))
         sizes = [buffers.sizes[number] for number in order]
         offsets = place(
             sizes, [lives[number] for number in order], self._slot_count, alignment, below
@@ -246,7 +246,7 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
     padding may be missing once.
     """
     columns = by_columns(buffers)
-    change_at: defaultdict[int, int] = defaultdict(int)  # bytes that begin or end at a time
+    change_at = _changes(columns)
     padded = [-(-size // alignment) * alignment for size in columns.sizes]
     for start, end, size in zip(columns.starts, columns.ends, padded, strict=True):
         change_at[start] += size
@@ -258,8 +258,22 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
         for start, end in _disjoint(buffer):
             change_at[start] += size
             change_at[end + 1] -= size
-    live = accumulate([change_at[time] for time in sorted(change_at)])
+    if isinstance(change_at, dict):
+        change_at = [change_at[time] for time in sorted(change_at)]
+    live = accumulate(change_at)
     return max(live, default=0) - max(map(sub, padded, columns.sizes), default=0)
+
+
+def _changes(buffers: Intervals) -> list[int] | defaultdict[int, int]:
+    """Room for the bytes that begin or end at a time: a list where times are dense."""
+    last = max(buffers.ends, default=0)
+    for times in buffers.shared.values():
+        last = max(last, *(end for _, end in times))
+    first = min(buffers.starts, default=0)
+    if buffers.shared:
+        first = min(first, *(start for times in buffers.shared.values() for start, _ in times))
+    is_dense = first >= 0 and last <= _DENSE * len(buffers)
+    return [0] * (last + 2) if is_dense else defaultdict(int)
 
 
 def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:

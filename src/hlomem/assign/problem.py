@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.assign.allocation import whole
-from hlomem.assign.sharing import OperandValues, Sharing
+from hlomem.assign.sharing import Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     def with_buffers(self, dataflow: Dataflow, aliasing: Aliasing) -> Timeless:
         """The same for a program whose values make other buffers."""
         made = state_timeless(dataflow, aliasing, self.color_of, self.options)
-        for name in ("sharing", "operand_values", "only_color", "flow_positions"):
+        for name in ("sharing", "only_color", "flow_positions"):
             made.__dict__[name] = getattr(self, name)
         return made
 
@@ -54,20 +54,10 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         return Sharing(self.dataflow, self.options.machine.alias_rules(self.options))
 
     @cached_property
-    def size_of_value(self) -> dict[HloValue, ByteCount]:
-        """The bytes of the buffer of each value."""
-        return {value: size for buffer, size in self.size_of.items() for value in buffer.values}
-
-    @cached_property
     def only_color(self) -> Color | None:
         """The memory space of all values; None where there are several."""
         colors = set(self.color_of.values())
         return colors.pop() if len(colors) == 1 else None
-
-    @cached_property
-    def operand_values(self) -> OperandValues:
-        """The values that the operands of instructions are."""
-        return OperandValues(self.dataflow)
 
     @cached_property
     def special(self) -> dict[HloBuffer, HloValue]:

@@ -52,39 +52,52 @@ class IdleAllocations:
     def __init__(self, end: int) -> None:
         self._leaf_count = 1 << (2 * end).bit_length()
         self._covering = [0] * (2 * self._leaf_count)
-        self._within = [0] * (2 * self._leaf_count)
+        self._beginning = [0] * (2 * self._leaf_count)
         self._changing: dict[int, int] = {}  # at a step, those in which something begins or ends
         self._all = 0
+        self._noted: list[tuple[int, LiveRange]] = []  # not in the tree yet
+        self._is_some_idle = bytearray(2 * end + 1)  # of those registered, as they were then
 
-    def register(self, number: int) -> None:
-        """Begin to ask allocation `number`."""
+    def register(self, number: int, busy: Iterable[LiveRange] = ()) -> None:
+        """Begin to ask allocation `number`, which is in use at some times."""
         self._all |= 1 << number
+        is_some_idle = self._is_some_idle
+        idle_from = 0
+        for live_range in sorted(busy):
+            start, end = live_range
+            if idle_from < 2 * start:
+                is_some_idle[idle_from : 2 * start] = b"\1" * (2 * start - idle_from)
+            idle_from = max(idle_from, 2 * end + 1)
+            self._noted.append((number, live_range))
+        if idle_from < len(is_some_idle):
+            is_some_idle[idle_from:] = b"\1" * (len(is_some_idle) - idle_from)
 
     def occupy(self, number: int, live_range: LiveRange) -> None:
         """Note that an allocation is in use, both ends included."""
+        self._noted.append((number, live_range))
+
+    def _add(self, number: int, live_range: LiveRange) -> None:
+        """Put a time at which an allocation is in use into the tree."""
         bit = 1 << number
         start, end = live_range
         changing = self._changing
         changing[start] = changing.get(start, 0) | bit
         changing[end] = changing.get(end, 0) | bit
         low = 2 * start + self._leaf_count
-        high = 2 * end + self._leaf_count + 1
-        covering, within = self._covering, self._within
+        high = 2 * end + self._leaf_count
+        covering, beginning = self._covering, self._beginning
+        node = low if start else 0  # nobody asks for a time before the first
+        while node and not beginning[node] & bit:
+            beginning[node] |= bit
+            node >>= 1
+        high += 1
         while low < high:
             if low & 1:
                 covering[low] |= bit
-                node = low
-                while node and not within[node] & bit:
-                    within[node] |= bit
-                    node >>= 1
                 low += 1
             if high & 1:
                 high -= 1
                 covering[high] |= bit
-                node = high
-                while node and not within[node] & bit:
-                    within[node] |= bit
-                    node >>= 1
             low >>= 1
             high >>= 1
 
@@ -105,9 +118,19 @@ class IdleAllocations:
                 return ()
         return _bits(everything & ~busy)
 
+    def are_busy(self, first: int, last: int) -> bool:
+        """Whether every allocation is in use at some time from one half step to another."""
+        if self._is_some_idle.find(0, first, last + 1) >= 0:
+            return True
+        return self._busy(first, last) == self._all
+
     def _busy(self, first: int, last: int) -> int:
         """The allocations busy at some half step; all of them, as soon as that is clear."""
-        covering, within, everything = self._covering, self._within, self._all
+        if self._noted:
+            for number, live_range in self._noted:
+                self._add(number, live_range)
+            self._noted.clear()
+        covering, beginning, everything = self._covering, self._beginning, self._all
         low, high = first + self._leaf_count, last + self._leaf_count
         busy = 0
         # Busy at the ends, from long stretches of time to short ones.
@@ -115,15 +138,15 @@ class IdleAllocations:
             busy |= covering[low >> shift] | covering[high >> shift]
             if busy == everything:
                 return busy
-        # Busy for a time in between.
-        high += 1
+        # Busy since a time in between.
+        low += 1
         while low < high:
             if low & 1:
-                busy |= within[low]
+                busy |= beginning[low]
                 low += 1
             if high & 1:
                 high -= 1
-                busy |= within[high]
+                busy |= beginning[high]
             low >>= 1
             high >>= 1
         return busy

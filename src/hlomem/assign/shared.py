@@ -33,8 +33,8 @@ class SharedAllocations:
         self._live_out = problem.aliasing.live_out
         self._sequence = problem.live_ranges.sequence
         self._sharing = problem.timeless.sharing
-        self._operand_values = problem.timeless.operand_values
         self._allocation_of: dict[HloValue, BufferAllocation] = {}
+        self._readers: set[HloInstruction] = set()  # of whole results that may lie in them
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
         self._idle = IdleAllocations(problem.live_ranges.end)
         self._reusable: list[BufferAllocation] = []
@@ -49,9 +49,7 @@ class SharedAllocations:
         """Let any buffer have an allocation that is watched."""
         number = self._number_of[allocation] = len(self._reusable)
         self._reusable.append(allocation)
-        self._idle.register(number)
-        for value in allocation.slices:
-            self._idle.occupy(number, self._range_of[value])
+        self._idle.register(number, [self._range_of[value] for value in allocation.slices])
 
     def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
         """Put another buffer into an allocation."""
@@ -67,44 +65,51 @@ class SharedAllocations:
         number = self._number_of.get(allocation)
         for value in buffer.values:
             self._allocation_of[value] = allocation
+            for holder, index in value.positions:
+                if not index:
+                    self._readers.update(holder.users)
             live_range = self._range_of[value]
             occupancy.add(value, live_range)
             if number is not None:
                 self._idle.occupy(number, live_range)
 
+    def are_busy(self, buffer: HloBuffer) -> bool:
+        """Whether it is clear at once that no allocation can take a buffer, as it most often is."""
+        readers, range_of, are_busy = self._readers, self._range_of, self._idle.are_busy
+        has_time = False
+        for value in buffer.values:
+            if value.instruction in readers:
+                return False
+            start, end = range_of[value]
+            has_time = has_time or (start < end and are_busy(2 * start + 1, 2 * end - 1))
+        return has_time
+
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
-        allocation_of = self._allocation_of
         found: list[BufferAllocation] = []
         for value in buffer.values:
-            if value.index:
-                continue
             instruction = value.instruction
-            operands = self._operand_values[instruction]
-            if operands is None:
-                if not instruction.shape.is_tuple:
-                    found += self._of_many(instruction)
-                continue
-            for operand in operands:
-                if operand in allocation_of and not instruction.shape.is_tuple:
-                    found.append(allocation_of[operand])
+            is_whole = not value.index and not instruction.shape.is_tuple
+            if is_whole and instruction in self._readers:
+                found += self._read_by(instruction)
         return found
 
-    def _of_many(self, user: HloInstruction) -> Iterator[BufferAllocation]:
-        """The same where an operand may be one of several values."""
-        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
+    def _read_by(self, user: HloInstruction) -> Iterator[BufferAllocation]:
+        """The allocations of a user's operands, each of which may be one of several values."""
+        allocation_of = self._allocation_of
         for operand in user.operands:
-            reads = sets[operand][0]
-            several = {allocation_of[read] for read in reads if read in allocation_of}
-            yield from sorted(several, key=lambda allocation: allocation.index)
+            reads = self._sharing.values_of(operand)
+            places = {allocation_of[read] for read in reads if read in allocation_of}
+            yield from sorted(places, key=lambda allocation: allocation.index)
 
     def idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
         """Reusable allocations that nothing needs while a buffer lives, the newest first."""
-        values = buffer.values
-        if len(values) == 1:  # as most often
-            numbers = self._idle.idle((self._exclusive_half_steps(values[0]),))
-        else:
-            numbers = self._idle.idle(map(self._exclusive_half_steps, values))
+        range_of, are_busy = self._range_of, self._idle.are_busy
+        for value in buffer.values:
+            start, end = range_of[value]
+            if start < end and are_busy(2 * start + 1, 2 * end - 1):  # as most often
+                return ()
+        numbers = self._idle.idle(map(self._exclusive_half_steps, buffer.values))
         return map(self._reusable.__getitem__, numbers) if numbers else ()
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:

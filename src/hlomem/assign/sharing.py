@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hlomem.analysis.dataflow import Dataflow
-    from hlomem.analysis.values import HloValue
+    from hlomem.analysis.values import ValueSet
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
     from hlomem.machines.alias import AliasRules
@@ -22,29 +20,24 @@ if TYPE_CHECKING:
     _Question = tuple[HloInstruction, ShapeIndex, HloInstruction, ShapeIndex]
 
 
-class _Possible(dict["HloInstruction", bool]):
-    """For each instruction, can it have the place of an operand; found when it is looked up."""
-
-    def __init__(self, rules: AliasRules) -> None:
-        super().__init__()
-        self._rules = rules
-
-    def __missing__(self, user: HloInstruction) -> bool:
-        answer = self[user] = may_share_with_operand(user, self._rules)
-        return answer
-
-
 class Sharing:
     """The answers of `can_share_operand_buffer` for one program on one machine."""
 
-    __slots__ = ("_answers", "_dataflow", "_rules", "is_possible")
+    __slots__ = ("_answers", "_dataflow", "_rules", "_sets")
 
     def __init__(self, dataflow: Dataflow, rules: AliasRules) -> None:
         self._dataflow = dataflow
         self._rules = rules
+        self._sets = dataflow.value_sets
         self._answers: dict[_Question, bool] = {}
-        self.is_possible: Callable[[HloInstruction], bool] = _Possible(rules).__getitem__
-        """True for a user that may have the place of some operand."""
+
+    def is_possible(self, user: HloInstruction) -> bool:
+        """Whether a user may have the place of some operand."""
+        return may_share_with_operand(user, self._rules)
+
+    def values_of(self, operand: HloInstruction) -> ValueSet:
+        """The values that an operand may be."""
+        return self._sets[operand][0]
 
     def is_allowed(
         self,
@@ -61,29 +54,3 @@ class Sharing:
             self._answers[question] = answer
         return answer
 
-
-class OperandValues(dict["HloInstruction", "tuple[HloValue, ...] | None"]):
-    """The value that each operand of an instruction is; found when it is looked up.
-
-    None where an operand may be one of several.
-    """
-
-    def __init__(self, dataflow: Dataflow) -> None:
-        super().__init__()
-        self._sets = dataflow.value_sets
-
-    def __missing__(self, user: HloInstruction) -> tuple[HloValue, ...] | None:
-        sets = self._sets
-        reads = [sets[operand][0] for operand in user.operands]
-        found: tuple[HloValue, ...] | None = tuple([values[0] for values in reads if values])
-        if sum(map(len, reads)) != len(reads):
-            found = None
-        self[user] = found
-        return found
-
-    def all_of(self, user: HloInstruction) -> tuple[HloValue, ...]:
-        """Every value an operand may be, operand by operand."""
-        known = self[user]
-        if known is not None:
-            return known
-        return tuple([value for operand in user.operands for value in self._sets[operand][0]])

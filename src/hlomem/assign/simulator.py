@@ -17,15 +17,16 @@ from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import ByteCount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hlomem.analysis.aliasing import Aliasing, HloBuffer
-    from hlomem.analysis.live_range import LiveRange
+    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import BufferInterval, Packing
-    from hlomem.assign.sharing import OperandValues, Sharing
-    from hlomem.base.quantities import Offset, Step
+    from hlomem.assign.sharing import Sharing
+    from hlomem.base.quantities import Offset, Step, ValueId
 
+    Life = tuple[Step, Step, ValueId, HloValue, ByteCount]
+    """The first and the last step of a value, its id, and the bytes of its buffer."""
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
 
 
@@ -38,103 +39,100 @@ class Heap(NamedTuple):
 
 
 class HeapSimulator:
-    """One run over the schedule."""
+    """One run over the schedule; values are numbered in the order in which they begin to live."""
 
     def __init__(
-        self,
-        aliasing: Aliasing,
-        range_of: Mapping[HloValue, LiveRange],
-        size_of: Mapping[HloValue, ByteCount],
-        sharing: Sharing,
-        operand_values: OperandValues,
+        self, lives: Iterable[Life], united: Mapping[HloValue, HloBuffer], sharing: Sharing
     ) -> None:
-        self._buffer_of = aliasing.buffer_of
-        self._range_of = range_of
-        self._size = size_of
+        in_order = sorted(lives)
+        self._starts = [life[0] for life in in_order]
+        self._values = [life[3] for life in in_order]
+        self._sizes = [life[4] for life in in_order]
+        self._united = united
         self._sharing = sharing
-        self._operand_values = operand_values
-        self._start: dict[HloValue, int] = {}
-        self._end: dict[HloValue, int] = {}
-        self._owner: dict[HloValue, HloValue] = {}  # whose place a value has; its own, if none
-
-    def run(self, values: Collection[HloValue], alignment: int, pack: Pack) -> Heap:
-        """Place the values."""
-        self._replay(values)
-        number_of: dict[HloValue, int] = {}  # of those whose place is their own
-        shared: dict[int, list[tuple[int, int]]] = {}
-        start, end = self._start, self._end
-        for value, owner in self._owner.items():
-            if value is owner:
-                number_of[value] = len(number_of)
+        self._freed: dict[Step, dict[HloValue, int]] = {}
+        for number, (_, end, _, value, _) in enumerate(in_order):
+            if end in self._freed:
+                self._freed[end][value] = number
             else:
-                times = shared.setdefault(number_of[owner], [])
-                times.append((start[value], end[value]))
-        sizes = [self._size[owner] for owner in number_of]
-        ids = [owner.id for owner in number_of]
-        starts = [start[owner] for owner in number_of]
-        ends = [end[owner] for owner in number_of]
-        packing = pack(Intervals(ids, sizes, starts, ends, shared), alignment)
+                self._freed[end] = {value: number}
+        self._begin: list[int] = []
+        self._end = [0] * len(in_order)
+        self._owner: list[int] = []  # whose place a value has; its own, if none
+
+    def run(self, alignment: int, pack: Pack) -> Heap:
+        """Place the values."""
+        self._replay()
+        place_of: dict[int, int] = {}  # of those whose place is their own, in the columns
+        shared: dict[int, list[tuple[int, int]]] = {}
+        begin, end = self._begin, self._end
+        for number, owner in enumerate(self._owner):
+            if number == owner:
+                place_of[number] = len(place_of)
+            else:
+                shared.setdefault(place_of[owner], []).append((begin[number], end[number]))
+        sizes = [self._sizes[owner] for owner in place_of]
+        ids = [self._values[owner].id for owner in place_of]
+        begins = [begin[owner] for owner in place_of]
+        ends = [end[owner] for owner in place_of]
+        packing = pack(Intervals(ids, sizes, begins, ends, shared), alignment)
         offset_by_id = cast("dict[int, Offset]", packing.offset_by_id)
-        offsets = map(offset_by_id.__getitem__, ids)
-        places = list(map(OffsetSize, offsets, sizes))
-        slices = {value: places[number_of[owner]] for value, owner in self._owner.items()}
+        places = list(map(OffsetSize, map(offset_by_id.__getitem__, ids), sizes))
+        owned = [places[place_of[owner]] for owner in self._owner]
+        slices = dict(zip(self._values, owned, strict=True))
         return Heap(slices, ByteCount(packing.heap_size))
 
-    def _replay(self, values: Collection[HloValue]) -> None:
-        range_of, buffer_of, owner_of = self._range_of, self._buffer_of, self._owner
-        start_of, size_of, clock = self._start, self._size, 0
-        in_order = sorted([(*range_of[value], value.id, value) for value in values])
-        freed: dict[Step, dict[HloValue, None]] = {}
-        for _, end, _, value in in_order:
-            if end in freed:
-                freed[end][value] = None
-            else:
-                freed[end] = {value: None}
-        first_of: dict[HloBuffer, HloValue] = {}
+    def _replay(self) -> None:
+        freed, united, owner_of, sizes = self._freed, self._united, self._owner, self._sizes
+        clock = 0
+        first_of: dict[HloBuffer, int] = {}
         ends = sorted(freed, reverse=True)
-        for start, _, _, value in in_order:
-            while ends and ends[-1] < start:
-                clock = self._free_all(freed[ends.pop()], clock)
-            buffer = buffer_of[value]
-            owner = value
-            if len(buffer.values) > 1:
-                first = first_of.setdefault(buffer, value)
-                owner = value if first is value else owner_of[first]
+        for number, start in enumerate(self._starts):
+            while ends[-1] < start:  # what begins here ends no earlier
+                clock = self._free_all(freed[ends.pop()].values(), clock)
+            owner = number
+            if (value := self._values[number]) in united:
+                first = first_of.setdefault(united[value], number)
+                owner = number if first == number else owner_of[first]
             elif start in freed:
                 operand = self._dying_operand(value, freed[start])
                 if operand is not None:
-                    clock = self._free_all((operand,), clock)
-                    del freed[start][operand]
-                    owner = owner_of[operand]
-            owner_of[value] = owner
-            start_of[value] = clock
-            if size_of[value]:  # a buffer of no bytes takes no time, either
+                    freed_operand = freed[start].pop(operand)
+                    clock = self._free_all((freed_operand,), clock)
+                    owner = owner_of[freed_operand]
+            owner_of.append(owner)
+            self._begin.append(clock)
+            if sizes[number]:  # a buffer of no bytes takes no time, either
                 clock += 1
         while ends:
-            clock = self._free_all(freed[ends.pop()], clock)
+            clock = self._free_all(freed[ends.pop()].values(), clock)
 
-    def _free_all(self, values: Iterable[HloValue], clock: int) -> int:
+    def _free_all(self, numbers: Iterable[int], clock: int) -> int:
         """Note when values end, one after the other; returns the time after that."""
-        end_of, size_of = self._end, self._size
-        for value in values:
-            end_of[value] = clock
-            if size_of[value]:
+        end, sizes = self._end, self._sizes
+        for number in numbers:
+            end[number] = clock
+            if sizes[number]:
                 clock += 1
         return clock
 
-    def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, None]) -> HloValue | None:
+    def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, int]) -> HloValue | None:
         """An operand that is read for the last time here and whose place the value may have."""
-        instruction, sharing = value.instruction, self._sharing
+        instruction, sharing, united = value.instruction, self._sharing, self._united
         if not dying or instruction.opcode == "copy" or not sharing.is_possible(instruction):
             return None
-        for candidate in self._operand_values.all_of(instruction):
-            if (
-                candidate in dying
-                and len(self._buffer_of[candidate].values) == 1
-                and candidate.instruction in instruction.operands
-                and sharing.is_allowed(
-                    candidate.instruction, candidate.index, instruction, value.index
-                )
-            ):
-                return candidate
+        operands = instruction.operands
+        if len(dying) == 1 and next(iter(dying)).instruction not in operands:
+            return None
+        for operand in operands:
+            for candidate in sharing.values_of(operand):
+                if (
+                    candidate in dying
+                    and candidate not in united
+                    and candidate.instruction in operands
+                    and sharing.is_allowed(
+                        candidate.instruction, candidate.index, instruction, value.index
+                    )
+                ):
+                    return candidate
         return None

@@ -54,33 +54,34 @@ def sorted_incrementally(
             callers[callee].append(rank)
     older_callers = _older_callers(callers)
     kept = _callees_cut_out(created, callees, call_graph)
-    order: OnlineTopologicalSort[int] = OnlineTopologicalSort(delta, lost_calls)
+    order = OnlineTopologicalSort(delta, lost_calls)
+    node_of: list[int] = []
     gone = [rank_of[caller] for caller in vanished.callers]
     for rank in range(len(created))[:count]:
         if rank == vanished.older_count:
-            _add_vanished(order, gone)
-        order.add_node(rank)
+            _add_vanished(order, gone, node_of)
+        node = order.add_node()
+        node_of.append(node)
         for caller in older_callers[rank]:
-            order.add_edge(caller, rank)
+            order.add_edge(node_of[caller], node)
         for callee in kept[rank]:
-            order.add_edge(rank, callee)
+            order.add_edge(node, node_of[callee])
         for callee in callees[rank]:
             if callee < rank:
-                order.add_edge(rank, callee)
+                order.add_edge(node, node_of[callee])
                 for caller in callers[rank]:
                     if caller < rank and caller not in callers[callee]:
-                        order.remove_edge(caller, callee)
+                        order.remove_edge(node_of[caller], node_of[callee])
     if vanished.older_count == len(created):
-        _add_vanished(order, gone)
-    ranks = order.reverse_order()
-    order.clear()
-    return [created[rank] for rank in ranks if rank >= 0]
+        _add_vanished(order, gone, node_of)
+    computation_at = dict(zip(node_of, created, strict=False))
+    nodes = order.reverse_order()
+    return [computation_at[node] for node in nodes if node in computation_at]
 
 
-def _add_vanished(order: OnlineTopologicalSort[int], callers: list[int]) -> None:
-    for number, caller in enumerate(callers, 1):
-        order.add_node(-number)
-        order.add_edge(caller, -number)
+def _add_vanished(order: OnlineTopologicalSort, callers: list[int], node_of: list[int]) -> None:
+    for caller in callers:
+        order.add_edge(node_of[caller], order.add_node())
 
 
 def _ranks_of_callees(
@@ -102,6 +103,9 @@ def _callees_cut_out(
     ]
     kept: list[list[int]] = []
     for rank, called in enumerate(callees):
+        if not called or called[-1] < rank:
+            kept.append([])
+            continue
         found: dict[int, None] = {}
         pending = [callee for callee in called if callee > rank and is_cut_out[callee]]
         while pending:

@@ -5,42 +5,16 @@ Bender, Fineman, Gilbert, Tarjan: A new approach to incremental cycle detection 
 problems (2015). Which of the many topological orders comes out depends on the order in which nodes
 and edges were added, and value ids depend on it, so every step is followed.
 
-Nodes lie in levels; within a level, what was touched last comes first.
+Nodes are numbers, in the order of adding, in which neighbours are visited. They lie in levels;
+within a level, what was touched last comes first.
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    Node = TypeVar("Node", bound=Hashable)
-else:
-    Node = TypeVar("Node")
+from collections import defaultdict
 
 
-class _Place(Struct, Generic[Node], eq=False):
-    """The place of a node."""
-
-    node: Node
-    rank: int
-    """The order of adding; neighbours are visited by it."""
-    index: int
-    """Within the level."""
-    level: int = 0
-    predecessors: set[_Place[Node]] = set()
-    successors: set[_Place[Node]] = set()
-
-
-_RANK = attrgetter("rank")
-_ORDER = attrgetter("level", "index")
-
-
-class OnlineTopologicalSort(Generic[Node]):
+class OnlineTopologicalSort:
     """Nodes in an order in which every edge points forward."""
 
     def __init__(self, delta: int = 0, edge_count: int = 0) -> None:
@@ -48,75 +22,73 @@ class OnlineTopologicalSort(Generic[Node]):
 
         `edge_count` is how many edges they had.
         """
-        self._place_of: dict[Node, _Place[Node]] = {}
+        self._level: list[int] = []
+        self._index: list[int] = []  # within the level
+        self._predecessors: defaultdict[int, set[int]] = defaultdict(set)
+        self._successors: defaultdict[int, set[int]] = defaultdict(set)
         self._next_index = 0
         self._edge_count = edge_count
         self._delta = delta
 
-    def add_node(self, node: Node) -> None:
+    def add_node(self) -> int:
         """Add a node without edges; it comes first."""
-        self._place_of[node] = _Place(node, len(self._place_of), self._next_index)
+        self._level.append(0)
+        self._index.append(self._next_index)
         self._next_index -= 1
+        return len(self._level) - 1
 
-    def add_edge(self, source: Node, target: Node) -> None:
+    def add_edge(self, start: int, end: int) -> None:
         """Add an edge and repair the order."""
-        start, end = self._place_of[source], self._place_of[target]
-        start.successors.add(end)
-        end.predecessors.add(start)
+        self._successors[start].add(end)
+        self._predecessors[end].add(start)
         self._edge_count += 1
-        rise = end.level - start.level
-        if rise > 0 or (rise == 0 and start.index < end.index):
+        level = self._level
+        rise = level[end] - level[start]
+        if rise > 0 or (rise == 0 and self._index[start] < self._index[end]):
             return
-        if rise == 0 and not start.predecessors:
+        if rise == 0 and not self._predecessors.get(start):
             self._move_to_front(start)  # what the search would find
             return
         before = self._search_backwards(start)
-        after: list[_Place[Node]] = []
+        after: list[int] = []
         if before is None:
             before = [start]
-            end.level = start.level + 1
-            after = _search_forwards(end)
-        elif end.level != start.level:
-            end.level = start.level
-            after = _search_forwards(end)
-        if start.level < end.level:
+            level[end] = level[start] + 1
+            after = self._search_forwards(end)
+        elif rise:
+            level[end] = level[start]
+            after = self._search_forwards(end)
+        if level[start] < level[end]:
             before = []
-        for place in (*after, *reversed(before)):
-            self._move_to_front(place)
+        for node in (*after, *reversed(before)):
+            self._move_to_front(node)
 
-    def remove_edge(self, source: Node, target: Node) -> None:
+    def remove_edge(self, start: int, end: int) -> None:
         """Remove an edge, if it is there; the order stays as it is."""
-        start, end = self._place_of[source], self._place_of[target]
-        start.successors.discard(end)
-        end.predecessors.discard(start)
+        self._successors[start].discard(end)
+        self._predecessors[end].discard(start)
 
-    def reverse_order(self) -> list[Node]:
+    def reverse_order(self) -> list[int]:
         """The nodes, last first."""
-        places = sorted(self._place_of.values(), key=_ORDER, reverse=True)
-        return [place.node for place in places]
+        places = sorted(zip(self._level, self._index, range(len(self._level)), strict=True))
+        return [node for _, _, node in reversed(places)]
 
-    def clear(self) -> None:
-        """Forget all nodes: neighbours are cycles, which stay where no collector runs."""
-        for place in self._place_of.values():
-            place.predecessors.clear()
-            place.successors.clear()
-        self._place_of.clear()
-
-    def _move_to_front(self, place: _Place[Node]) -> None:
-        place.index = self._next_index
+    def _move_to_front(self, node: int) -> None:
+        self._index[node] = self._next_index
         self._next_index -= 1
 
     def _update_delta(self) -> None:
         """Bring delta to ceil(min(m ** 1/2, n ** 2/3)) for n nodes and m edges ever added."""
-        node_count = len(self._place_of)
+        node_count = len(self._level)
         while self._delta**2 < self._edge_count and self._delta**3 < node_count**2:
             self._delta += 1
 
-    def _search_backwards(self, start: _Place[Node]) -> list[_Place[Node]] | None:
+    def _search_backwards(self, start: int) -> list[int] | None:
         """The nodes that lead to one within its level, sources first; None after `delta` edges."""
         self._update_delta()
-        found: list[_Place[Node]] = []
-        visited: set[_Place[Node]] = set()
+        level = self._level
+        found: list[int] = []
+        visited: set[int] = set()
         edge_count = 0
         pending = [(start, False)]
         while pending:
@@ -128,33 +100,33 @@ class OnlineTopologicalSort(Generic[Node]):
                 continue
             visited.add(current)
             pending.append((current, True))
-            for predecessor in sorted(current.predecessors, key=_RANK):
-                if predecessor.level == current.level:
+            for predecessor in sorted(self._predecessors.get(current, ())):
+                if level[predecessor] == level[current]:
                     edge_count += 1
                     if edge_count >= self._delta:
                         return None
                     pending.append((predecessor, False))
         return found
 
-
-def _search_forwards(end: _Place[Node]) -> list[_Place[Node]]:
-    """The nodes that must rise with a node to its level, targets first."""
-    found: list[_Place[Node]] = []
-    visited: set[_Place[Node]] = set()
-    risen = {end}
-    pending = [(end, False)]
-    while pending:
-        current, is_done = pending.pop()
-        if is_done:
-            found.append(current)
-            continue
-        if current in visited or current not in risen:
-            continue
-        visited.add(current)
-        pending.append((current, True))
-        for successor in sorted(current.successors, key=_RANK):
-            pending.append((successor, False))
-            if current.level > successor.level:
-                successor.level = current.level
-                risen.add(successor)
-    return found
+    def _search_forwards(self, end: int) -> list[int]:
+        """The nodes that must rise with a node to its level, targets first."""
+        level = self._level
+        found: list[int] = []
+        visited: set[int] = set()
+        risen = {end}
+        pending = [(end, False)]
+        while pending:
+            current, is_done = pending.pop()
+            if is_done:
+                found.append(current)
+                continue
+            if current in visited or current not in risen:
+                continue
+            visited.add(current)
+            pending.append((current, True))
+            for successor in sorted(self._successors.get(current, ())):
+                pending.append((successor, False))
+                if level[current] > level[successor]:
+                    level[successor] = level[current]
+                    risen.add(successor)
+        return found
