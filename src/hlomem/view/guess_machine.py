@@ -11,6 +11,7 @@ against, and sometimes nothing tells even the platform.
 from __future__ import annotations
 
 import re
+from functools import cache, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from hlomem.machines.registry import PLATFORMS, find_machine, machines_of, platf
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 _POINTER_SIZE = 8
 _MAX_WRONG_SHARE = 0.2
 """The share of values whose sizes may be wrong before it is the machine that is."""
+_END_OF_PROGRAM = 1 << 17
+"""The length of the part of a program that is searched first: the end of the entry computation."""
+_LAST_VALUES = 500
+"""The number of values of a dump that are searched first, which are of the entry computation, too."""
 _PRINTED_BY_XLA = "entry_computation_layout="
 """In the first line of every module that XLA prints; hand-written ones leave it out."""
 
@@ -109,18 +114,29 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
 
     Where the dump itself has no mark, XLA's name for its file tells, or the program beside it.
     """
-    allocations = dump.assignment.allocations if dump.assignment else ()
-    shapes = {value.shape for allocation in allocations for value in allocation.values}
-    values = dump.values.values if dump.values else ()
-    printed = {value.name: value.instruction for value in values}
     always, _ = _marking_platforms()
-    marked = _find_mark(always, "\n".join((*shapes, *printed.values())))
-    if marked is not None:
+    values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
+    marked = _find_mark(
+        partial(_printed_text, dump), "\n".join([value.instruction for value in values])
+    )
+    if marked is not None and marked[0] in always:
         return marked
     for name in (dump.name, *(part.name for part in dump.parts)):
         if (named := _platform_of_name(PurePath(name).name)) is not None:
             return named[0], "its file's name says so"
-    return _find_mark(always, _program_text(dump)) or _unmarked()
+    if marked is None:
+        program = _program_text(dump)
+        marked = _find_mark(lambda: program, program[-_END_OF_PROGRAM:])
+    return marked if marked is not None and marked[0] in always else _unmarked()
+
+
+def _printed_text(dump: Dump) -> str:
+    """All shapes and instructions that a dump prints."""
+    allocations = dump.assignment.allocations if dump.assignment else ()
+    shapes = {value.shape for allocation in allocations for value in allocation.values}
+    values = dump.values.values if dump.values else ()
+    printed = {value.name: value.instruction for value in values}
+    return "\n".join((*shapes, *printed.values()))
 
 
 def _program_text(dump: Dump) -> str:
@@ -131,13 +147,24 @@ def _program_text(dump: Dump) -> str:
         return ""
 
 
-def _find_mark(platforms: Iterable[str], text: str) -> tuple[str, str] | None:
-    """The platform whose mark is in a text, and what the mark says."""
-    for platform in platforms:
+def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
+    """The platform whose mark is in a text, and what the surest mark says.
+
+    No compiler leaves marks of two platforms, and most leave one on every other line: a part of the
+    text tells the platform, and only where it does not all marks are looked for in the whole.
+    """
+    platforms = [platform for kind in _marking_platforms() for platform in kind]
+    likely = next((platform for platform in platforms if _marks_in(part, platform)), None)
+    whole = cache(whole)
+    for platform in platforms if likely is None else (likely,):
         for mark in _marks_of(platform).texts:
-            if mark.is_in(text):
+            if mark.is_in(part) or mark.is_in(whole()):
                 return platform, mark.says
     return None
+
+
+def _marks_in(text: str, platform: str) -> bool:
+    return any(mark.is_in(text) for mark in _marks_of(platform).texts)
 
 
 def _marking_platforms() -> tuple[list[str], list[str]]:
@@ -210,8 +237,7 @@ def _platform_of_module(module: HloModule, file_name: str) -> tuple[str, str, st
     """The platform, the reason and, where the file's name has it, the chip."""
     text = module.searchable_text
     named = _platform_of_name(file_name)
-    always, others = _marking_platforms()
-    marked = _find_mark((*always, *others), text)
+    marked = _find_mark(lambda: text, text[-_END_OF_PROGRAM:])
     if marked is not None:
         chip = named[1] if named is not None and named[0] == marked[0] else ""
         return (*marked, chip)
