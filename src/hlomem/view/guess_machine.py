@@ -37,7 +37,7 @@ _MAX_WRONG_SHARE = 0.2
 _END_OF_PROGRAM = 1 << 17
 """The length of the part of a program that is searched first: the end of the entry computation."""
 _LAST_VALUES = 500
-"""The number of values of a dump that are searched first, which are of the entry computation, too."""
+"""The number of values of a dump that are searched first: the last of the entry computation."""
 _PRINTED_BY_XLA = "entry_computation_layout="
 """In the first line of every module that XLA prints; hand-written ones leave it out."""
 
