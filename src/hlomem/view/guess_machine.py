@@ -36,8 +36,10 @@ _MAX_WRONG_SHARE = 0.2
 """The share of values whose sizes may be wrong before it is the machine that is."""
 _END_OF_PROGRAM = 1 << 17
 """The length of the part of a program that is searched first: the end of the entry computation."""
-_LAST_VALUES = 500
+_LAST_VALUES = 300
 """The number of values of a dump that are searched first: the last of the entry computation."""
+_PIECE = 2000
+"""The characters of each that are searched: the tuple of all results has tens of thousands."""
 _PRINTED_BY_XLA = "entry_computation_layout="
 """In the first line of every module that XLA prints; hand-written ones leave it out."""
 
@@ -116,9 +118,8 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
     """
     always, _ = _marking_platforms()
     values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
-    marked = _find_mark(
-        partial(_printed_text, dump), "\n".join([value.instruction for value in values])
-    )
+    last = "\n".join([value.instruction[:_PIECE] for value in values])
+    marked = _find_mark(partial(_printed_text, dump), last)
     if marked is not None and marked[0] in always:
         return marked
     for name in (dump.name, *(part.name for part in dump.parts)):
