@@ -102,14 +102,14 @@ def test_the_text_counts_more_than_the_name() -> None:
     "mark", ['backend_config={"operation_queue_id":"0"}', 'custom_call_target="__gpu$xla.gpu.x"']
 )
 def test_a_mark_counts_wherever_it_stands(mark: str) -> None:
-    long = f'metadata={{op_name="{"x" * 200_000}"}}'
+    long = f'metadata={{op_name="{"x" * 400_000}"}}'
     marked, plain = f"  %c = f32[8]{{0}} custom-call(), {mark}\n", PLAIN + f", {long}"
     assert _platforms(PRINTED.format(marked + plain)) == {"gpu"}
     assert _platforms(PRINTED.format(plain)) == {"cpu"}
 
 
 def test_the_surest_mark_is_the_reason_wherever_it_stands() -> None:
-    long = f'metadata={{op_name="{"x" * 200_000}"}}'
+    long = f'metadata={{op_name="{"x" * 400_000}"}}'
     sure = '  %c = f32[8]{0} custom-call(), backend_config={"operation_queue_id":"0"}\n'
     less = ', custom_call_target="__cudnn$x"'
     text = PRINTED.format(f"{sure}{PLAIN}, {long}{less}".replace("negate(%a)", "custom-call()"))

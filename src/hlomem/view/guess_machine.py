@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 _POINTER_SIZE = 8
 _MAX_WRONG_SHARE = 0.2
 """The share of values whose sizes may be wrong before it is the machine that is."""
-_END_OF_PROGRAM = 1 << 17
-"""The length of the part of a program that is searched first: the end of the entry computation."""
+_PIECES = 32
+_PIECE = 8192
+"""The characters of each piece of a program that is searched first."""
 _LAST_VALUES = 300
 """The number of values of a dump that are searched first: the last of the entry computation."""
-_PIECE = 2000
+_VALUE_PIECE = 2000
 """The characters of each that are searched: the tuple of all results has tens of thousands."""
 _PRINTED_BY_XLA = "entry_computation_layout="
 """In the first line of every module that XLA prints; hand-written ones leave it out."""
@@ -118,7 +119,7 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
     """
     always, _ = _marking_platforms()
     values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
-    last = "\n".join([value.instruction[:_PIECE] for value in values])
+    last = "\n".join([value.instruction[:_VALUE_PIECE] for value in values])
     marked = _find_mark(partial(_printed_text, dump), last)
     if marked is not None and marked[0] in always:
         return marked
@@ -127,7 +128,7 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
             return named[0], "its file's name says so"
     if marked is None:
         program = _program_text(dump)
-        marked = _find_mark(lambda: program, program[-_END_OF_PROGRAM:])
+        marked = _find_mark(lambda: program, _pieces(program))
     return marked if marked is not None and marked[0] in always else _unmarked()
 
 
@@ -162,6 +163,14 @@ def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
             if mark.is_in(part) or mark.is_in(whole()):
                 return platform, mark.says
     return None
+
+
+def _pieces(text: str) -> str:
+    """A part of a program: pieces from all over it, as long stretches may have no mark."""
+    if len(text) <= _PIECES * _PIECE:
+        return text
+    starts = range(0, len(text), len(text) // _PIECES)
+    return "\n".join([text[start : start + _PIECE] for start in starts])
 
 
 def _marks_in(text: str, platform: str) -> bool:
@@ -238,7 +247,7 @@ def _platform_of_module(module: HloModule, file_name: str) -> tuple[str, str, st
     """The platform, the reason and, where the file's name has it, the chip."""
     text = module.searchable_text
     named = _platform_of_name(file_name)
-    marked = _find_mark(lambda: text, text[-_END_OF_PROGRAM:])
+    marked = _find_mark(lambda: text, _pieces(text))
     if marked is not None:
         chip = named[1] if named is not None and named[0] == marked[0] else ""
         return (*marked, chip)
