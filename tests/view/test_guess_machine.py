@@ -98,6 +98,25 @@ def test_the_text_counts_more_than_the_name() -> None:
     assert _platforms(tiled, "jit_f.cpu_after_optimizations.txt") == {"tpu"}
 
 
+@pytest.mark.parametrize(
+    "mark", ['backend_config={"operation_queue_id":"0"}', 'custom_call_target="__gpu$xla.gpu.x"']
+)
+def test_a_mark_counts_wherever_it_stands(mark: str) -> None:
+    long = f'metadata={{op_name="{"x" * 400_000}"}}'
+    marked, plain = f"  %c = f32[8]{{0}} custom-call(), {mark}\n", PLAIN + f", {long}"
+    assert _platforms(PRINTED.format(marked + plain)) == {"gpu"}
+    assert _platforms(PRINTED.format(plain)) == {"cpu"}
+
+
+def test_the_surest_mark_is_the_reason_wherever_it_stands() -> None:
+    long = f'metadata={{op_name="{"x" * 400_000}"}}'
+    sure = '  %c = f32[8]{0} custom-call(), backend_config={"operation_queue_id":"0"}\n'
+    less = ', custom_call_target="__cudnn$x"'
+    text = PRINTED.format(f"{sure}{PLAIN}, {long}{less}".replace("negate(%a)", "custom-call()"))
+    guess = guess_for_module(hlo.parse(text))
+    assert guess.reason == "its instructions have operation queues"
+
+
 def test_a_file_of_an_amd_gpu_is_refused() -> None:
     with pytest.raises(CommandError, match="no rules for GPU chip `gfx942`"):
         _platforms(BY_HAND.format(PLAIN), "m.jit_f.gfx942_gpu_after_optimizations.txt")

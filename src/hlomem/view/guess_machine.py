@@ -11,6 +11,7 @@ against, and sometimes nothing tells even the platform.
 from __future__ import annotations
 
 import re
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import HlomemError
@@ -23,7 +24,7 @@ from hlomem.machines.registry import PLATFORMS, find_machine, machines_of, platf
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 _POINTER_SIZE = 8
 _MAX_WRONG_SHARE = 0.2
 """The share of values whose sizes may be wrong before it is the machine that is."""
+_PIECES = 32
+_PIECE = 8192
+"""The characters of each piece of a program that is searched first."""
+_LAST_VALUES = 300
+"""The number of values of a dump that are searched first: the last of the entry computation."""
+_VALUE_PIECE = 2000
+"""The characters of each that are searched: the tuple of all results has tens of thousands."""
 _PRINTED_BY_XLA = "entry_computation_layout="
 """In the first line of every module that XLA prints; hand-written ones leave it out."""
 
@@ -109,18 +117,28 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
 
     Where the dump itself has no mark, XLA's name for its file tells, or the program beside it.
     """
-    allocations = dump.assignment.allocations if dump.assignment else ()
-    shapes = {value.shape for allocation in allocations for value in allocation.values}
-    values = dump.values.values if dump.values else ()
-    printed = {value.name: value.instruction for value in values}
     always, _ = _marking_platforms()
-    marked = _find_mark(always, "\n".join((*shapes, *printed.values())))
-    if marked is not None:
+    values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
+    last = "\n".join([value.instruction[:_VALUE_PIECE] for value in values])
+    marked = _find_mark(partial(_printed_text, dump), last)
+    if marked is not None and marked[0] in always:
         return marked
     for name in (dump.name, *(part.name for part in dump.parts)):
         if (named := _platform_of_name(file_name(name))) is not None:
             return named[0], "its file's name says so"
-    return _find_mark(always, _program_text(dump)) or _unmarked()
+    if marked is None:
+        program = _program_text(dump)
+        marked = _find_mark(lambda: program, _pieces(program))
+    return marked if marked is not None and marked[0] in always else _unmarked()
+
+
+def _printed_text(dump: Dump) -> str:
+    """All shapes and instructions that a dump prints."""
+    allocations = dump.assignment.allocations if dump.assignment else ()
+    shapes = {value.shape for allocation in allocations for value in allocation.values}
+    values = dump.values.values if dump.values else ()
+    printed = {value.name: value.instruction for value in values}
+    return "\n".join((*shapes, *printed.values()))
 
 
 def _program_text(dump: Dump) -> str:
@@ -131,13 +149,32 @@ def _program_text(dump: Dump) -> str:
         return ""
 
 
-def _find_mark(platforms: Iterable[str], text: str) -> tuple[str, str] | None:
-    """The platform whose mark is in a text, and what the mark says."""
-    for platform in platforms:
+def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
+    """The platform whose mark is in a text, and what the surest mark says.
+
+    No compiler leaves marks of two platforms, and most leave one on every other line: a part of the
+    text tells the platform, and only where it does not all marks are looked for in the whole.
+    """
+    platforms = [platform for kind in _marking_platforms() for platform in kind]
+    likely = next((platform for platform in platforms if _marks_in(part, platform)), None)
+    whole = cache(whole)
+    for platform in platforms if likely is None else (likely,):
         for mark in _marks_of(platform).texts:
-            if mark.is_in(text):
+            if mark.is_in(part) or mark.is_in(whole()):
                 return platform, mark.says
     return None
+
+
+def _pieces(text: str) -> str:
+    """A part of a program: pieces from all over it, as long stretches may have no mark."""
+    if len(text) <= _PIECES * _PIECE:
+        return text
+    starts = range(0, len(text), len(text) // _PIECES)
+    return "\n".join([text[start : start + _PIECE] for start in starts])
+
+
+def _marks_in(text: str, platform: str) -> bool:
+    return any(mark.is_in(text) for mark in _marks_of(platform).texts)
 
 
 def _marking_platforms() -> tuple[list[str], list[str]]:
@@ -210,8 +247,7 @@ def _platform_of_module(module: HloModule, file: str) -> tuple[str, str, str]:
     """The platform, the reason and, where the file's name has it, the chip."""
     text = module.searchable_text
     named = _platform_of_name(file)
-    always, others = _marking_platforms()
-    marked = _find_mark((*always, *others), text)
+    marked = _find_mark(lambda: text, _pieces(text))
     if marked is not None:
         chip = named[1] if named is not None and named[0] == marked[0] else ""
         return (*marked, chip)
