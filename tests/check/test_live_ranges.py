@@ -62,7 +62,7 @@ def listed_positions(placed: PlacedValue) -> set[tuple[str, tuple[int, ...]]]:
 
 def uses(program: TracedProgram, placed: PlacedValue) -> set[tuple[str, int, tuple[int, ...]]]:
     """Who reads a value in the module."""
-    found = program.flow.iter_uses((placed.value.name, placed.index))
+    found = program.flow.uses_of((placed.value.name, placed.index))
     return {(user.name, number, index) for user, number, index in found}
 
 
@@ -100,7 +100,7 @@ def start_of(joined: JoinedDump, placed: PlacedValue, needs: TracedNeeds) -> int
 
 def calls(program: TracedProgram, placed: PlacedValue) -> list[str]:
     """The calls a value is an operand of."""
-    found = program.flow.iter_uses((placed.value.name, placed.index))
+    found = program.flow.uses_of((placed.value.name, placed.index))
     return [user.name for user, _, _ in found if user.opcode == "call"]
 
 

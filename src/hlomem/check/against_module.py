@@ -12,10 +12,12 @@ from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from hlomem.check.flow import Position
+    from hlomem.check.flow import FlowUse, Index, Position
     from hlomem.check.program import TracedProgram
+    from hlomem.dump.records import UsedValue
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.text.attributes import InputOutputAlias
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -34,15 +36,15 @@ def check_against_module(joined: JoinedDump, program: TracedProgram) -> Iterator
 def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
     """Shapes, positions and uses of each value that runs are those the module gives it."""
     flow = program.flow
-    known = {(placed.value.name, placed.index) for placed in joined.placed}
+    known, time_of = joined.placed_by_name, joined.time_of
     for value in flow.positions_of:
-        if value not in known and value[0] in joined.time_of:
+        if value not in known and value[0] in time_of:
             yield Finding(
                 rule="flow/no-value",
                 message=f"{_show(value)} of the module is not a value of the dump",
             )
     for placed in joined.placed:
-        if placed.value.name not in joined.time_of or placed.used is None:
+        if placed.value.name not in time_of or placed.used is None:
             continue
         value = (placed.value.name, placed.index)
         if value not in flow.positions_of:
@@ -50,9 +52,25 @@ def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]
                 placed, "flow/unknown-value", "is a value the module does not define"
             )
             continue
-        yield from _check_shape(placed, program)
-        yield from _check_positions(placed, value, joined, program)
-        yield from _check_uses(placed, value, joined, program)
+        shape = program.instruction_by_name[value[0]].shape
+        if (shape.subshape(placed.index) if placed.index else shape).text != placed.value.shape:
+            yield from _check_shape(placed, program)
+        if not _has_listed_positions(placed.used, flow.positions_of[value]):
+            yield from _check_positions(placed, value, joined, program)
+        if not _has_listed_uses(placed.used, flow.uses_of(value)):
+            yield from _check_uses(placed, value, joined, program)
+
+
+def _has_listed_positions(used: UsedValue, found: Sequence[tuple[HloInstruction, Index]]) -> bool:
+    """Whether a value's positions are those of the module, in the same order, as most often."""
+    said = [(position.instruction, position.index or ()) for position in used.positions]
+    return said == [(instruction.name, index) for instruction, index in found]
+
+
+def _has_listed_uses(used: UsedValue, found: Sequence[FlowUse]) -> bool:
+    """The same of its uses."""
+    said = [(use.instruction, use.operand, use.index or ()) for use in used.uses or ()]
+    return said == [(user.name, number, index) for user, number, index in found]
 
 
 def _check_applied(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
@@ -99,7 +117,7 @@ def _check_uses(
     assert placed.used is not None
     listed = placed.used.uses or ()
     said = {(use.instruction, use.operand, use.index or ()) for use in listed}
-    uses = program.flow.iter_uses(value)
+    uses = program.flow.uses_of(value)
     found = {(user.name, number, index) for user, number, index in uses}
     if said == found:
         return
@@ -187,8 +205,10 @@ def _check_not_donated(joined: JoinedDump, program: TracedProgram) -> Iterator[F
     }
     for placed in joined.placed:
         parameter = placed.allocation.parameter
+        if parameter is None:
+            continue
         text = joined.printed.get(placed.value.name)
-        if parameter is None or text is None or text.opcode == "parameter":
+        if text is None or text.opcode == "parameter":
             continue
         if (parameter.number, parameter.index) not in donated:
             problem = f"overwrites argument {parameter.number}, which is not donated"

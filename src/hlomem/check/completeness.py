@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from hlomem.base.quantities import ValueId
-    from hlomem.dump.records import ShapeIndex, UsedValue, Value
+    from hlomem.dump.records import LiveRanges, ShapeIndex, UsedValue, Value
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -46,6 +46,8 @@ def _check_allocation_numbers(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _check_places(joined: JoinedDump) -> Iterator[Finding]:
+    if len(joined.placed_by_id) == len(joined.placed_by_name) == len(joined.placed):
+        return  # as in every dump that XLA wrote
     first: dict[ValueId, PlacedValue] = {}
     for placed in joined.placed:
         other = first.setdefault(placed.id, placed)
@@ -70,9 +72,12 @@ def _check_places(joined: JoinedDump) -> Iterator[Finding]:
 
 def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
     assert joined.dump.values is not None
-    placed_ids = {placed.id for placed in joined.placed}
-    used_ids = Counter([value.id for value in joined.dump.values.values])
-    for value in joined.dump.values.values:
+    placed_ids = joined.placed_by_id
+    has_twins = len(joined.used_by_id) < len(joined.used)
+    counts = Counter([value.id for value in joined.used]) if has_twins else {}
+    for value in joined.used:
+        if value.id in placed_ids and not has_twins:
+            continue
         shown = ValueEvidence(id=value.id, name=display_name(value))
         if value.id not in placed_ids:
             yield Finding(
@@ -80,30 +85,31 @@ def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
                 message=f"{shown.name} (value {value.id}) has no place in any allocation",
                 values=(shown,),
             )
-        if used_ids[value.id] > 1:
+        if counts.get(value.id, 1) > 1:
             yield Finding(
                 rule="completeness/listed-twice",
                 message=f"value {value.id} ({shown.name}) is listed twice among the used values",
                 values=(shown,),
             )
+    yield from _check_headings(joined)
+
+
+def _check_headings(joined: JoinedDump) -> Iterator[Finding]:
+    """Both lists print one heading of a value."""
     for placed in joined.placed:
-        if placed.used is None:
+        value, used = placed.value, placed.used
+        if used is None:
             yield value_finding(
                 placed, "completeness/unknown-value", "is not among the used values"
             )
-        elif not _is_same(placed.used, placed.value):
-            problem = f"is {_heading(placed.used)} among the used values"
+        elif (
+            used.name != value.name
+            or used.index != value.index
+            or used.is_phi != value.is_phi
+            or used.color != value.color
+        ):
+            problem = f"is {_heading(used)} among the used values"
             yield value_finding(placed, "completeness/value-differs", problem)
-
-
-def _is_same(one: Value, other: Value) -> bool:
-    """Whether both lists print one heading."""
-    return (
-        one.name == other.name
-        and one.index == other.index
-        and one.is_phi == other.is_phi
-        and one.color == other.color
-    )
 
 
 def _heading(value: Value) -> str:
@@ -114,7 +120,20 @@ def _heading(value: Value) -> str:
 def _check_live_ranges(joined: JoinedDump) -> Iterator[Finding]:
     live = joined.dump.live_ranges
     assert live is not None
-    known = {(placed.value.name, placed.index) for placed in joined.placed}
+    placed_lives = sum([placed.life is not None for placed in joined.placed])
+    has_no_twins = len(joined.placed_by_name) == len(joined.placed)
+    if not (has_no_twins and placed_lives == len(joined.life_of) == len(live.ranges)):
+        yield from _check_listed_ranges(joined, live)
+    time_of = joined.time_of
+    for placed in joined.placed:
+        # What is inside a fusion or a reduction is not in the sequence and has no live range.
+        if placed.life is None and placed.value.name in time_of:
+            yield value_finding(placed, "completeness/no-live-range", "has no live range")
+
+
+def _check_listed_ranges(joined: JoinedDump, live: LiveRanges) -> Iterator[Finding]:
+    """Each live range is of another value with a place."""
+    known = joined.placed_by_name
     counts = Counter([(life.instruction, life.index) for life in live.ranges])
     for key, count in counts.items():
         name = key[0] + "{" + ",".join(map(str, key[1])) + "}"
@@ -127,10 +146,6 @@ def _check_live_ranges(joined: JoinedDump) -> Iterator[Finding]:
             yield Finding(
                 rule="completeness/listed-twice", message=f"{name} has {count} live ranges"
             )
-    for placed in joined.placed:
-        # What is inside a fusion or a reduction is not in the sequence and has no live range.
-        if placed.life is None and placed.value.name in joined.time_of:
-            yield value_finding(placed, "completeness/no-live-range", "has no live range")
 
 
 def _check_sequence(joined: JoinedDump) -> Iterator[Finding]:
@@ -156,6 +171,7 @@ def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
     `known` are looked up in the module instead.
     """
     listed: dict[int, set[tuple[str, int | None, ShapeIndex]]] = {}
+    time_of, indices_at, values_at = joined.time_of, joined.indices_at, joined.values_at
     texts = {name: text for name, text in joined.printed.items() if name not in known}
     for placed in joined.placed:
         if placed.value.name in texts:
@@ -163,12 +179,14 @@ def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
     for name, text in texts.items():
         is_tuple = text.opcode == "tuple"
         for number, operand in enumerate(text.operands):
-            if operand in joined.time_of and operand not in joined.indices_at:
+            if operand in time_of and operand not in indices_at:
                 message = f"{operand} is operand {number} of {name}, but no value is there"
                 yield Finding(rule="flow/no-value", message=message)
-            for index in joined.indices_at.get(operand, ()):
+            for index in indices_at.get(operand, ()):
                 wanted = (name, None, (number, *index)) if is_tuple else (name, number, index)
-                for placed in joined.values_at[operand, index]:
+                for placed in values_at[operand, index]:
+                    if not is_tuple and _is_only_use(placed.used, wanted):
+                        continue
                     if placed.id not in listed and placed.used:
                         listed[placed.id] = _listed(placed.used)
                     if wanted not in listed[placed.id] and not (index and text.opcode == "copy"):
@@ -184,6 +202,14 @@ def _check_shape(placed: PlacedValue, text: PrintedInstruction) -> Iterator[Find
             yield value_finding(
                 placed, "flow/shape-differs", f"has the shape {shape} in its instruction"
             )
+
+
+def _is_only_use(used: UsedValue | None, wanted: tuple[str, int | None, ShapeIndex]) -> bool:
+    """Whether a value is read by one operand alone, the one that is wanted."""
+    uses = used.uses if used is not None else None
+    if not uses or len(uses) > 1:
+        return False
+    return (uses[0].instruction, uses[0].operand, uses[0].index or ()) == wanted
 
 
 def _listed(used: UsedValue) -> set[tuple[str, int | None, ShapeIndex]]:

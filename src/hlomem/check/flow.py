@@ -23,7 +23,7 @@ from msgspec import Struct
 from hlomem.check.opcodes import BINDS_OPERANDS, READS_NOTHING, READS_TOP_LEVEL, RUNS_OTHERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
@@ -34,6 +34,8 @@ Position: TypeAlias = tuple[str, Index]
 Parts: TypeAlias = dict[Index, Position]
 """For each index of a result, where the value there is defined."""
 PartsOf: TypeAlias = "dict[HloInstruction, Parts]"
+FlowUse: TypeAlias = "tuple[HloInstruction, int, Index]"
+"""A use of a value: user, operand number, and index into the operand."""
 HandedOn: TypeAlias = "Mapping[Opcode, Callable[[HloInstruction, PartsOf], Parts]]"
 
 
@@ -63,42 +65,49 @@ class Flow(Struct, eq=False, dict=True):
         """The callers of an instruction's computation; empty for the entry."""
         return self.callers.get(instruction.parent, [])
 
-    def iter_uses(self, value: Position) -> Iterator[tuple[HloInstruction, int, Index]]:
-        """The uses of a value: user, operand number, and index into the operand.
+    def uses_of(self, value: Position) -> Sequence[FlowUse]:
+        """The uses of a value.
 
         Handing a value on is no use, except by a computation's root (`HloValue::ComputeUses`).
         """
         positions = self.positions_of.get(value, ())
-        returned = {instruction for instruction, _ in positions if instruction.is_root}
+        if len(positions) == 1 and not positions[0][1] and positions[0][0] not in self.roots:
+            return self._whole_reads.get(positions[0][0], ())  # most often
+        returned = {instruction for instruction, _ in positions if instruction in self.roots}
+        uses: list[FlowUse] = []
         for instruction, index in positions:
-            for user in self._readers[instruction][bool(index)]:
-                for number in self._operand_numbers[user][instruction]:
-                    yield user, number, index
-            for user in returned.intersection(instruction.users) if returned else ():
-                if not _may_read(user, index):
-                    for number in self._operand_numbers[user][instruction]:
-                        yield user, number, index
+            takers = self._takers.get(instruction, ())
+            uses += [(user, number, index) for user, number in takers if _may_read(user, index)]
+            uses += [
+                (user, number, index)
+                for user, number in (takers if returned else ())
+                if user in returned and not _may_read(user, index)
+            ]
+        return uses
 
     @cached_property
-    def _readers(self) -> dict[HloInstruction, tuple[list[HloInstruction], list[HloInstruction]]]:
-        """The users that read the top level of a result, and those that read its parts."""
-        return {
-            instruction: (
-                [user for user in instruction.users if _may_read(user, ())],
-                [user for user in instruction.users if _may_read(user, (0,))],
-            )
-            for instruction in self.parts_of
-        }
+    def roots(self) -> set[HloInstruction]:
+        """The instructions whose values computations return."""
+        return {parent.root for parent in {instruction.parent for instruction in self.parts_of}}
 
     @cached_property
-    def _operand_numbers(self) -> dict[HloInstruction, dict[HloInstruction, list[int]]]:
-        """The operand numbers at which an instruction has each of its operands."""
-        found: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
+    def _takers(self) -> dict[HloInstruction, list[tuple[HloInstruction, int]]]:
+        """The users of each instruction, with the operand numbers at which they have it."""
+        found: dict[HloInstruction, list[tuple[HloInstruction, int]]] = {}
         for user in self.parts_of:
-            numbers = found[user] = {}
             for number, operand in enumerate(user.operands):
-                numbers.setdefault(operand, []).append(number)
+                found.setdefault(operand, []).append((user, number))
         return found
+
+    @cached_property
+    def _whole_reads(self) -> dict[HloInstruction, list[FlowUse]]:
+        """The uses of the top level of each result."""
+        return {
+            instruction: [
+                (user, number, ()) for user, number in takers if user.opcode not in READS_NOTHING
+            ]
+            for instruction, takers in self._takers.items()
+        }
 
 
 def _may_read(user: HloInstruction, index: Index) -> bool:

@@ -17,11 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.named_tuples import NamedTuple
+from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
 from hlomem.check.opcodes import KEEPS_NUMBER, SAME_BYTES, SAME_PLACE, SLICES
 from hlomem.view.families import UPDATES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
@@ -45,17 +48,13 @@ class StrayRead(NamedTuple):
     detail: str = ""
 
 
-class Form(NamedTuple):
-    """A body whose instructions are known by number: what it does, whatever they are called."""
+Form: TypeAlias = str
+"""The text of a body whose instructions have numbers for names, in the order in which they come
+first: what it does, whatever they are called."""
 
-    text: str
-    """Every name is `%`."""
-    names: tuple[int, ...]
-    """The number of the name at each place, in the order in which names come first."""
-
-
+_blur_natively: Callable[[str], Form] | None = kernel("hlomem.check._form", "blur")
 SAME = Window(())
-_NAME = lazy_pattern(r"%[\w.\-]++")
+_NAME = lazy_pattern(r"(%[\w.\-]++)")
 _ORIGIN = lazy_pattern(r", metadata=\{[^{}\n]*+\}")
 Read: TypeAlias = "Window | StrayRead"
 """How a result depends on the shared operand."""
@@ -96,10 +95,15 @@ def form_of(fusion: HloInstruction) -> Form | None:
     text = fusion.called_computations[0].body_text
     if text is None or " fusion(" in text:
         return None
-    text = _ORIGIN.sub("", text)
-    names = _NAME.findall(text)
-    number_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return Form(_NAME.sub("%", text), tuple([number_of[name] for name in names]))
+    return blur(text) if _blur_natively is None or not text.isascii() else _blur_natively(text)
+
+
+def blur(text: str) -> Form:
+    """A text with a number for each name, and without origins."""
+    parts = _NAME.split(_ORIGIN.sub("", text))
+    number_of = {name: f"%{number}" for number, name in enumerate(dict.fromkeys(parts[1::2]))}
+    parts[1::2] = [number_of[name] for name in parts[1::2]]
+    return "".join(parts)
 
 
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:

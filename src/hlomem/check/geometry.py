@@ -15,6 +15,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.base.quantities import ByteCount, Color
     from hlomem.view.guess_machine import MachineGuess
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -28,11 +29,32 @@ def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]
                 message=f"allocation {allocation.index} has {allocation.size} bytes",
                 allocations=(allocation.index,),
             )
+    sound: set[tuple[str, ByteCount, Color | None]] = set()
+    alignment_of = {
+        color: guess.machine.alignment(color)
+        for color in {allocation.color for allocation in joined.allocations}
+    }
     for placed in joined.placed:
-        yield from _check_bounds(placed)
-        yield from _check_alignment(placed, guess)
-        yield from _check_size(placed, guess)
-        yield from _check_color(placed)
+        value, allocation = placed.value, placed.allocation
+        key = (value.shape, value.size, value.color)
+        if (
+            key in sound
+            and value.color == allocation.color
+            and 0 <= placed.start <= placed.end <= allocation.size
+            and not placed.start % (alignment_of[allocation.color] or 1)
+        ):
+            continue
+        found = list(_check_value(placed, guess))
+        if not found:
+            sound.add(key)  # size and layout agree, wherever it lies
+        yield from found
+
+
+def _check_value(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
+    yield from _check_bounds(placed)
+    yield from _check_alignment(placed, guess)
+    yield from _check_size(placed, guess)
+    yield from _check_color(placed)
 
 
 def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hlomem.check.program import TracedProgram
     from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.text.attributes import OperandAlias
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
     from hlomem.view.instruction_line import PrintedInstruction
@@ -57,6 +58,7 @@ class Interference:
         self.pair_count = 0
         self._sound: set[tuple[Form | None, int, ShapeIndex]] = set()
         """Forms of fusions, with the operand and output that may share one place."""
+        self._form_of: dict[HloInstruction, Form | None] = {}
 
     def check(self) -> Iterator[Finding]:
         """Every pair of values of one allocation that share bytes while both are alive."""
@@ -72,7 +74,7 @@ class Interference:
                 for placed in values
                 if placed.life is not None
             ]
-            for earlier, later in iter_sharing(stays):
+            for earlier, later in iter_sharing(stays) if len(stays) > 1 else ():
                 yield from self._judge(earlier.who, later.who)
 
     def _judge(self, earlier: PlacedValue, later: PlacedValue) -> Iterator[Finding]:
@@ -222,7 +224,7 @@ class Interference:
             return ""
         declared = {
             (alias.operand_number, tuple(alias.output_index))
-            for alias in fusion.output_to_operand_aliasing
+            for alias in _declared_aliases(fusion)
         }
         for number in numbers:
             if (number, later.index) in declared:
@@ -240,7 +242,9 @@ class Interference:
         self, fusion: HloInstruction, operand: int, output: ShapeIndex
     ) -> StrayRead | None:
         """`find_stray_read`, asked once for fusions that are alike but for their names."""
-        key = (form_of(fusion), operand, output)
+        if fusion not in self._form_of:
+            self._form_of[fusion] = form_of(fusion)
+        key = (self._form_of[fusion], operand, output)
         if key in self._sound:
             return None
         stray = find_stray_read(fusion, operand, output)
@@ -266,3 +270,9 @@ class Interference:
         before = order[: order.index(piece)]
         start = whole.start + sum(operand.value.size for operand in before)
         return piece.start == start and piece.end <= whole.end
+
+
+def _declared_aliases(fusion: HloInstruction) -> tuple[OperandAlias, ...]:
+    """The parts of a fusion's result that it says it writes into operands."""
+    may_have = fusion.may_have("output_to_operand_aliasing")
+    return fusion.output_to_operand_aliasing if may_have else ()

@@ -43,12 +43,24 @@ class Liveness:
     def check(self) -> Iterator[Finding]:
         """Every rule about one value's life."""
         kept = in_registers(self.joined)
+        time_of, length = self.joined.time_of, len(self.joined.sequence)
         for placed in self.joined.placed:
-            if placed.life is not None:
+            life = placed.life
+            if life is None:
+                continue
+            moment = time_of.get(placed.value.name)
+            if (
+                moment is None
+                or not 0 <= life.start <= life.end <= length
+                or life.start > self.needs.latest_start(placed, moment)
+            ):
                 yield from self._check_start(placed)
+            if placed in self.families.reason:
                 yield from self._check_needs(placed)
                 if placed.id not in kept:
                     yield from self._check_overwritten(placed)
+            elif not self.needs.are_met(placed, moment or Step(0), life.end):
+                yield from self._check_needs(placed)
 
     def _check_start(self, placed: PlacedValue) -> Iterator[Finding]:
         life, name = placed.life, placed.value.name

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 def check_order(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
     """Every rule about the order of instructions."""
-    for name in joined.time_of:
+    time_of = joined.time_of
+    for name, time in time_of.items():
         instruction = program.instruction_by_name.get(name)
-        if instruction is not None:
+        if instruction is None:
+            continue
+        before = [time_of.get(operand.name, -1) for operand in instruction.operands]
+        if instruction.control_predecessors or (before and max(before) >= time):
             yield from _check_dependences(joined, instruction)
     yield from _check_missing(joined, program)
     yield from _check_nesting(joined, program)

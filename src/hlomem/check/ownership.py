@@ -29,11 +29,25 @@ def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
     yield from _check_headers(joined)
     unchanging, kept = _unchanging(joined), in_registers(joined)
     for placed in joined.placed:
-        if placed.id not in kept:
+        if placed.id not in kept and not _is_plain(joined, placed):
             yield from _check_read_only(joined, placed, unchanging)
             yield from _check_thread_local(joined, placed)
     yield from _check_neighbours(joined, unchanging, kept)
     yield from _check_outputs(joined)
+
+
+def _is_plain(joined: JoinedDump, placed: PlacedValue) -> bool:
+    """Whether a value is a temporary as most are, of which there is nothing to say below."""
+    allocation, name = placed.allocation, placed.value.name
+    if allocation.parameter is not None or allocation.is_constant:
+        return False
+    is_scheduled = name in joined.time_of
+    if is_scheduled is allocation.is_thread_local:
+        return False
+    text = joined.printed.get(name)
+    if text is None or text.opcode == "constant":
+        return text is None
+    return not is_scheduled or text.opcode != "parameter"
 
 
 def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
@@ -174,10 +188,12 @@ def _check_neighbours(
     """
     holders: dict[int, list[PlacedValue]] = {}
     for placed in joined.placed:
-        is_timeless = placed.allocation.is_constant or placed.allocation.is_thread_local
-        is_checked = is_timeless and placed.allocation.index not in unchanging
+        allocation = placed.allocation
+        if not (allocation.is_constant or allocation.is_thread_local):
+            continue
+        is_checked = allocation.index not in unchanging
         if is_checked and placed.value.size > 0 and placed.id not in kept:
-            holders.setdefault(placed.allocation.index, []).append(placed)
+            holders.setdefault(allocation.index, []).append(placed)
     for values in holders.values():
         for one, two in pairwise(sorted(values, key=lambda placed: (placed.start, placed.id))):
             if one.shares_bytes_with(two) and not _is_in_place(one, two):

@@ -37,15 +37,13 @@ def _check_sizes(joined: JoinedDump, peak: Peak) -> Iterator[Finding]:
     Until XLA printed the index, a value was said to weigh what its whole instruction weighs.
     """
     is_whole = joined.dump.eras[0].features.peak_index is False
-    shape_of = {
-        (placed.value.name, placed.index): text.shape_text if is_whole else placed.value.shape
-        for placed in joined.placed
-        if (text := joined.printed.get(placed.value.name)) is not None
-    }
     cumulative = 0
     for buffer in peak.buffers:
         cumulative += buffer.size
-        size = unpadded_size_of(shape_of.get((buffer.instruction, buffer.index or ()), ""))
+        placed = joined.placed_by_name.get((buffer.instruction, buffer.index or ()))
+        text = joined.printed.get(buffer.instruction) if placed is not None else None
+        shape = placed.value.shape if text is not None and placed is not None else ""
+        size = unpadded_size_of(text.shape_text if text is not None and is_whole else shape)
         if size is not None and size != buffer.size:
             yield wrong_sum(
                 "totals/peak", f"the peak counts {buffer.size} for {buffer.instruction}", size
@@ -73,9 +71,14 @@ def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[
     after its last, too.
     """
     change_at: dict[int, int] = {}
+    size_of: dict[str, int | None] = {}
     for life in live.ranges:
         text = joined.printed.get(life.instruction)
-        size = unpadded_size_of(text.shape_text) if text is not None else None
+        if text is None:
+            return
+        size = size_of.get(text.shape_text)
+        if size is None:
+            size = size_of[text.shape_text] = unpadded_size_of(text.shape_text)
         if size is None:
             return
         change_at[life.start] = change_at.get(life.start, 0) + size

@@ -27,6 +27,9 @@ class Needs(Protocol):
     def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
         """The last moment at which a value defined at `moment` may begin to live."""
 
+    def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:
+        """Whether a value is needed from `first` to `last` alone; if not sure, it is not said."""
+
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
         """The moments at which a value must be there, and what for."""
 
@@ -41,6 +44,28 @@ class TracedNeeds:
         self._flow = program.flow
         self._spans = program.spans
         self._by_name = program.instruction_by_name
+        self._position_at: dict[HloInstruction, Step] = {}
+        self._read_at: dict[HloInstruction, Step] = {}
+        self._find_plain_moments()
+
+    def _find_plain_moments(self) -> None:
+        """The moments of instructions at which, and no other, what they hold or read is needed."""
+        asynchronous = {
+            computation
+            for computation, callers in self._flow.callers.items()
+            if any(caller.opcode.startswith("async-") for caller in callers)
+        }
+        for instruction in self._flow.parts_of:
+            moment, opcode = self._time_of.get(instruction.name), instruction.opcode
+            if moment is None:
+                continue
+            if instruction.parent not in asynchronous:
+                self._position_at[instruction] = moment
+            if opcode != "call" and opcode != "while" and not opcode.endswith("-start"):
+                self._read_at[instruction] = moment
+        for root in self._flow.roots:
+            if root in self._position_at and root.parent in self._spans:
+                self._position_at[root] = self._spans[root.parent][1]
 
     def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
         """A parameter is there when its computation starts.
@@ -53,10 +78,22 @@ class TracedNeeds:
             return moment
         if instruction.opcode == "parameter":
             return self._spans[instruction.parent][0]
-        is_asynchronous = any(
-            caller.opcode.startswith("async-") for caller in self._flow.callers_of(instruction)
-        )
+        callers = self._flow.callers_of(instruction)
+        is_asynchronous = any(caller.opcode.startswith("async-") for caller in callers or ())
         return Step(moment + 1) if is_asynchronous and instruction.is_root else moment
+
+    def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:
+        """Sure where nothing asynchronous, called or left out of the sequence is involved."""
+        value = placed.value.name, placed.index
+        if value in self._read_only and last < self._end:
+            return False
+        for instruction, _ in self._flow.positions_of.get(value, ()):
+            if not first <= self._position_at.get(instruction, NEVER) <= last:
+                return False
+        for user, _, _ in self._flow.uses_of(value):
+            if not first <= self._read_at.get(user, NEVER) <= last:
+                return False
+        return True
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
         """Every position and every use, wherever the module hands the value to."""
@@ -69,7 +106,7 @@ class TracedNeeds:
             elif (moment := self._time_of.get(instruction.name)) is not None:
                 yield moment, f"part of {instruction.name}"
             yield from self._until_done(instruction)
-        for user, _, _ in self._flow.iter_uses(value):
+        for user, _, _ in self._flow.uses_of(value):
             yield from self._read_by(user)
 
     def _read_by(self, user: HloInstruction) -> Iterator[tuple[Step, str]]:
@@ -126,6 +163,10 @@ class ListedNeeds:
             for position in (placed.used.positions if placed.used else ())
         )
         return Step(moment + 1) if is_asynchronous else moment
+
+    def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:  # noqa: ARG002
+        """Never sure: the moments of uses go by what calls what, which a dump shows in part."""
+        return False
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
         """Every listed position and use."""

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import ParseError
+from hlomem.base.native import kernel
 from hlomem.base.source import Span
 from hlomem.dump.grammar import (
     INDEX,
@@ -39,13 +40,18 @@ from hlomem.dump.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, ValueId
     from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
 TITLE = "BufferAssignment:\n"
+
+_read_natively: Callable[..., tuple[list[tuple[Any, ...]], int]] | None = kernel(
+    "hlomem.dump._lines", "read_allocations"
+)
+"""Reads allocations up to the first that is not as XLA writes it."""
 
 VALUE_PIECES = (
     ("<", "`<`, the start of a value"),
@@ -101,10 +107,66 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> Assignment:
     if not source.text.startswith(TITLE, start):
         raise unexpected(source, start, f"`{TITLE.strip()}`")
     place, allocations = start + len(TITLE), []
+    is_native = _read_natively is not None and source.text.isascii()
     while place < end:
+        if is_native:
+            read, place = _parse_natively(source.text, place, end)
+            allocations += read
+            if place == end:
+                break
         allocation, place = _parse_allocation(source, place, end)
         allocations.append(allocation)
     return Assignment(allocations=tuple(allocations))
+
+
+def _parse_natively(text: str, start: int, end: int) -> tuple[list[Allocation], int]:
+    """The allocations from `start` on that are as XLA writes them, and where they end."""
+    assert _read_natively is not None
+    rows, place = _read_natively(text, start, end)
+    return [
+        Allocation(
+            index=index,
+            size=size,
+            color=color,
+            page=page,
+            parameter=parameter and Parameter(
+                number=parameter[0], shape=parameter[1], index=parameter[2]
+            ),
+            output_shape=output,
+            is_constant=is_constant,
+            is_thread_local=is_thread_local,
+            maybe_live_out=maybe_live_out,
+            is_preallocated_temp=is_temp,
+            values=tuple(
+                [
+                    AssignedValue(
+                        id=id_,
+                        name=name,
+                        index=part,
+                        is_phi=is_phi,
+                        color=space,
+                        size=bytes_,
+                        offset=offset,
+                        shape=shape,
+                    )
+                    for id_, name, part, is_phi, space, bytes_, offset, shape in values
+                ]
+            ),
+        )
+        for (
+            index,
+            size,
+            color,
+            page,
+            parameter,
+            output,
+            is_constant,
+            is_thread_local,
+            maybe_live_out,
+            is_temp,
+            values,
+        ) in rows
+    ], place
 
 
 def _parse_allocation(source: Source, start: int, end: int) -> tuple[Allocation, int]:

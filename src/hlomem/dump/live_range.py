@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
+from hlomem.base.native import kernel
 from hlomem.base.source import Span
 from hlomem.dump.grammar import (
     INDEX,
@@ -27,13 +28,21 @@ from hlomem.dump.records import LiveRange, LiveRanges, Peak, PeakBuffer, StackTr
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hlomem.base.quantities import Step
     from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
 TITLE = "HloLiveRange (max "
+
+_read_sequence: Callable[[str], list[str] | None] | None = kernel(
+    "hlomem.dump._lines", "read_sequence"
+)
+_read_ranges: Callable[[str], list[tuple[str, ShapeIndex, Step, Step]] | None] | None = kernel(
+    "hlomem.dump._lines", "read_ranges"
+)
+"""As `_STEP` and `_RANGE` read lines; None where a line is not as XLA writes it."""
 _UNBOUNDED = "  Peak memory could not be determined due to unbounded dynamic shape.\n"
 
 _HEADER = Form(
@@ -85,7 +94,26 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> LiveRanges:
     sequence, place = _parse_sequence(source, header.end(), end)
     place = _RANGES_TITLE.require(source, place, end).end()
     block = _indented(source, place, end)
-    ranges = tuple(
+    ranges = _parse_ranges(source, place, block)
+    peak, place = _parse_peak(source, block, end, ranges)
+    if place != end:
+        raise unexpected(source, place, "the end of the dump")
+    return LiveRanges(end=int(header[1]), sequence=sequence, ranges=ranges, peak=peak)
+
+
+def _parse_ranges(source: Source, start: int, end: int) -> tuple[LiveRange, ...]:
+    """The live ranges in [start, end), one a line."""
+    rows = None
+    if _read_ranges is not None and (block := source.text[start:end]).isascii():
+        rows = _read_ranges(block)
+    if rows is not None:
+        return tuple(
+            [
+                LiveRange(instruction=name, index=index, start=low, end=high)
+                for name, index, low, high in rows
+            ]
+        )
+    return tuple(
         [
             LiveRange(
                 instruction=name,
@@ -93,13 +121,9 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> LiveRanges:
                 start=parse_step(low),
                 end=parse_step(high),
             )
-            for name, index, low, high in _RANGE.find_lines(source, place, block)
+            for name, index, low, high in _RANGE.find_lines(source, start, end)
         ]
     )
-    peak, place = _parse_peak(source, block, end, ranges)
-    if place != end:
-        raise unexpected(source, place, "the end of the dump")
-    return LiveRanges(end=int(header[1]), sequence=sequence, ranges=ranges, peak=peak)
 
 
 def _indented(source: Source, start: int, end: int) -> int:
@@ -111,6 +135,10 @@ def _indented(source: Source, start: int, end: int) -> int:
 
 def _parse_sequence(source: Source, start: int, end: int) -> tuple[tuple[str, ...], int]:
     stop = _indented(source, start, end)
+    if _read_sequence is not None and (block := source.text[start:stop]).isascii():
+        names = _read_sequence(block)
+        if names is not None:
+            return tuple(names), stop
     steps = _STEP.find_lines(source, start, stop)
     for wanted, (number, _) in enumerate(steps):
         if int(number) != wanted:

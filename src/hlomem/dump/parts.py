@@ -117,12 +117,21 @@ def _unwrap(source: Source) -> tuple[Source, Wrapping]:
     if has_crlf:
         text = _without_crlf(Source(source.name, text))
     plain = Source(source.name, text)
-    odd = re.search(_UNDECODABLE, text)
+    odd = None if _can_be_encoded(text) else re.search(_UNDECODABLE, text)
     return plain, Wrapping(
         has_bom=has_bom,
         has_crlf=has_crlf,
         undecodable_line=plain.place(odd.start()).line if odd else None,
     )
+
+
+def _can_be_encoded(text: str) -> bool:
+    """Whether a text has no surrogates; a search for them would take several times as long."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _without_crlf(source: Source) -> str:

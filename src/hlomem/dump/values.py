@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
+from hlomem.base.native import kernel
 from hlomem.base.source import Span
 from hlomem.dump.assignment import VALUE_PIECES, format_value
 from hlomem.dump.grammar import (
@@ -27,10 +28,16 @@ from hlomem.dump.records import Position, Record, Use, UsedValue, Values
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
+    from typing import Any
 
     from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
+_read_natively: Callable[..., tuple[list[tuple[Any, ...]], int]] | None = kernel(
+    "hlomem.dump._lines", "read_values"
+)
+"""Reads values up to the first that is not as XLA writes it."""
 _TOTAL = Form(
     ("\n", "an empty line"),
     ("Total bytes used: ", "`Total bytes used:`"),
@@ -95,13 +102,39 @@ def parse(source: Source, style: Style, start: int = 0, end: int | None = None) 
         raise ParseError(source, Span(*total.span(2)), f"expected {expected}")
     form, place, values = _value_form(style), total.end(), []
     match_value = form.match
+    is_native = _read_natively is not None and style.newline_after_instruction and text.isascii()
     while place < end:
+        if is_native:
+            read, place = _parse_natively(text, place, end, style)
+            values += read
+            if place == end:
+                break
         match = match_value(text, place, end)
         if match is None:
             raise form.explain(source, place, end)
         values.append(_parse_value(source, match, style))
         place = match.end()
     return Values(total_bytes=int(total[1]), values=tuple(values))
+
+
+def _parse_natively(text: str, start: int, end: int, style: Style) -> tuple[list[UsedValue], int]:
+    """The values from `start` on that are as XLA writes them, and where they end."""
+    assert _read_natively is not None
+    space, none = style.space_before_instruction, style.says_none
+    rows, place = _read_natively(text, start, end, space, none, Position, Use)
+    return [
+        UsedValue(
+            id=id_,
+            name=name,
+            index=index,
+            is_phi=is_phi,
+            color=color,
+            positions=positions,
+            uses=uses,
+            instruction=instruction,
+        )
+        for id_, name, index, is_phi, color, positions, uses, instruction in rows
+    ], place
 
 
 def _parse_value(source: Source, match: re.Match[str], style: Style) -> UsedValue:

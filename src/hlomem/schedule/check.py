@@ -186,7 +186,7 @@ def touching(flow: Flow, value: Position) -> Iterator[str]:
     yield value[0]
     for instruction, _ in flow.positions_of.get(value, ()):
         yield instruction.name
-    for user, _, _ in flow.iter_uses(value):
+    for user, _, _ in flow.uses_of(value):
         yield user.name
 
 

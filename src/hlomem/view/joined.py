@@ -54,16 +54,10 @@ class PlacedValue(Struct, eq=False, gc=False):
     """The number XLA gave the value."""
     index: ShapeIndex
     """Its index in its instruction's result."""
-
-    @property
-    def start(self) -> Offset:
-        """Its first byte in the allocation."""
-        return self.value.offset
-
-    @property
-    def end(self) -> Offset:
-        """One past its last byte."""
-        return Offset(self.value.offset + self.value.size)
+    start: Offset
+    """Its first byte in the allocation."""
+    end: Offset
+    """One past its last byte."""
 
     @property
     def slice(self) -> tuple[AllocationIndex, Offset, ByteCount]:
@@ -264,6 +258,8 @@ def join_dump(dump: Dump) -> JoinedDump:
             used_by_id.get(value.id),
             value.id,
             value.index or (),
+            value.offset,
+            Offset(value.offset + value.size),
         )
         for allocation in joined.allocations
         for value in allocation.values

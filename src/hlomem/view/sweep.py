@@ -13,14 +13,21 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from hlomem.base.native import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hlomem.base.quantities import Offset, Step
 
 T = TypeVar("T")
+
+_find_natively: Callable[..., list[Any] | None] | None = kernel("hlomem.view._sweep", "find_sharing")
+"""All pairs at once; None where there are many of them, or large numbers."""
+_USUAL_PAIRS = 16
+"""More pairs than stays in a plan that is right; others are found pair by pair."""
 
 
 class Residency(NamedTuple, Generic[T]):
@@ -73,10 +80,23 @@ class _Present(Generic[T]):
         return found
 
 
-def iter_sharing(stays: Iterable[Residency[T]]) -> Iterator[tuple[Residency[T], Residency[T]]]:
+def iter_sharing(stays: Iterable[Residency[T]]) -> Iterable[tuple[Residency[T], Residency[T]]]:
     """Every pair that shares bytes of one allocation at some moment; the first to come is first."""
+    ordered = sorted(stays, key=itemgetter(0, 1, 2))
+    if len(ordered) < 2:  # noqa: PLR2004 - a pair
+        return ()
+    found = None
+    if _find_natively is not None:
+        found = _find_natively(ordered, _USUAL_PAIRS * len(ordered))
+    return iter_sharing_in_order(ordered) if found is None else found
+
+
+def iter_sharing_in_order(
+    ordered: Iterable[Residency[T]],
+) -> Iterator[tuple[Residency[T], Residency[T]]]:
+    """The same for stays in the order in which they come."""
     alive = _Present[T]()
-    for later in sorted(stays, key=itemgetter(0, 1, 2)):
+    for later in ordered:
         alive.forget_before(later.first)
         for earlier in alive.sharing_with(later):
             yield earlier, later
