@@ -65,6 +65,7 @@ _by_id = attrgetter("id")
 
 def build_contents(stages: Stages, features: Features) -> Contents:
     """Everything XLA would write about a plan."""
+    stages.check_written()
     return Contents(
         build_assignment(stages),
         build_values(stages, features),
