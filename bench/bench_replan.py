@@ -1,4 +1,4 @@
-"""Planning again: what another order, donation or packing and a peak cost beside planning anew.
+"""Planning again: what another order, donation, size or packing and a peak cost beside anew.
 
     python -m bench.bench_replan [--corpus ../shared] [--repeat 5]
 
@@ -6,7 +6,8 @@
 program after one instruction of its entry computation was moved as late as its users allow, "all"
 one after all of them were put into another order, "peak" the most bytes alive after the one move,
 "packing" a plan with another heap algorithm, "donation" one with the last donation taken back, or
-with none where there is none, its lists in the order of the text, as for all who ask often. The
+with none where there is none, its lists in the order of the text, as for all who ask often, "size"
+one with the extent that most arrays have doubled. The
 share is of "anew"; CPU ms, the best of several in which all take turns. Then the heap alone:
 buffers of random sizes and lives, packed in lists and, where it was built, natively.
 """
@@ -18,6 +19,7 @@ import gc
 import random
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +28,7 @@ from hlomem.assign import best_fit, packing
 from hlomem.assign.packing import BufferInterval, pack_best, pack_by_time
 from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import Schedule
+from hlomem.hlo.shape import Shape
 from hlomem.pipeline import in_text_order, start_stages
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ class Costs(NamedTuple):
     donation: float
     peak: float
     packing: float
+    size: float
 
 
 def cpu_time(work: Callable[[], object]) -> float:
@@ -108,6 +112,20 @@ def reordered(stages: Stages, chance: random.Random) -> Schedule:
     return Schedule({entry: made})
 
 
+def grown(stages: Stages) -> dict[Shape, Shape]:
+    """The arrays of a program with the extent that most of them have doubled, by themselves."""
+    arrays = [shape for shape in stages.arrays if shape.is_array]
+    extents = Counter(size for shape in arrays for size in {*shape.dimensions} if size > 1)
+    found: dict[Shape, Shape] = {}
+    for chosen, _ in extents.most_common():
+        for shape in arrays:
+            sizes = tuple([2 * size if size == chosen else size for size in shape.dimensions])
+            found[shape] = Shape(shape.element_type, sizes, shape.dynamic, shape.layout)
+        if not stages.why_not_resized(found):
+            return found
+    return {}
+
+
 def needed_by(instruction: HloInstruction) -> set[HloInstruction]:
     """The instructions that must run before one."""
     return {*instruction.operands, *instruction.control_predecessors}
@@ -131,6 +149,7 @@ def measure_once(text: str, stages: Stages, by_text: Stages, chance: random.Rand
     planned, looked_at = (stages.rescheduled(moved(stages, chance)) for _ in range(2))
     shuffled = stages.rescheduled(reordered(stages, chance))
     packed = stages.repacked(pack_by_time)
+    shapes = grown(stages)
     aliases = by_text.module.input_output_alias[:-1]
     return Costs(
         cpu_time(lambda: plan(text)),
@@ -139,6 +158,7 @@ def measure_once(text: str, stages: Stages, by_text: Stages, chance: random.Rand
         cpu_time(lambda: by_text.donated(aliases).assignment),
         cpu_time(lambda: looked_at.peak),
         cpu_time(lambda: packed.assignment),
+        cpu_time(lambda: stages.resized(shapes).assignment),
     )
 
 

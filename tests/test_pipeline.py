@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import random
-from functools import cache
+import re
+from functools import cache, partial
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+import hlomem
 from hlomem import hlo
 from hlomem.assign.packing import pack_best, pack_by_time
+from hlomem.assign.preset import NO_PRESET
+from hlomem.base.errors import EditError
+from hlomem.dump.eras import Features, era_of
+from hlomem.hlo.growth import Growth
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.hlo.text.attributes import InputOutputAlias
+from hlomem.hlo.text.shape_parser import parse_shape_text
+from hlomem.machines.releases import find_release
 from hlomem.pipeline import Stages, in_text_order, start_stages
+from hlomem.write.build import build_contents
+from hlomem.write.plan_text import PlanText
 from tests.golden_programs import GoldenProgram
+from tests.hlo.test_growth import SIZED, module_at, sizes_of
 from tests.places import GOLDENS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 FOLDERS = (
     "jaxlib-0.12.0.1/cpu",
@@ -215,19 +229,27 @@ def test_a_plan_with_other_donations_is_the_plan_made_anew(
     text = hlo.format_module(again.module)
     module = hlo.parse(text)
     assert list(module.input_output_alias) == aliases
+    made = start_stages(
+        module,
+        stages.options,
+        order_in(module, stages),
+        preset=stages.preset,
+        order_lists=stages.order_lists,
+    )
+    assert outline(again) == outline(made)
+    assert outline(stages) == before
+
+
+def order_in(module: hlo.HloModule, stages: Stages) -> Schedule:
+    """The order of a program in another module of the same names."""
     names = {computation.name: computation for computation in module.computations}
-    schedule = Schedule(
+    return Schedule(
         {
             names[computation.name]: in_module(names[computation.name], order)
             for computation in stages.live_ranges.span_of
             if (order := stages.schedule.sequence(computation))
         }
     )
-    made = start_stages(
-        module, stages.options, schedule, preset=stages.preset, order_lists=stages.order_lists
-    )
-    assert outline(again) == outline(made)
-    assert outline(stages) == before
 
 
 def in_module(computation: HloComputation, order: Sequence[HloInstruction]) -> list[HloInstruction]:
@@ -241,6 +263,86 @@ def test_a_donation_keeps_the_values() -> None:
     again = stages.donated(stages.module.input_output_alias)
     assert again.dataflow.values is stages.dataflow.values
     assert again.module.computations is stages.module.computations
+
+
+@cache
+def without_preset(program: GoldenProgram) -> Stages:
+    """The stages of a program of which nothing was placed before."""
+    return replace(planned(program), preset=NO_PRESET)
+
+
+EXTENTS = re.compile(r"(?<=[a-z0-9]\[)[0-9,<=]+(?=\])")
+
+
+def grown(text: str, old: int, new: int) -> str:
+    """A text, a shape, with another size for every dimension of one."""
+    return EXTENTS.sub(lambda match: re.sub(rf"\b{old}\b", str(new), match[0]), text)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(PROGRAMS), st.randoms(use_true_random=False), st.integers(1, 7))
+def test_a_plan_with_other_extents_is_the_plan_made_anew(
+    program: GoldenProgram, chance: random.Random, factor: int
+) -> None:
+    stages = without_preset(program)
+    extents = {size for array in stages.arrays for size in array.dimensions}
+    old = chance.choice(sorted(extents - {1}) or [1])
+    new = old * factor + chance.choice([0, 1])
+    shapes = {array: parse_shape_text(grown(array.text, old, new)) for array in stages.arrays}
+    if stages.why_not_resized(shapes):
+        return
+    again = stages.resized(shapes)
+    module = hlo.parse(grown(program.text, old, new))
+    made = start_stages(module, stages.options, order_in(module, stages))
+    assert outline(again) == outline(made)
+    assert outline(again.repacked(pack_by_time)) == outline(made.repacked(pack_by_time))
+    moved_on = again.rescheduled(Schedule(shuffled(again, chance, 0.5)))
+    assert outline(moved_on) == outline(made.rescheduled(order_in(module, moved_on)))
+
+
+@pytest.mark.parametrize("program", SIZED, ids=lambda path: path.name)
+def test_a_plan_at_a_third_size_is_that_of_xla(program: Path) -> None:
+    for one, other, third in permutations(sizes_of(program), 3):
+        stages = start_stages(module_at(program, one))
+        shapes = Growth(stages.module, module_at(program, other), (one, other)).shapes_at(third)
+        assert shapes is not None
+        again = stages.resized(shapes)
+        assert outline(again) == outline(start_stages(module_at(program, third)))
+        assert again.dataflow is stages.dataflow
+        written = hlomem.load(program / str(third)).assignment
+        assert written is not None
+        assert [
+            (each.index, each.size, {value.id: (value.offset, value.size) for value in each.values})
+            for each in written.allocations
+        ] == [
+            (each.index, each.size, {value.id: tuple(at) for value, at in each.slices.items()})
+            for each in again.assignment.allocations
+        ]
+
+
+def test_a_plan_says_why_it_cannot_be_resized() -> None:
+    for folder, said in (("gpu-h200", "count elements"), ("tpu-v5e", "were placed before")):
+        program = next(program for program in PROGRAMS if program.home.parent.name == folder)
+        with pytest.raises(EditError, match=said):
+            planned(program).resized({})
+    stages = start_stages(module_at(GOLDENS / "sizes" / "train_step", 2))
+    weight, other = parse_shape_text("f32[100,200]{1,0}"), parse_shape_text("f32[200,300]{1,0}")
+    assert {weight, other} <= stages.arrays
+    assert "would be alike" in stages.why_not_resized({weight: other})
+    assert "more than extents" in stages.why_not_resized({weight: parse_shape_text("f32[7]{0}")})
+    assert not stages.why_not_resized({weight: other, other: weight})
+
+
+def test_a_resized_plan_is_not_written() -> None:
+    stages = planned(PROGRAMS[0])
+    [array, *_] = [array for array in stages.arrays if array.rank]
+    again = stages.resized({array: parse_shape_text(grown(array.text, array.dimensions[0], 12345))})
+    for write in (
+        partial(build_contents, features=Features()),
+        partial(PlanText, era=era_of(find_release("K", "jaxlib"))),
+    ):
+        with pytest.raises(EditError, match="plan its module"):
+            write(again)
 
 
 @pytest.mark.parametrize("kept", ["dataflow", "aliasing", "timeless"])

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 PAIRS = Path(__file__).parent.parent / "tests" / "goldens" / "pairs"
 SIDES = ("before", "after")
-_FLAGS = (
+FLAGS = (
     "--xla_dump_hlo_as_text",
     "--xla_force_host_platform_device_count=4",
 )
-_JAX = {
+JAX = {
     "JAX_PLATFORMS": "cpu",
     # Names files from the project or the package on, whatever folder they lie in.
     "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX": r".*/(?=tools/)|.*/site-packages/",
@@ -55,12 +55,12 @@ def donation_dropped(jax: Any, *, changed: bool) -> None:
         return jax.tree.map(lambda w, d: w - 0.1 * d, params, gradient)
 
     params = {
-        "w1": _array(jax, 256, 512),
-        "b1": _array(jax, 512),
-        "w2": _array(jax, 512, 128),
+        "w1": array(jax, 256, 512),
+        "b1": array(jax, 512),
+        "w2": array(jax, 512, 128),
     }
     compile_ = jax.jit(step, donate_argnums=() if changed else 0)
-    compile_.lower(params, _array(jax, 64, 256)).compile()
+    compile_.lower(params, array(jax, 64, 256)).compile()
 
 
 def remat_removed(jax: Any, *, changed: bool) -> None:
@@ -76,7 +76,7 @@ def remat_removed(jax: Any, *, changed: bool) -> None:
     def loss(ws: Any, x: Any) -> Any:
         return jnp.sum(jax.lax.scan(body, x, ws)[0] ** 2)
 
-    jax.jit(jax.grad(loss)).lower(_array(jax, 6, 64, 256), _array(jax, 128, 64)).compile()
+    jax.jit(jax.grad(loss)).lower(array(jax, 6, 64, 256), array(jax, 128, 64)).compile()
 
 
 def dtype_widened(jax: Any, *, changed: bool) -> None:
@@ -90,7 +90,7 @@ def dtype_widened(jax: Any, *, changed: bool) -> None:
         weights = jax.nn.softmax(jnp.sort(wide, axis=-1), axis=-1)
         return jnp.einsum("bqk,bkd->bqd", weights.astype(jnp.float32), v)
 
-    jax.jit(attend).lower(*[_array(jax, 8, 128, 32)] * 3).compile()
+    jax.jit(attend).lower(*[array(jax, 8, 128, 32)] * 3).compile()
 
 
 def batch_doubled(jax: Any, *, changed: bool) -> None:
@@ -102,8 +102,8 @@ def batch_doubled(jax: Any, *, changed: bool) -> None:
             x = jnp.tanh(x @ w)
         return jnp.mean(x**2)
 
-    ws = [_array(jax, 128, 128)] * 3
-    jax.jit(jax.value_and_grad(loss)).lower(ws, _array(jax, 512 if changed else 256, 128)).compile()
+    ws = [array(jax, 128, 128)] * 3
+    jax.jit(jax.value_and_grad(loss)).lower(ws, array(jax, 512 if changed else 256, 128)).compile()
 
 
 def sharding_lost(jax: Any, *, changed: bool) -> None:
@@ -119,7 +119,7 @@ def sharding_lost(jax: Any, *, changed: bool) -> None:
 
     w1 = put() if changed else put(None, "model")
     compile_ = jax.jit(mlp, in_shardings=(put(), w1, put("model", None)), out_shardings=put())
-    arguments = (_array(jax, 32, 256), _array(jax, 256, 1024), _array(jax, 1024, 256))
+    arguments = (array(jax, 32, 256), array(jax, 256, 1024), array(jax, 1024, 256))
     compile_.lower(*arguments).compile()
 
 
@@ -134,7 +134,7 @@ def sequence_doubled(jax: Any, *, changed: bool) -> None:
         logits = jax.nn.log_softmax(x @ params["embed"].T)
         return -jnp.mean(jnp.take_along_axis(logits, tokens[:, 1:, None], -1))
 
-    params = {"embed": _array(jax, 96, 32), "mix": _array(jax, 32, 32)}
+    params = {"embed": array(jax, 96, 32), "mix": array(jax, 32, 32)}
     tokens = jax.ShapeDtypeStruct((4, 129 if changed else 65), jnp.int32)
     jax.jit(jax.value_and_grad(loss)).lower(params, tokens).compile()
 
@@ -162,10 +162,10 @@ def _compile_layers(jax: Any, layers: list[dict[str, tuple[int, int]]], width: i
         return jnp.mean(x**2)
 
     params = {
-        f"block_{number}": {name: _array(jax, *shape) for name, shape in layer.items()}
+        f"block_{number}": {name: array(jax, *shape) for name, shape in layer.items()}
         for number, layer in enumerate(layers)
     }
-    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, 256, width)).compile()
+    jax.jit(jax.value_and_grad(loss)).lower(params, array(jax, 256, width)).compile()
 
 
 def stacked_layers_added(jax: Any, *, changed: bool) -> None:
@@ -191,8 +191,8 @@ def _compile_stack(jax: Any, count: int, *, unroll: bool) -> None:
             x, _ = layer(x, jax.tree.map(lambda leaf, at=number: leaf[at], params))
         return jnp.mean(x**2)
 
-    params = {"in": _array(jax, count, 64, 96), "out": _array(jax, count, 96, 64)}
-    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, 128, 64)).compile()
+    params = {"in": array(jax, count, 64, 96), "out": array(jax, count, 96, 64)}
+    jax.jit(jax.value_and_grad(loss)).lower(params, array(jax, 128, 64)).compile()
 
 
 def barrier_added(jax: Any, *, changed: bool) -> None:
@@ -205,7 +205,7 @@ def barrier_added(jax: Any, *, changed: bool) -> None:
             difference = jax.lax.optimization_barrier(difference)
         return jnp.sum(difference**2, -1)
 
-    jax.jit(distances).lower(_array(jax, 64, 32), _array(jax, 64, 32)).compile()
+    jax.jit(distances).lower(array(jax, 64, 32), array(jax, 64, 32)).compile()
 
 
 def channels_first(jax: Any, *, changed: bool) -> None:
@@ -223,8 +223,8 @@ def channels_first(jax: Any, *, changed: bool) -> None:
         return jnp.mean(images)
 
     images = (8, 4, 16, 24) if changed else (8, 16, 24, 4)
-    params = [_array(jax, 3, 3, 4, 32), _array(jax, 3, 3, 32, 32)]
-    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, *images)).compile()
+    params = [array(jax, 3, 3, 4, 32), array(jax, 3, 3, 32, 32)]
+    jax.jit(jax.value_and_grad(loss)).lower(params, array(jax, *images)).compile()
 
 
 def devices_added(jax: Any, *, changed: bool) -> None:
@@ -238,9 +238,9 @@ def devices_added(jax: Any, *, changed: bool) -> None:
 
     split = jax.sharding.NamedSharding(mesh, spec("data"))
     whole = jax.sharding.NamedSharding(mesh, spec())
-    params = {"w1": _array(jax, 64, 256), "w2": _array(jax, 256, 64)}
+    params = {"w1": array(jax, 64, 256), "w2": array(jax, 256, 64)}
     compile_ = jax.jit(jax.grad(loss), in_shardings=(whole, split), out_shardings=whole)
-    compile_.lower(params, _array(jax, 256, 64)).compile()
+    compile_.lower(params, array(jax, 256, 64)).compile()
 
 
 def activations_narrowed(jax: Any, *, changed: bool) -> None:
@@ -254,8 +254,8 @@ def activations_narrowed(jax: Any, *, changed: bool) -> None:
             x = jnp.sort(jnp.sin(x), axis=-1) * w.astype(dtype)
         return jnp.mean(x.astype(jnp.float32) ** 2)
 
-    params = [_array(jax, 128)] * 3
-    jax.jit(jax.value_and_grad(loss)).lower(params, _array(jax, 512, 128)).compile()
+    params = [array(jax, 128)] * 3
+    jax.jit(jax.value_and_grad(loss)).lower(params, array(jax, 512, 128)).compile()
 
 
 PROGRAMS: dict[str, Callable[..., None]] = {
@@ -279,7 +279,7 @@ PROGRAMS: dict[str, Callable[..., None]] = {
 }
 
 
-def _array(jax: Any, *dimensions: int) -> Any:
+def array(jax: Any, *dimensions: int) -> Any:
     return jax.ShapeDtypeStruct(dimensions, jax.numpy.float32)
 
 
@@ -288,24 +288,24 @@ def record(name: str, *, compact: bool = False) -> None:
     for side in SIDES:
         with tempfile.TemporaryDirectory() as scratch:
             elements = () if compact else ("--xla_dump_compact_gte=false",)
-            flags = " ".join((f"--xla_dump_to={scratch}", *_FLAGS, *elements))
+            flags = " ".join((f"--xla_dump_to={scratch}", *FLAGS, *elements))
             line = [sys.executable, "-m", "tools.record_pairs", name, side]
-            subprocess.run(line, check=True, env=os.environ | _JAX | {"XLA_FLAGS": flags})
-            _keep(Path(scratch), PAIRS / name / side)
+            subprocess.run(line, check=True, env=os.environ | JAX | {"XLA_FLAGS": flags})
+            keep(Path(scratch), PAIRS / name / side)
     origin = {
         "program": f"{name} of tools/record_pairs.py",
         "change": (PROGRAMS[name].__doc__ or "").strip(),
         "backend": "cpu",
-        "jaxlib": _jaxlib_version(),
+        "jaxlib": jaxlib_version(),
     }
     (PAIRS / name / "origin.json").write_text(json.dumps(origin, indent=1) + "\n")
 
 
-def _jaxlib_version() -> str:
+def jaxlib_version() -> str:
     return str(import_module("jaxlib").__version__)
 
 
-def _keep(scratch: Path, target: Path) -> None:
+def keep(scratch: Path, target: Path) -> None:
     """The files of the largest module of a dump folder, by their short names."""
     stems = [p.name.split(_STEM)[0] for p in scratch.glob(f"*{_STEM}-buffer-assignment.txt")]
     largest = max(stems, key=lambda stem: (scratch / f"{stem}{_STEM}.txt").stat().st_size)

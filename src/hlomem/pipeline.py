@@ -22,8 +22,8 @@ from hlomem.analysis.peak import PeakMoment, find_peak
 from hlomem.assign.assigner import Known, assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
 from hlomem.assign.preset import NO_PRESET, Preset
-from hlomem.assign.problem import Timeless, state_timeless
-from hlomem.base.errors import UnsupportedError
+from hlomem.assign.problem import AS_WRITTEN, Timeless, state_timeless
+from hlomem.base.errors import EditError, UnsupportedError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.order import infer_order
@@ -32,13 +32,14 @@ from hlomem.hlo.verifier import verify_computations, verify_module
 from hlomem.machines.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.moved_ranges import Dependents
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
     from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.attributes import InputOutputAlias
 
 OrderLists: TypeAlias = "Callable[[CallGraph, Options], ListOrder]"
@@ -80,6 +81,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     """The live ranges in another order, to begin with."""
     earlier: Earlier | None = None
     """The plan in another order, to take decisions from."""
+    shapes: Mapping[Shape, Shape] = AS_WRITTEN
+    """The arrays that have other shapes than the module says, by those (`resized`)."""
 
     def compute(self, after_stage: Callable[[str], None] = lambda _: None) -> None:
         """Go through all stages; `after_stage` hears the name of each that is done."""
@@ -135,6 +138,43 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
                 self.live_ranges, self.aliasing, dataflow, aliasing, self.schedule, self.options
             )
         return again
+
+    def resized(self, shapes: Mapping[Shape, Shape]) -> Stages:
+        """The stages of the same program with arrays of other extents, by the shapes they have.
+
+        Everything is kept but bytes and the assignment. The module stays as it is, so such a plan
+        cannot be written. Raises `EditError` where more than bytes would change.
+        """
+        if problem := self.why_not_resized(shapes):
+            raise EditError(f"the plan must be made anew at this size: {problem}")
+        again = replace(self, shapes=shapes, before=None, earlier=None)
+        self._hand_on(again, (*_UNSCHEDULED[:-1], "live_ranges"))
+        again.__dict__["arrays"] = self.arrays
+        again.__dict__["timeless"] = self.timeless.resized(shapes)
+        return again
+
+    def why_not_resized(self, shapes: Mapping[Shape, Shape]) -> str:
+        """Why a plan with other extents has to be made anew; empty where it need not.
+
+        Values share places by which arrays are alike; so these have to stay the same ones.
+        """
+        options = self.options
+        if self.preset is not NO_PRESET:
+            return "values were placed before, for the sizes they had"
+        if options.machine.alias_rules(options).counts_elements:
+            return "the rules of its machine for writing over operands count elements"
+        if options.sorts_computations_by_content and self.order_lists is not in_text_order:
+            return "its lists are ordered by the text of the program"
+        if not all(map(_differ_in_extents, shapes, shapes.values())):
+            return "arrays would differ in more than extents"
+        if len({shapes.get(array, array) for array in self.arrays}) != len(self.arrays):
+            return "arrays would be alike that are not"
+        return ""
+
+    def check_written(self) -> None:
+        """Raises `EditError` for a resized plan: its module, which is printed, says otherwise."""
+        if self.shapes:
+            raise EditError("a resized plan cannot be written: plan its module at this size")
 
     def _hand_on(self, other: Stages, names: tuple[str, ...]) -> None:
         for name in names:
@@ -224,7 +264,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def timeless(self) -> Timeless:
         """The part of the assignment's input that no order changes."""
-        return state_timeless(self.dataflow, self.aliasing, self.colors, self.options)
+        return state_timeless(self.dataflow, self.aliasing, self.colors, self.options, self.shapes)
 
     @cached_property
     def dependents(self) -> Dependents:
@@ -233,13 +273,34 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
         return find_dependents(self.dataflow, self.aliasing)
 
+    @cached_property
+    def arrays(self) -> frozenset[Shape]:
+        """The shapes of all arrays outside of fusions, as the module says."""
+        shapes = {id(i.shape): i.shape for i in self.module.iter_outer_instructions()}
+        return frozenset(
+            part for shape in shapes.values() for part in shape.parts.shapes if not part.is_tuple
+        )
+
     @property
     def peak(self) -> PeakMoment | None:
         """The moment at which most bytes are alive, as XLA counts; None where a size is unknown.
 
         It needs no offsets.
         """
-        return find_peak(self.live_ranges)
+        return find_peak(self.live_ranges, self.shapes)
+
+
+def _differ_in_extents(one: Shape, other: Shape) -> bool:
+    """Whether two shapes are one, or arrays that are alike but for the sizes of dimensions."""
+    if one == other:
+        return True
+    if one.is_buffer and other.is_buffer:
+        one, other = one.elements[0], other.elements[0]
+    kinds = [
+        (shape.element_type, shape.dynamic, shape.layout, shape.rank) for shape in (one, other)
+    ]
+    is_split = one.layout is not None and bool(one.layout.split_configs)
+    return one.is_array and kinds[0] == kinds[1] and not is_split
 
 
 def in_text_order(call_graph: CallGraph, _options: Options) -> ListOrder:

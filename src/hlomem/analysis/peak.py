@@ -14,6 +14,8 @@ from hlomem.base.quantities import ByteCount, Step
 from hlomem.hlo.padding import UnknownSizeError, unpadded_size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.hlo.shape import Shape
 
@@ -25,8 +27,14 @@ class PeakMoment(NamedTuple):
     size: ByteCount
 
 
-def find_peak(live_ranges: LiveRanges) -> PeakMoment | None:
-    """The peak of a program; None where a shape has no size."""
+def find_peak(
+    live_ranges: LiveRanges, shapes: Mapping[Shape, Shape] | None = None
+) -> PeakMoment | None:
+    """The peak of a program; None where a shape has no size.
+
+    `shapes` are arrays that have other shapes than the module says, by those.
+    """
+    shapes = shapes or {}
     begun_at = [0] * (live_ranges.end + 2)  # bytes by time
     ended_before = [0] * (live_ranges.end + 2)
     size_of: dict[Shape, int] = {}
@@ -35,7 +43,7 @@ def find_peak(live_ranges: LiveRanges) -> PeakMoment | None:
         size = size_of.get(shape)
         if size is None:
             try:
-                size = size_of[shape] = unpadded_size(shape)
+                size = size_of[shape] = unpadded_size(shapes.get(shape, shape))
             except UnknownSizeError:
                 return None
         begun_at[start] += size

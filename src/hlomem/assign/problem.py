@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     Ranked = tuple[int, bool, int, int, HloBuffer]
 
+AS_WRITTEN: Mapping[Shape, Shape] = {}
+"""No array has another shape than the module says."""
+
 
 class Timeless(Struct, frozen=True, eq=False, dict=True):
     """The part of the input that no order of instructions changes."""
@@ -40,13 +43,24 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     color_of: ColorOf
     options: Options
     size_of: dict[HloBuffer, ByteCount]
+    shapes: Mapping[Shape, Shape] = AS_WRITTEN
+    """The arrays that have other shapes than the module says, by those."""
 
     def with_buffers(self, dataflow: Dataflow, aliasing: Aliasing) -> Timeless:
         """The same for a program whose values make other buffers."""
-        made = state_timeless(dataflow, aliasing, self.color_of, self.options)
-        for name in ("sharing", "only_color", "flow_positions"):
-            made.__dict__[name] = getattr(self, name)
+        made = state_timeless(dataflow, aliasing, self.color_of, self.options, self.shapes)
+        self._hand_on(made, ("sharing", "only_color", "flow_positions"))
         return made
+
+    def resized(self, shapes: Mapping[Shape, Shape]) -> Timeless:
+        """The same for arrays of other shapes, of which the same ones are alike."""
+        made = state_timeless(self.dataflow, self.aliasing, self.color_of, self.options, shapes)
+        self._hand_on(made, _SIZELESS)
+        return made
+
+    def _hand_on(self, other: Timeless, names: tuple[str, ...]) -> None:
+        for name in names:
+            other.__dict__[name] = getattr(self, name)
 
     @cached_property
     def sharing(self) -> Sharing:
@@ -148,6 +162,16 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         return position
 
 
+_SIZELESS = (
+    "sharing",
+    "only_color",
+    "special",
+    "flow_positions",
+    "thread_local_by_id",
+)
+"""The parts that depend on no size."""
+
+
 class Problem(Struct, frozen=True, eq=False):
     """The input of buffer assignment."""
 
@@ -219,18 +243,24 @@ def with_order(timeless: Timeless, live_ranges: LiveRanges) -> Problem:
 
 
 def state_timeless(
-    dataflow: Dataflow, aliasing: Aliasing, color_of: ColorOf, options: Options
+    dataflow: Dataflow,
+    aliasing: Aliasing,
+    color_of: ColorOf,
+    options: Options,
+    shapes: Mapping[Shape, Shape] = AS_WRITTEN,
 ) -> Timeless:
-    """Gather what is the same in any order."""
-    sizes = _buffer_sizes(aliasing, options)
+    """Gather what is the same in any order; `shapes` are arrays that the module says otherwise."""
+    sizes = _buffer_sizes(aliasing, options, shapes)
     far = options.machine.far_table_color
     if far is not None:
         empty = [buffer for buffer in sizes if color_of[buffer.values[0]] == far]
         sizes.update(dict.fromkeys(empty, ByteCount(0)))
-    return Timeless(dataflow, aliasing, color_of, options, sizes)
+    return Timeless(dataflow, aliasing, color_of, options, sizes, shapes)
 
 
-def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, ByteCount]:
+def _buffer_sizes(
+    aliasing: Aliasing, options: Options, shapes: Mapping[Shape, Shape]
+) -> dict[HloBuffer, ByteCount]:
     """Bytes of every buffer: those of its largest value."""
     size_of_shape: dict[Shape, ByteCount] = {}
     sizes: dict[HloBuffer, ByteCount] = {}
@@ -240,7 +270,8 @@ def _buffer_sizes(aliasing: Aliasing, options: Options) -> dict[HloBuffer, ByteC
             shape = value.shape
             size = size_of_shape.get(shape)
             if size is None:
-                size = size_of_shape[shape] = ByteCount(options.machine.size_of(shape))
+                counted = shapes.get(shape, shape)
+                size = size_of_shape[shape] = ByteCount(options.machine.size_of(counted))
             if size > largest:
                 largest = size
         sizes[buffer] = largest

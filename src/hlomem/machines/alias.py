@@ -26,6 +26,8 @@ class AliasRules(Struct, frozen=True):
     operand (`AliasInfo::MayAlias`). It returns None where the rules of all machines decide."""
     opcodes: frozenset[Opcode] = frozenset()
     """Opcodes that may share with it and never without."""
+    counts_elements: bool = False
+    """Whether it goes by more of shapes than by which are equal, so that sizes decide, too."""
 
 
 DEFAULT_RULES = AliasRules()

@@ -26,7 +26,7 @@ SHARING_OPCODES = frozenset[Opcode]({"all-reduce", "collective-broadcast", "cust
 
 def rules_for(_options: Options) -> AliasRules:
     """The rules of a release; those of jaxlib 0.11.2 are the only ones a dump was seen of."""
-    return AliasRules(may_alias, SHARING_OPCODES)
+    return AliasRules(may_alias, SHARING_OPCODES, counts_elements=True)
 
 
 _MATMUL_WITH_BIAS = "__cublas$lt$matmul"

@@ -36,6 +36,7 @@ _NUMBER_OF_TYPE = {kind: number for number, kind in ELEMENT_TYPES.items()}
 
 def encode_plan(stages: Stages) -> bytes:
     """The HloProto of a plan."""
+    stages.check_written()
     encoded, ids = _program_of(stages.module)
     plan = message_types()["BufferAssignment"]()
     _fill(plan, stages, ids)

@@ -67,6 +67,7 @@ def build_contents(stages: Stages, features: Features) -> Contents:
     """Everything XLA would write about a plan."""
     from hlomem.dump.parts import Contents  # noqa: PLC0415 - texts do without
 
+    stages.check_written()
     return Contents(
         build_assignment(stages),
         build_values(stages, features),

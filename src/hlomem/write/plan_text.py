@@ -39,6 +39,7 @@ class PlanText:
     """The files XLA writes about a plan."""
 
     def __init__(self, stages: Stages, era: Era) -> None:
+        stages.check_written()
         self._stages = stages
         self._era = era
         self._attributes: dict[tuple[int, bool, bool], str] = {}

@@ -1,0 +1,163 @@
+"""A program at any size, from two at which it was compiled.
+
+In: two modules of one program, which differ in one size alone: a batch, the length of a sequence.
+Out: the shapes, or the text, at a third. Every extent is one and the same function of the size: in
+proportion to it, to its square or cube or its inverse, else on a line. Two points do not prove
+that, so that what contradicts itself is refused: an extent that is no whole number, a reshape that
+would lose elements, a line that only a curve has. What a compiler would make of the third size
+nobody knows until it was asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import CommandError
+from hlomem.base.named_tuples import NamedTuple
+from hlomem.hlo.opcodes import opcodes_where
+from hlomem.hlo.padding import element_count
+from hlomem.hlo.shape import INT64_MAX, UNBOUNDED, Shape, buffer_shape
+from hlomem.hlo.text.aligned import align_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.hlo.ir import HloModule
+
+_POWERS = (1, 2, 3)
+_KEEP_ELEMENTS = opcodes_where(lambda traits: traits.keeps == "places")
+
+
+class GrowthError(CommandError):
+    """A size at which the shapes of a program cannot be told: says which, and why."""
+
+
+class Sizes(NamedTuple):
+    """The two sizes at which a program is known, and the extents of it at others."""
+
+    one: int
+    other: int
+
+    def extent(self, one: int, other: int, size: int) -> int:
+        """An extent at a third size; raises `GrowthError` where it cannot be told."""
+        if one == other:
+            return one
+        top, bottom = self._fraction(one, other, size)
+        if top % bottom or top < 0:
+            seen = f"{one} at {self.one} and {other} at {self.other}"
+            raise GrowthError(f"an extent that is {seen} would be no whole number at {size}")
+        return top // bottom
+
+    def _fraction(self, one: int, other: int, size: int) -> tuple[int, int]:
+        """An extent as numerator and denominator."""
+        for power in _POWERS:
+            if one * self.other**power == other * self.one**power:
+                return one * size**power, self.one**power
+        if one * self.one == other * self.other:
+            return one * self.one, size
+        (low, first), (high, last) = sorted([(self.one, one), (self.other, other)])
+        rise, run = last - first, high - low
+        at_zero = first * run - rise * low  # times `run`
+        if at_zero < 0 and -2 * at_zero > rise * low:  # 1 less, or 2, but not half of it
+            seen = f"{one} at {self.one} and {other} at {self.other}"
+            raise GrowthError(f"an extent that is {seen} grows faster than the size")
+        return first * run + rise * (size - low), run
+
+
+class Growth:
+    """The shapes of one program as functions of a size.
+
+    Raises `UnsupportedError` where the modules are not one program at two sizes.
+    """
+
+    def __init__(self, one: HloModule, other: HloModule, sizes: tuple[int, int]) -> None:
+        self._modules = one, other
+        self.sizes = Sizes(*sizes)
+        if sizes[0] == sizes[1] or min(sizes) < 1:
+            raise CommandError("two compiles tell how a program grows at two sizes, 1 or more")
+        for _ in align_texts(one.source, other.source):
+            pass
+        self._leaves: dict[tuple[Shape, Shape], None] = {}
+        self._reshapes: set[tuple[tuple[Shape, Shape], tuple[Shape, Shape]]] = set()
+        self._collect()
+
+    def _collect(self) -> None:
+        """Note which shapes stand for which, and which have equally many elements."""
+        seen: set[tuple[int, int]] = set()
+        one, other = self._modules
+        pairs = zip(one.iter_outer_instructions(), other.iter_outer_instructions(), strict=True)
+        for instruction, its in pairs:
+            shapes = instruction.shape, its.shape
+            key = id(shapes[0]), id(shapes[1])
+            if key not in seen:
+                seen.add(key)
+                self._leaves.update(dict.fromkeys(_leaves(*shapes)))
+            if instruction.opcode in _KEEP_ELEMENTS:
+                read = instruction.operands[0].shape, its.operands[0].shape
+                self._reshapes.add((read, shapes))
+
+    def shapes_at(self, size: int, *, of_other: bool = False) -> dict[Shape, Shape] | None:
+        """The arrays outside of fusions at a size, by those of the first module or the other.
+
+        None where arrays that are alike in that module would not be at this size, or the reverse.
+        """
+        made = {pair: self._shape_at(*pair, size) for pair in self._leaves}
+        self._check_reshapes(made, size)
+        found: dict[Shape, Shape] = {}
+        for pair, shape in made.items():
+            if found.setdefault(pair[of_other], shape) != shape:
+                return None
+        return found if len(set(found.values())) == len(found) else None
+
+    def text_at(self, size: int) -> str:
+        """A text to plan at a size: its shapes are right, its literals and settings are not."""
+        one, other = self._modules
+        return "".join(
+            [
+                piece if isinstance(piece, str) else str(self.sizes.extent(*piece, size))
+                for piece in align_texts(one.source, other.source)
+            ]
+        )
+
+    def _shape_at(self, one: Shape, other: Shape, size: int) -> Shape:
+        if one.is_buffer:
+            return buffer_shape(self._shape_at(one.elements[0], other.elements[0], size))
+        dimensions = tuple(
+            [
+                self.sizes.extent(*extents, size)
+                for extents in zip(one.dimensions, other.dimensions, strict=True)
+            ]
+        )
+        made = Shape(one.element_type, dimensions, one.dynamic, one.layout)
+        if UNBOUNDED not in dimensions and _bits(made) > 8 * INT64_MAX:
+            raise GrowthError(
+                f"at {size} an array of {made.text_without_layout} would be too large"
+            )
+        return made
+
+    def _check_reshapes(self, made: dict[tuple[Shape, Shape], Shape], size: int) -> None:
+        for read, written in self._reshapes:
+            if read in made and written in made and all(map(_are_as_many, read, written)):
+                source, result = made[read], made[written]
+                if not _are_as_many(source, result):
+                    words = (
+                        f"{source.text_without_layout} would become {result.text_without_layout}"
+                    )
+                    raise GrowthError(f"at {size} {words}, which has not as many elements")
+
+
+def _leaves(one: Shape, other: Shape) -> Iterator[tuple[Shape, Shape]]:
+    """The arrays of two shapes that are alike but for extents, as their texts have shown."""
+    for (_, leaf), (_, its) in zip(one.leaves(), other.leaves(), strict=True):
+        if leaf.is_array or leaf.is_buffer:
+            yield leaf, its
+
+
+def _are_as_many(one: Shape, other: Shape) -> bool:
+    if UNBOUNDED in one.dimensions or UNBOUNDED in other.dimensions:
+        return one.dimensions == other.dimensions
+    return element_count(one) == element_count(other)
+
+
+def _bits(shape: Shape) -> int:
+    return element_count(shape) * shape.element_type.byte_width * 8
