@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "machines": PROGRAM,
     "analysis": PROGRAM,
     "history": PROGRAM | {"analysis"},
-    "assign.packing": {"assign.best_fit"},
+    "assign.packing": {"assign.best_fit", "base"},
     "assign.best_fit": {"assign.interval_tree", "assign._heap", "base"},
     "assign._heap": set[str](),
     "assign.interval_tree": set[str](),
