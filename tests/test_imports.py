@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "machines": PROGRAM,
     "analysis": PROGRAM,
     "history": PROGRAM | {"analysis"},
-    "assign.packing": {"assign.best_fit"},
+    "assign.packing": {"assign.best_fit", "base"},
     "assign.best_fit": {"assign.interval_tree", "assign._heap", "base"},
     "assign._heap": set[str](),
     "assign.interval_tree": set[str](),
@@ -44,6 +44,7 @@ MAY_IMPORT = {
     "dump": {"base", "machines.releases"},
     "dump.dump": {"base", "dump", "hlo", "report.page.notebook"},  # shows itself in a notebook
     "write": PLANNER | {"dump"},
+    "write._value_lines": set[str](),
     "proto.dump": PLANNER | DUMPS | {"write", "view"},
     "proto.write": PLANNER | {"proto"},
     "proto": {"base", "hlo", "proto"},

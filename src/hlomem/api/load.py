@@ -11,7 +11,6 @@ import io
 import os
 import sys
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,10 +20,10 @@ from hlomem.base.paths import plain_path
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, visible
 from hlomem.hlo.ir import HloModule
-from hlomem.proto.sniff import is_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextvars import ContextVar
     from gzip import GzipFile
     from pathlib import Path
 
@@ -37,8 +36,9 @@ _PIECE = 1 << 20
 _MAX_GROWTH = 100
 """How much larger than packed a text may be; dumps are 5 to 25 times as large."""
 MAX_BYTES = 4 << 30
-_max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
-"""The limit every input is held to; the command line sets it once for all that is read."""
+_limits: list[ContextVar[int]] = []
+"""The limit every input is held to, once somebody has set one: few do, and its type takes as long
+to import as all of this; the command line sets it once for all that is read."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _OOM = lazy_pattern(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
@@ -47,16 +47,20 @@ _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 @contextmanager
 def limited_to(size: int) -> Iterator[None]:
     """Inputs of more than `size` bytes, unpacked, are refused meanwhile."""
-    before = _max_bytes.set(size)
+    if not _limits:
+        from contextvars import ContextVar  # noqa: PLC0415 - see there
+
+        _limits.append(ContextVar("max_bytes", default=MAX_BYTES))
+    before = _limits[0].set(size)
     try:
         yield
     finally:
-        _max_bytes.reset(before)
+        _limits[0].reset(before)
 
 
 def max_input() -> int:
     """How many bytes an input may have, unpacked."""
-    return _max_bytes.get()
+    return _limits[0].get() if _limits else MAX_BYTES
 
 
 def read_source(path: str | Path) -> Source:
@@ -108,7 +112,7 @@ def _read_limited(
     piece: int = _PIECE,
 ) -> bytes:
     """All of a file, in pieces; refused when it is too long, or grows too much by unpacking."""
-    limit, pieces, size = _max_bytes.get(), list[bytes](), 0
+    limit, pieces, size = max_input(), list[bytes](), 0
     while data := file.read(min(piece, limit + 1)):
         pieces.append(data)
         size += len(data)
@@ -185,7 +189,11 @@ def is_given_as_text(path_or_text: str) -> bool:
 
 def _is_binary(data: bytes) -> bool:
     """Whether a file is no text; damage inside of one leaves its beginning as it was."""
-    return is_binary(data) and not data.lstrip(b"\xef\xbb\xbf\r\n").startswith(_TEXT_STARTS)
+    if data.lstrip(b"\xef\xbb\xbf\r\n").startswith(_TEXT_STARTS):
+        return False
+    from hlomem.proto.sniff import is_binary  # noqa: PLC0415 - not for texts
+
+    return is_binary(data)
 
 
 def _load_folder(name: str, module: str | None, *, as_program: bool) -> Dump | HloModule:

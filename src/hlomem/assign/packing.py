@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import add, neg, sub
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, overload
 
 from msgspec import Struct
 
 from hlomem.assign.best_fit import place
+from hlomem.base.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

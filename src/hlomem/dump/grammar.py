@@ -45,7 +45,7 @@ def _at_most(limit: str) -> str:
 
 
 def _any_digits(like: str) -> str:
-    return re.sub("[0-9]+", lambda digits: f"[0-9]{{{len(digits.group())}}}", like)
+    return " ".join([f"[0-9]{{{len(run)}}}" if run else "" for run in like.split(" ")])
 
 
 # Digits are spelled [0-9] everywhere: \d also matches those of other scripts.

@@ -388,8 +388,10 @@ def _format_shape(shape: Shape, *, with_layout: bool) -> str:
         elif item.is_buffer:
             pieces.append("b(")
             pending += (")", *item.elements)
-        else:
+        elif item is shape:
             pieces.append(_format_leaf(item, with_layout=with_layout))
+        else:  # parts are shared, and keep their text
+            pieces.append(item.text if with_layout else item.text_without_layout)
     return "".join(pieces)
 
 

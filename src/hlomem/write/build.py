@@ -8,7 +8,6 @@ the only bridge from the planner to the dumps. Mirrors the `ToString` functions 
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -381,7 +380,10 @@ def _build_table(allocation: BufferAllocation) -> UsageTable:
 
 
 def _count_shapes(values: list[HloValue]) -> tuple[ShapeCount, ...]:
-    counts = Counter([value.shape.text_without_layout for value in values])
+    counts: dict[str, int] = {}
+    for value in values:
+        shape = value.shape.text_without_layout
+        counts[shape] = counts.get(shape, 0) + 1
     ordered = sorted((count, shape) for shape, count in counts.items())
     return tuple([ShapeCount(shape=shape, count=count) for count, shape in ordered])
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ROOT = "ROOT "
 _CONFIG = ", backend_config={"
+_BEFORE_CONFIG = len(_CONFIG) - 1
 
 
 class InstructionTexts:
@@ -25,26 +26,40 @@ class InstructionTexts:
 
     def __init__(self, module: HloModule, style: TextStyle) -> None:
         self._style = style
-        self._lines: dict[HloComputation, list[str] | None] = {}
+        self._lines: dict[HloComputation, list[str]] = {}
         self._has_lines = self._is_written_alike(module.entry)
+        self._config_in_order: dict[str, str] = {}
 
     def __getitem__(self, instruction: HloInstruction) -> str:
-        try:
-            lines = self._lines[instruction.parent]
-        except KeyError:
-            lines = self._cut(instruction.parent) if self._has_lines else None
-            self._lines[instruction.parent] = lines
-        if lines is None or instruction.opcode in ASYNC_OPCODES:
-            return format_instruction(instruction, self._style)
-        line = lines[instruction.index]
-        if _CONFIG not in line or not self._style.proto_order:
-            return line
-        config = line[line.index(_CONFIG) + len(_CONFIG) - 1 :]
-        if "}, " in config:  # more attributes may follow
-            config = instruction.attributes["backend_config"]
-        from hlomem.hlo.text.proto_order import in_proto_order  # noqa: PLC0415 - large tables
+        lines = self._lines.get(instruction.parent)
+        if lines is None:
+            lines = self._lines[instruction.parent] = self._finish(instruction.parent)
+        return lines[instruction.index] if lines else format_instruction(instruction, self._style)
 
-        return line.replace(config, in_proto_order(config))
+    def _finish(self, computation: HloComputation) -> list[str]:
+        """The text of every instruction of a computation; none if its lines cannot be reused."""
+        lines = self._cut(computation) if self._has_lines else None
+        if lines is None:
+            return []
+        if self._style.proto_order:
+            for number, line in enumerate(lines):
+                start = line.find(_CONFIG)
+                if start >= 0:
+                    lines[number] = self._order_config(computation, number, line, start)
+        for instruction in computation.instructions:
+            if instruction.opcode in ASYNC_OPCODES:
+                lines[instruction.index] = format_instruction(instruction, self._style)
+        return lines
+
+    def _order_config(self, computation: HloComputation, number: int, line: str, start: int) -> str:
+        """A line with the fields of its config in the order of their proto."""
+        start += _BEFORE_CONFIG
+        config = line[start:]
+        ordered = self._config_in_order.get(config)
+        if ordered is None:
+            ordered = _in_order(computation.instructions[number], config)
+            self._config_in_order[config] = ordered
+        return line if ordered == config else line[:start] + ordered
 
     def _cut(self, computation: HloComputation) -> list[str] | None:
         """The lines of a computation, if there is one for each instruction."""
@@ -68,3 +83,13 @@ class InstructionTexts:
             if instruction.operands and instruction.opcode not in ASYNC_OPCODES:
                 return format_instruction(instruction, self._style).split(",")[0] in line
         return False
+
+
+def _in_order(instruction: HloInstruction, rest: str) -> str:
+    """The rest of a line, which begins with a config, its fields in the order of their proto."""
+    from hlomem.hlo.text.proto_order import in_proto_order  # noqa: PLC0415 - large tables
+
+    if "}, " not in rest:
+        return in_proto_order(rest)
+    config = instruction.attributes["backend_config"]  # more attributes may follow
+    return rest.replace(config, in_proto_order(config))
