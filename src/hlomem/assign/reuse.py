@@ -119,10 +119,8 @@ class IdleAllocations:
         return _bits(everything & ~busy)
 
     def are_busy(self, first: int, last: int) -> bool:
-        """Whether every allocation is in use at some time from one half step to another."""
-        if self._is_some_idle.find(0, first, last + 1) >= 0:
-            return True
-        return self._busy(first, last) == self._all
+        """Whether at some time from one half step to another none was idle, when registered."""
+        return self._is_some_idle.find(0, first, last + 1) >= 0
 
     def _busy(self, first: int, last: int) -> int:
         """The allocations busy at some half step; all of them, as soon as that is clear."""
