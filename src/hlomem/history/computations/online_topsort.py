@@ -11,8 +11,6 @@ within a level, what was touched last comes first.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 
 class OnlineTopologicalSort:
     """Nodes in an order in which every edge points forward."""
@@ -24,8 +22,8 @@ class OnlineTopologicalSort:
         """
         self._level: list[int] = []
         self._index: list[int] = []  # within the level
-        self._predecessors: defaultdict[int, set[int]] = defaultdict(set)
-        self._successors: defaultdict[int, set[int]] = defaultdict(set)
+        self._predecessors: dict[int, set[int]] = {}  # of those that have any
+        self._successors: dict[int, set[int]] = {}
         self._next_index = 0
         self._edge_count = edge_count
         self._delta = delta
@@ -39,8 +37,14 @@ class OnlineTopologicalSort:
 
     def add_edge(self, start: int, end: int) -> None:
         """Add an edge and repair the order."""
-        self._successors[start].add(end)
-        self._predecessors[end].add(start)
+        if start in self._successors:
+            self._successors[start].add(end)
+        else:
+            self._successors[start] = {end}
+        if end in self._predecessors:
+            self._predecessors[end].add(start)
+        else:
+            self._predecessors[end] = {start}
         self._edge_count += 1
         level = self._level
         rise = level[end] - level[start]
@@ -65,8 +69,8 @@ class OnlineTopologicalSort:
 
     def remove_edge(self, start: int, end: int) -> None:
         """Remove an edge, if it is there; the order stays as it is."""
-        self._successors[start].discard(end)
-        self._predecessors[end].discard(start)
+        self._successors.get(start, set()).discard(end)
+        self._predecessors.get(end, set()).discard(start)
 
     def reverse_order(self) -> list[int]:
         """The nodes, last first."""
