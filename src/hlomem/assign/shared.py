@@ -75,14 +75,11 @@ class SharedAllocations:
 
     def are_busy(self, buffer: HloBuffer) -> bool:
         """Whether it is clear at once that no allocation can take a buffer, as it most often is."""
-        readers, range_of, are_busy = self._readers, self._range_of, self._idle.are_busy
-        has_time = False
-        for value in buffer.values:
-            if value.instruction in readers:
-                return False
-            start, end = range_of[value]
-            has_time = has_time or (start < end and are_busy(2 * start + 1, 2 * end - 1))
-        return has_time
+        values = buffer.values
+        if len(values) > 1 or values[0].instruction in self._readers:
+            return False
+        start, end = self._range_of[values[0]]
+        return start < end and self._idle.are_busy(2 * start + 1, 2 * end - 1)
 
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
