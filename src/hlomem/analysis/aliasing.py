@@ -30,7 +30,7 @@ class HloBuffer(Struct, eq=False):
     """By id."""
 
     def __repr__(self) -> str:
-        return f"<buffer {self.id} {self.values}>"
+        return f"<buffer {self.id} {list(self.values)}>"
 
 
 class Aliasing(Struct, frozen=True, eq=False):

@@ -11,6 +11,11 @@ within a level, what was touched last comes first.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class OnlineTopologicalSort:
     """Nodes in an order in which every edge points forward."""
@@ -28,12 +33,15 @@ class OnlineTopologicalSort:
         self._edge_count = edge_count
         self._delta = delta
 
-    def add_node(self) -> int:
-        """Add a node without edges; it comes first."""
+    def add_node(self, predecessors: Iterable[int] = ()) -> int:
+        """Add a node, which comes first, and then the edges that lead to it."""
+        node = len(self._level)
         self._level.append(0)
         self._index.append(self._next_index)
         self._next_index -= 1
-        return len(self._level) - 1
+        for predecessor in predecessors:
+            self.add_edge(predecessor, node)
+        return node
 
     def add_edge(self, start: int, end: int) -> None:
         """Add an edge and repair the order."""
