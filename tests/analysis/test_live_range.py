@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from hlomem.analysis.live_range import FlattenedSchedule
 from hlomem.hlo.text.parser import parse
-from hlomem.pipeline import run_stages
+from hlomem.pipeline import run_stages, start_stages
 from tests.analysis.programs import DONATE_SWAP
 from tests.analysis.test_dataflow import ASYNC_SLICE, LATE_OPERAND, LOOP
+from tests.places import GOLDENS
 
 
 def _ranges(text: str) -> dict[str, tuple[int, int]]:
@@ -62,3 +64,17 @@ def test_a_value_inside_an_async_operation_lives_until_it_is_done() -> None:
 def test_what_is_wrapped_runs_when_all_operands_are_there() -> None:
     sequence = [each.name for each in run_stages(parse(LATE_OPERAND)).live_ranges.sequence]
     assert sequence == ["start", "a", "p", "s", "update", "done"]
+
+
+def test_all_ranges_are_those_of_the_values_one_by_one() -> None:
+    paths = sorted(GOLDENS.glob("xla/jaxlib-0.12.0.1/*/*/module.*"))[::12]
+    assert any("while" in path.read_text() for path in paths)
+    for path in paths:
+        stages = start_stages(parse(path.read_text()))
+        flattened = FlattenedSchedule(stages.dataflow, stages.schedule, stages.options)
+        values = [
+            value for value in stages.dataflow.values if value.instruction in flattened.time_of
+        ]
+        one_by_one = {value: flattened.live_range(value) for value in values}
+        together = FlattenedSchedule(stages.dataflow, stages.schedule, stages.options)
+        assert together.all_ranges(stages.dataflow.values) == one_by_one

@@ -50,6 +50,13 @@ def test_unused_parameters_come_first_by_number() -> None:
     assert order == ["y", "x", "z", "c"]
 
 
+def test_what_the_last_one_reads_stands_as_it_reads_it() -> None:
+    """Also where nothing else is there to read, as in an adder."""
+    lines = ("%x = f32[] parameter(0)", "%y = f32[] parameter(1)")
+    assert _order(*lines, "ROOT %s = f32[] add(%x, %y)") == ["x", "y", "s"]
+    assert _order(*lines, "ROOT %s = f32[] add(%y, %x)") == ["y", "x", "s"]
+
+
 def test_every_golden_has_each_instruction_once_and_behind_its_operands() -> None:
     for path in sorted(GOLDENS.glob("xla/jaxlib-0.12.0.1/cpu/*/module.*"))[:20]:
         _check_orders(path)

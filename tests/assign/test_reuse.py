@@ -65,3 +65,22 @@ def test_a_moment_is_shared_only_with_what_begins_or_ends_then(
     changing = {n for n, live_range in occupied if step in live_range}
     found = set(idle.idle([(2 * step + ends[0], 2 * step + ends[1])]))
     assert found == set(range(5)) - (alive - changing)
+
+
+@given(
+    st.lists(st.lists(live_ranges(), max_size=4), max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), live_ranges()), max_size=6),
+    live_ranges(),
+)
+def test_all_are_busy_where_none_is_idle_and_none_is_idle_where_all_are_busy(
+    registered: list[list[LiveRange]], later: list[tuple[int, LiveRange]], wanted: LiveRange
+) -> None:
+    idle = IdleAllocations(END)
+    for number, ranges in enumerate(registered):
+        idle.register(number, ranges)
+    first, last = 2 * wanted.start, 2 * wanted.end
+    assert idle.are_busy(first, last) == (not list(idle.idle([(first, last)])))
+    for number, live_range in later:
+        if number < len(registered):
+            idle.occupy(number, live_range)
+    assert not (idle.are_busy(first, last) and list(idle.idle([(first, last)])))

@@ -26,11 +26,11 @@ class HloBuffer(Struct, eq=False):
     """Values that must lie at the same place. Compared by identity."""
 
     id: BufferId
-    values: list[HloValue]
+    values: tuple[HloValue, ...]
     """By id."""
 
     def __repr__(self) -> str:
-        return f"<buffer {self.id} {self.values}>"
+        return f"<buffer {self.id} {list(self.values)}>"
 
 
 class Aliasing(Struct, frozen=True, eq=False):
@@ -138,5 +138,5 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
             members[absorbed] = []
     for united in members.values():
         united.sort(key=attrgetter("id"))
-    groups = [members.get(value, [value]) for value in values]
+    groups = [tuple(members[value]) if value in members else (value,) for value in values]
     return [HloBuffer(BufferId(i), group) for i, group in enumerate(filter(None, groups))]

@@ -218,7 +218,7 @@ class FlattenedSchedule:
                 range_of[value] = self.live_range(value)
                 continue
             end, read = position_time[instruction], last_read.get(instruction, NEVER)
-            range_of[value] = _make_range((start, end if end > read else read))
+            range_of[value] = _make_range((start, max(read, end)))
         return range_of
 
     def _note_last_reads(self) -> None:

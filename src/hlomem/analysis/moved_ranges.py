@@ -7,6 +7,7 @@ an instruction whose time has changed. Searches for better orders ask for little
 
 from __future__ import annotations
 
+from operator import is_not
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -66,8 +67,11 @@ def move_live_ranges(
 ) -> LiveRanges:
     """The live ranges of a program in another order than before."""
     flattened = FlattenedSchedule(dataflow, schedule, options)
+    limit = _MAX_MOVED_SHARE * len(flattened.sequence)
+    if sum(map(is_not, before.sequence, flattened.sequence)) > limit:
+        return ranges_on(flattened, dataflow, aliasing)
     moved = _moved(before, flattened, options)
-    if len(moved) > _MAX_MOVED_SHARE * len(flattened.sequence):
+    if len(moved) > limit:
         return ranges_on(flattened, dataflow, aliasing)
     range_of = before.range_of.copy()
     buffers: dict[HloBuffer, None] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,10 +49,15 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
 
 def _is_flat(instructions: list[HloInstruction]) -> bool:
     """Whether the last one reads all others, in their order, and these read nothing."""
+    if not instructions or len(instructions[-1].operands) != len(instructions) - 1:
+        return False
     *others, last = instructions
     if last.operands != tuple(others) or last.control_predecessors:
         return False
-    return not any([other.operands or other.control_predecessors for other in others])
+    return not any(map(_OPERANDS, others)) and not any(map(_CONTROL, others))
+
+
+_OPERANDS, _CONTROL = attrgetter("operands"), attrgetter("control_predecessors")
 
 
 def _made_at(instruction: HloInstruction) -> tuple[int, int]:

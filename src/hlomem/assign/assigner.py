@@ -165,6 +165,7 @@ class _GlobalAssigner:
                 return None
             waited, changed = known
         waiting: list[HloBuffer] = []
+        are_busy, merges_fast = self._shared.are_busy, self._problem.options.fast_merge
         for buffer in self._in_order(placed):
             if buffer in waited and buffer not in changed:
                 waiting.append(buffer)
@@ -172,7 +173,7 @@ class _GlobalAssigner:
                 self._assign_context(buffer)
             elif buffer in special:
                 self._assign_special(buffer, special[buffer])
-            elif self._reuse(buffer):
+            elif (merges_fast or not are_busy(buffer)) and self._reuse(buffer):
                 if buffer in changed:
                     return None
             elif buffer in live_out:
@@ -240,8 +241,6 @@ class _GlobalAssigner:
 
     def _reuse(self, buffer: HloBuffer) -> bool:
         """Put a buffer into an allocation that is idle while it lives, if there is one."""
-        if not self._problem.options.fast_merge and self._shared.are_busy(buffer):
-            return False
         for find in (self._shared.of_operands, self._idle):
             for allocation in find(buffer):
                 if self._shared.may_hold(allocation, buffer):

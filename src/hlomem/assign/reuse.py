@@ -8,7 +8,7 @@ segment tree over time answers for all of them at once: a node holds a bit per a
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,21 +56,34 @@ class IdleAllocations:
         self._changing: dict[int, int] = {}  # at a step, those in which something begins or ends
         self._all = 0
         self._noted: list[tuple[int, LiveRange]] = []  # not in the tree yet
-        self._is_some_idle = bytearray(2 * end + 1)  # of those registered, as they were then
+        self._end = 2 * end
+        # Idle times, as they were registered, but for those within others; both lists grow.
+        self._idle_from: list[int] = []
+        self._idle_to: list[int] = []
 
     def register(self, number: int, busy: Iterable[LiveRange] = ()) -> None:
         """Begin to ask allocation `number`, which is in use at some times."""
         self._all |= 1 << number
-        is_some_idle = self._is_some_idle
-        idle_from = 0
+        first = 0
         for live_range in sorted(busy):
             start, end = live_range
-            if idle_from < 2 * start:
-                is_some_idle[idle_from : 2 * start] = b"\1" * (2 * start - idle_from)
-            idle_from = max(idle_from, 2 * end + 1)
+            if first < 2 * start:
+                self._add_idle(first, 2 * start - 1)
+            first = max(first, 2 * end + 1)
             self._noted.append((number, live_range))
-        if idle_from < len(is_some_idle):
-            is_some_idle[idle_from:] = b"\1" * (len(is_some_idle) - idle_from)
+        if first <= self._end:
+            self._add_idle(first, self._end)
+
+    def _add_idle(self, first: int, last: int) -> None:
+        """Note that an allocation is idle from one half step to another."""
+        idle_from, idle_to = self._idle_from, self._idle_to
+        high = bisect_right(idle_from, first)
+        if high and idle_to[high - 1] >= last:
+            return
+        low = bisect_left(idle_from, first)
+        high = max(low, bisect_right(idle_to, last))
+        idle_from[low:high] = [first]
+        idle_to[low:high] = [last]
 
     def occupy(self, number: int, live_range: LiveRange) -> None:
         """Note that an allocation is in use, both ends included."""
@@ -119,10 +132,9 @@ class IdleAllocations:
         return _bits(everything & ~busy)
 
     def are_busy(self, first: int, last: int) -> bool:
-        """Whether every allocation is in use at some time from one half step to another."""
-        if self._is_some_idle.find(0, first, last + 1) >= 0:
-            return True
-        return self._busy(first, last) == self._all
+        """Whether none was idle from one half step to another when it was registered."""
+        place = bisect_right(self._idle_from, first)
+        return not place or self._idle_to[place - 1] < last
 
     def _busy(self, first: int, last: int) -> int:
         """The allocations busy at some half step; all of them, as soon as that is clear."""

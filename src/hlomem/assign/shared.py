@@ -13,7 +13,7 @@ from hlomem.assign.allocation import whole
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
@@ -75,14 +75,11 @@ class SharedAllocations:
 
     def are_busy(self, buffer: HloBuffer) -> bool:
         """Whether it is clear at once that no allocation can take a buffer, as it most often is."""
-        readers, range_of, are_busy = self._readers, self._range_of, self._idle.are_busy
-        has_time = False
-        for value in buffer.values:
-            if value.instruction in readers:
-                return False
-            start, end = range_of[value]
-            has_time = has_time or (start < end and are_busy(2 * start + 1, 2 * end - 1))
-        return has_time
+        values = buffer.values
+        if len(values) > 1 or values[0].instruction in self._readers:
+            return False
+        start, end = self._range_of[values[0]]
+        return start < end and self._idle.are_busy(2 * start + 1, 2 * end - 1)
 
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
@@ -94,21 +91,22 @@ class SharedAllocations:
                 found += self._read_by(instruction)
         return found
 
-    def _read_by(self, user: HloInstruction) -> Iterator[BufferAllocation]:
+    def _read_by(self, user: HloInstruction) -> list[BufferAllocation]:
         """The allocations of a user's operands, each of which may be one of several values."""
-        allocation_of = self._allocation_of
+        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
+        found: list[BufferAllocation] = []
         for operand in user.operands:
-            reads = self._sharing.values_of(operand)
+            reads = sets[operand][0]
+            if len(reads) == 1:
+                if reads[0] in allocation_of:
+                    found.append(allocation_of[reads[0]])
+                continue
             places = {allocation_of[read] for read in reads if read in allocation_of}
-            yield from sorted(places, key=lambda allocation: allocation.index)
+            found += sorted(places, key=lambda allocation: allocation.index)
+        return found
 
     def idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
         """Reusable allocations that nothing needs while a buffer lives, the newest first."""
-        range_of, are_busy = self._range_of, self._idle.are_busy
-        for value in buffer.values:
-            start, end = range_of[value]
-            if start < end and are_busy(2 * start + 1, 2 * end - 1):  # as most often
-                return ()
         numbers = self._idle.idle(map(self._exclusive_half_steps, buffer.values))
         return map(self._reusable.__getitem__, numbers) if numbers else ()
 

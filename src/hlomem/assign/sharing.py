@@ -12,7 +12,7 @@ from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with
 
 if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
-    from hlomem.analysis.values import ValueSet
+    from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
     from hlomem.machines.alias import AliasRules
@@ -20,24 +20,47 @@ if TYPE_CHECKING:
     _Question = tuple[HloInstruction, ShapeIndex, HloInstruction, ShapeIndex]
 
 
+class Candidates(dict["HloInstruction", "tuple[HloValue, ...]"]):
+    """The values that each instruction may perhaps write over, found when it is looked up.
+
+    They are those its operands may be, operand by operand, if an operand also defines them.
+    """
+
+    def __init__(self, dataflow: Dataflow, rules: AliasRules) -> None:
+        super().__init__()
+        self._sets = dataflow.value_sets
+        self._rules = rules
+
+    def __missing__(self, user: HloInstruction) -> tuple[HloValue, ...]:
+        found: tuple[HloValue, ...] = ()
+        if user.opcode != "copy" and may_share_with_operand(user, self._rules):
+            sets, operands = self._sets, user.operands
+            makers = operands if len(operands) < _MANY else frozenset(operands)
+            read = [candidate for operand in operands for candidate in sets[operand][0]]
+            found = tuple([candidate for candidate in read if candidate.instruction in makers])
+        self[user] = found
+        return found
+
+
+_MANY = 16
+"""Operands from which on a set is worth its making."""
+
+
 class Sharing:
     """The answers of `can_share_operand_buffer` for one program on one machine."""
 
-    __slots__ = ("_answers", "_dataflow", "_rules", "_sets")
+    __slots__ = ("_answers", "_dataflow", "_rules", "candidates")
 
     def __init__(self, dataflow: Dataflow, rules: AliasRules) -> None:
         self._dataflow = dataflow
         self._rules = rules
-        self._sets = dataflow.value_sets
+        self.candidates = Candidates(dataflow, rules)
+        """The values that an instruction may perhaps write over."""
         self._answers: dict[_Question, bool] = {}
 
     def is_possible(self, user: HloInstruction) -> bool:
         """Whether a user may have the place of some operand."""
         return may_share_with_operand(user, self._rules)
-
-    def values_of(self, operand: HloInstruction) -> ValueSet:
-        """The values that an operand may be."""
-        return self._sets[operand][0]
 
     def is_allowed(
         self,
@@ -53,4 +76,3 @@ class Sharing:
             answer = can_share_operand_buffer(self._dataflow, *question, self._rules)
             self._answers[question] = answer
         return answer
-

@@ -94,7 +94,7 @@ class HeapSimulator:
             if (value := self._values[number]) in united:
                 first = first_of.setdefault(united[value], number)
                 owner = number if first == number else owner_of[first]
-            elif start in freed:
+            elif freed.get(start):
                 operand = self._dying_operand(value, freed[start])
                 if operand is not None:
                     freed_operand = freed[start].pop(operand)
@@ -118,21 +118,14 @@ class HeapSimulator:
 
     def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, int]) -> HloValue | None:
         """An operand that is read for the last time here and whose place the value may have."""
-        instruction, sharing, united = value.instruction, self._sharing, self._united
-        if not dying or instruction.opcode == "copy" or not sharing.is_possible(instruction):
-            return None
-        operands = instruction.operands
-        if len(dying) == 1 and next(iter(dying)).instruction not in operands:
-            return None
-        for operand in operands:
-            for candidate in sharing.values_of(operand):
-                if (
-                    candidate in dying
-                    and candidate not in united
-                    and candidate.instruction in operands
-                    and sharing.is_allowed(
-                        candidate.instruction, candidate.index, instruction, value.index
-                    )
-                ):
-                    return candidate
+        instruction, sharing = value.instruction, self._sharing
+        for candidate in sharing.candidates[instruction]:
+            if (
+                candidate in dying
+                and candidate not in self._united
+                and sharing.is_allowed(
+                    candidate.instruction, candidate.index, instruction, value.index
+                )
+            ):
+                return candidate
         return None

@@ -183,7 +183,8 @@ class Trace:
 
     def is_called_by(self, *opcodes: str) -> bool:
         """True if an instruction outside fused bodies calls it that has one of these opcodes."""
-        for site in self.sites:  # noqa: SIM110 - this is asked often, and a loop is faster
+        sites = self.module.call_graph.callsites[self.computation]
+        for site in sites:  # noqa: SIM110 - this is asked often, and a loop is faster
             if site.opcode in opcodes:
                 return True
         return False

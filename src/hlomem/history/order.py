@@ -52,7 +52,8 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
     traces = Traces(call_graph)
     if call_graph.module.creation is not None:
         return _order_of_ids(tables, traces, options)
-    created = [trace.computation for trace in creation_order(traces, tables.stages)]
+    listed = creation_order(traces, tables.stages)
+    created = [trace.computation for trace in listed]
     computations: Sequence[HloComputation] = call_graph.module.computations
     if options.sorts_computations_incrementally:
         vanished = tables.find_vanished(created, traces)
@@ -67,19 +68,21 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
         from hlomem.history.computations.by_content import sorted_by_content  # noqa: PLC0415 - start-up
 
         computations = sorted_by_content(call_graph)
-    listed = _read_anew(computations, traces) if options.reparses_module else created
-    outside = [traces[flow] for flow in listed if not call_graph.is_fused(flow)]
-    return _list_instructions(tables, computations, outside)
+    if options.reparses_module:
+        listed = [traces[flow] for flow in _read_anew(computations, traces)]
+    return _list_instructions(tables, computations, listed)
 
 
 def _list_instructions(
-    tables: Tables, computations: Sequence[HloComputation], outside: list[Trace]
+    tables: Tables, computations: Sequence[HloComputation], listed: list[Trace]
 ) -> ListOrder:
+    """The lists outside fusions."""
     instructions: list[HloInstruction] = []
     users: dict[HloInstruction, list[HloInstruction]] = {}
-    for trace in outside:
-        instructions += tables.instructions_of(trace)
-        users.update(tables.users_in(trace))
+    for trace in listed:
+        if not trace.is_fused:
+            instructions += tables.instructions_of(trace)
+            users.update(tables.users_in(trace))
     return ListOrder(computations, instructions, users)
 
 

@@ -60,10 +60,8 @@ def sorted_incrementally(
     for rank in range(len(created))[:count]:
         if rank == vanished.older_count:
             _add_vanished(order, gone, node_of)
-        node = order.add_node()
+        node = order.add_node([node_of[caller] for caller in older_callers[rank]])
         node_of.append(node)
-        for caller in older_callers[rank]:
-            order.add_edge(node_of[caller], node)
         for callee in kept[rank]:
             order.add_edge(node, node_of[callee])
         for callee in callees[rank]:
@@ -81,30 +79,34 @@ def sorted_incrementally(
 
 def _add_vanished(order: OnlineTopologicalSort, callers: list[int], node_of: list[int]) -> None:
     for caller in callers:
-        order.add_edge(node_of[caller], order.add_node())
+        order.add_node([node_of[caller]])
 
 
 def _ranks_of_callees(
     created: Sequence[HloComputation], rank_of: Mapping[HloComputation, int], call_graph: CallGraph
 ) -> list[list[int]]:
     """The callees of each computation, the oldest first; a rank is a place in the order of age."""
-    callees = [call_graph.callees[computation] for computation in created]
-    return [sorted([rank_of[callee] for callee in called]) if called else [] for called in callees]
+    none: list[int] = []
+    return [
+        sorted([rank_of[callee] for callee in called]) if called else none
+        for called in map(call_graph.callees.__getitem__, created)
+    ]
 
 
 def _callees_cut_out(
     created: Sequence[HloComputation], callees: list[list[int]], call_graph: CallGraph
 ) -> list[list[int]]:
     """The older computations that each one called itself until a call of them was cut out of it."""
+    is_fused, callsites = call_graph.is_fused, call_graph.callsites
     is_cut_out = [
-        call_graph.is_fused(computation)
-        or any(site.opcode == "call" for site in call_graph.callsites[computation])
+        is_fused(computation) or "call" in [site.opcode for site in callsites[computation]]
         for computation in created
     ]
+    none: list[int] = []
     kept: list[list[int]] = []
     for rank, called in enumerate(callees):
         if not called or called[-1] < rank:
-            kept.append([])
+            kept.append(none)
             continue
         found: dict[int, None] = {}
         pending = [callee for callee in called if callee > rank and is_cut_out[callee]]

@@ -25,13 +25,18 @@ def count_lost_calls(traces: Traces) -> int:
     """
     kept = [trace.number for trace in traces.values() if is_own(trace)]
     inlined = max(traces.entry.number - min(kept, default=0) + 1 - len(kept), 0)
-    remade = sum(map(_lost_by_loop, traces.values()))
+    callsites = traces.call_graph.callsites
+    of_loops = {
+        computation: None
+        for computation, sites in callsites.items()
+        for site in sites
+        if site.opcode == "while"
+    }
+    remade = sum(_lost_by_loop(traces[computation]) for computation in of_loops)
     return _CALLS_OF_FUNCTION * inlined + remade
 
 
 def _lost_by_loop(trace: Trace) -> int:
     """The calls of a loop's computation, once for each time it was made anew."""
-    if not trace.is_called_by("while"):
-        return 0
     times = sum(trace.name.count(mark) for mark in (CLONE, SUNK, WIDENED))
     return times * (1 + len(trace.callees))

@@ -11,7 +11,10 @@ within a level, what was touched last comes first.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class OnlineTopologicalSort:
@@ -24,23 +27,32 @@ class OnlineTopologicalSort:
         """
         self._level: list[int] = []
         self._index: list[int] = []  # within the level
-        self._predecessors: defaultdict[int, set[int]] = defaultdict(set)
-        self._successors: defaultdict[int, set[int]] = defaultdict(set)
+        self._predecessors: dict[int, set[int]] = {}  # of those that have any
+        self._successors: dict[int, set[int]] = {}
         self._next_index = 0
         self._edge_count = edge_count
         self._delta = delta
 
-    def add_node(self) -> int:
-        """Add a node without edges; it comes first."""
+    def add_node(self, predecessors: Iterable[int] = ()) -> int:
+        """Add a node, which comes first, and then the edges that lead to it."""
+        node = len(self._level)
         self._level.append(0)
         self._index.append(self._next_index)
         self._next_index -= 1
-        return len(self._level) - 1
+        for predecessor in predecessors:
+            self.add_edge(predecessor, node)
+        return node
 
     def add_edge(self, start: int, end: int) -> None:
         """Add an edge and repair the order."""
-        self._successors[start].add(end)
-        self._predecessors[end].add(start)
+        if start in self._successors:
+            self._successors[start].add(end)
+        else:
+            self._successors[start] = {end}
+        if end in self._predecessors:
+            self._predecessors[end].add(start)
+        else:
+            self._predecessors[end] = {start}
         self._edge_count += 1
         level = self._level
         rise = level[end] - level[start]
@@ -65,8 +77,8 @@ class OnlineTopologicalSort:
 
     def remove_edge(self, start: int, end: int) -> None:
         """Remove an edge, if it is there; the order stays as it is."""
-        self._successors[start].discard(end)
-        self._predecessors[end].discard(start)
+        self._successors.get(start, set()).discard(end)
+        self._predecessors.get(end, set()).discard(start)
 
     def reverse_order(self) -> list[int]:
         """The nodes, last first."""
