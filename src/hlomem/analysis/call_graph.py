@@ -86,18 +86,18 @@ class CallGraph:
         return next(calls, None)
 
     def _read_calls(self) -> None:
+        fused, bodies = self._fused, self.bodies
         for computation in reversed(self.module.computations):  # callers before callees
-            if computation not in self._fused:
+            if computation not in fused:
                 callees = self._callees_of(computation)
-            elif self.bodies[computation].may_call:
+            elif bodies[computation].may_call:
                 callees = self._callees_in_body(computation)
             else:
-                self.callees[computation] = []
-                continue
+                callees = []
             self.callees[computation] = callees
-            if computation in self._embedded:
+            if callees and computation in self._embedded:
                 self._embedded.update(callees)
-            if computation in self._reachable:
+            if callees and computation in self._reachable:
                 self._reachable.update(callees)
 
     def _callees_of(self, computation: HloComputation) -> list[HloComputation]:

@@ -17,6 +17,9 @@
 /* `_Kind` of body.py. */
 enum { PLAIN, PAYLOAD, PARAMETER, FUSION, ELEMENT, UNFINISHED, UNUSUAL };
 
+enum { INDEX, IS_TUPLE, ELEMENTS, WORDS };
+static const char *const words[WORDS] = {"index", "is_tuple", "elements"};
+
 #define MAX_PROBES 64
 #define FACTOR UINT64_C(0xc6a4a7935bd1e995)
 #define MAX_ROWS (1 << 28)
@@ -36,19 +39,20 @@ typedef struct {
 } Kept;
 
 typedef struct {
+    PyObject *object; /* the text */
     const char *text;
     PyObject *facts, *shapes, *callees, *make, *computation;
-    PyObject *word_elements, *word_is_tuple, *word_index;
     long long index;
-    Kept *kept_facts, *kept_shapes; /* by hash of the text */
-    size_t kept_mask;
     Py_ssize_t count; /* of instructions */
+    void *memory;     /* that the arrays are in */
+    Kept *kept_facts, *kept_shapes; /* by hash of the text */
     Part *names;
     PyObject **shape_of, **users_of;
-    Py_ssize_t *operands, operand_room; /* the numbers of one instruction's */
     int32_t *slots; /* by hash of the name, number of the instruction + 1 */
-    size_t mask;
+    size_t kept_mask, mask;
+    Py_ssize_t *operands, operand_room; /* the numbers of one instruction's */
     uint64_t seed;
+    PyObject *words[WORDS]; /* as Python has them, when they are first needed */
     PyObject *instructions, *parameters, *unfinished, *fused;
     Py_ssize_t root; /* -1 while no row is marked */
 } Linker;
@@ -99,7 +103,7 @@ look_up(Linker *linker, Kept *all, PyObject *mapping, Part key)
     Kept *kept = &all[hash & linker->kept_mask];
     if (kept->object != NULL && is_same(linker->text, kept->key, key))
         return kept;
-    PyObject *string = part_text(linker->text, key);
+    PyObject *string = part_of(linker->object, key);
     PyObject *object = string == NULL ? NULL : PyObject_GetItem(mapping, string);
     Py_XDECREF(string);
     if (object == NULL)
@@ -196,6 +200,14 @@ may_hide_instruction(const char *text, Py_ssize_t place, Py_ssize_t end)
     return 0;
 }
 
+static PyObject *
+get_attribute(Linker *linker, PyObject *object, int word)
+{
+    if (linker->words[word] == NULL)
+        linker->words[word] = PyUnicode_InternFromString(words[word]);
+    return linker->words[word] == NULL ? NULL : PyObject_GetAttr(object, linker->words[word]);
+}
+
 /* The callee of `, kind=kLoop, calls=%name`: a tuple of it; NULL without an error where the form is
  * another, or the callee does not stand above. */
 static PyObject *
@@ -214,10 +226,10 @@ find_fused(Linker *linker, Part attributes)
     Part name = {place, skip(text, place, end, NAME)};
     if (name.end == place || (name.end < end && text[name.end] != ','))
         return NULL;
-    PyObject *string = part_text(text, name);
+    PyObject *string = part_of(linker->object, name);
     PyObject *callee = string == NULL ? NULL : PyDict_GetItemWithError(linker->callees, string);
     Py_XDECREF(string);
-    PyObject *index = callee == NULL ? NULL : PyObject_GetAttr(callee, linker->word_index);
+    PyObject *index = callee == NULL ? NULL : get_attribute(linker, callee, INDEX);
     if (index == NULL)
         return NULL;
     long long number = PyLong_AsLongLong(index);
@@ -231,13 +243,13 @@ find_fused(Linker *linker, Part attributes)
 static int
 has_element(Linker *linker, PyObject *shape, Py_ssize_t number)
 {
-    PyObject *is_tuple = PyObject_GetAttr(shape, linker->word_is_tuple);
+    PyObject *is_tuple = get_attribute(linker, shape, IS_TUPLE);
     if (is_tuple == NULL)
         return -1;
     Py_DECREF(is_tuple);
     if (is_tuple != Py_True)
         return 0;
-    PyObject *elements = PyObject_GetAttr(shape, linker->word_elements);
+    PyObject *elements = get_attribute(linker, shape, ELEMENTS);
     if (elements == NULL)
         return -1;
     Py_ssize_t count = PyObject_Length(elements);
@@ -284,9 +296,9 @@ make_instruction(Linker *linker, const Row *row, PyObject *shape, const Fact *fa
 {
     Part no_payload = {row->inner.begin, row->inner.begin};
     int has_payload = fact->kind == PAYLOAD || fact->kind == PARAMETER;
-    PyObject *payload = part_text(linker->text, has_payload ? row->inner : no_payload);
-    PyObject *name = part_text(linker->text, row->name), *made = NULL;
-    PyObject *attributes = part_text(linker->text, row->attributes);
+    PyObject *payload = part_of(linker->object, has_payload ? row->inner : no_payload);
+    PyObject *name = part_of(linker->object, row->name), *made = NULL;
+    PyObject *attributes = part_of(linker->object, row->attributes);
     PyObject *index = PyLong_FromSsize_t(linker->count);
     PyObject *users = PyList_New(0), *control = PyTuple_New(0);
     if (payload != NULL && name != NULL && attributes != NULL && index != NULL && users != NULL &&
@@ -391,7 +403,8 @@ link_rows(Linker *linker, Py_ssize_t begin, Py_ssize_t end)
     while (begin < end) {
         Row row;
         Py_ssize_t line_end = find_character(linker->text, begin + 1, end, '\n');
-        if (!read_row(linker->text, begin + 1, line_end, &row))
+        if (!read_row(linker->text, begin + 1, line_end, &row) ||
+            has_comment(linker->text, begin + 1, line_end))
             return 0;
         int status = link_row(linker, &row);
         if (status != 1)
@@ -412,39 +425,36 @@ count_rows(const char *text, Py_ssize_t begin, Py_ssize_t end)
     return count;
 }
 
-/* Makes room for a number of rows, and all objects: 0, or -1 and an error. */
+/* Makes room for at least one and at most MAX_ROWS rows, and the lists: 0, or -1 and an error. */
 static int
 prepare(Linker *linker, Py_ssize_t rows)
 {
     size_t slots = 16, room = (size_t)rows;
     while (slots < 2 * room)
         slots *= 2;
-    linker->mask = slots - 1;
-    linker->kept_mask = slots < 512 ? 7 : 511;
-    linker->root = -1;
-    linker->kept_facts = PyMem_Calloc(linker->kept_mask + 1, sizeof(Kept));
-    linker->kept_shapes = PyMem_Calloc(linker->kept_mask + 1, sizeof(Kept));
-    linker->slots = PyMem_Calloc(slots, sizeof(int32_t));
-    linker->names = PyMem_Malloc(room * sizeof(Part));
-    linker->shape_of = PyMem_Malloc(room * sizeof(PyObject *));
-    linker->users_of = PyMem_Malloc(room * sizeof(PyObject *));
-    if (linker->kept_facts == NULL || linker->kept_shapes == NULL || linker->slots == NULL ||
-        linker->names == NULL || linker->shape_of == NULL || linker->users_of == NULL) {
+    size_t kept = slots < 512 ? 8 : 512;
+    size_t size = 2 * kept * sizeof(Kept) + room * (sizeof(Part) + 2 * sizeof(PyObject *)) +
+                  slots * sizeof(int32_t);
+    linker->memory = PyMem_Calloc(1, size);
+    if (linker->memory == NULL) {
         PyErr_NoMemory();
         return -1;
     }
+    linker->kept_facts = linker->memory;
+    linker->kept_shapes = linker->kept_facts + kept;
+    linker->names = (Part *)(linker->kept_shapes + kept);
+    linker->shape_of = (PyObject **)(linker->names + room);
+    linker->users_of = linker->shape_of + room;
+    linker->slots = (int32_t *)(linker->users_of + room);
+    linker->kept_mask = kept - 1;
+    linker->mask = slots - 1;
+    linker->root = -1;
+    linker->seed = (uint64_t)(uintptr_t)linker->object; /* no text can foresee it */
     linker->instructions = PyList_New(0);
     linker->parameters = PyList_New(0);
     linker->unfinished = PyList_New(0);
     linker->fused = PyList_New(0);
-    linker->word_elements = PyUnicode_InternFromString("elements");
-    linker->word_is_tuple = PyUnicode_InternFromString("is_tuple");
-    linker->word_index = PyUnicode_InternFromString("index");
-    if (linker->word_index == NULL)
-        return -1;
-    Py_hash_t seed = PyObject_Hash(linker->word_index);
-    linker->seed = (uint64_t)seed;
-    return seed == -1 || PyErr_Occurred() ? -1 : 0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static void
@@ -454,26 +464,18 @@ release(Linker *linker)
         Py_DECREF(linker->shape_of[i]);
         Py_DECREF(linker->users_of[i]);
     }
-    for (size_t i = 0; i <= linker->kept_mask; i++) {
-        if (linker->kept_facts != NULL)
-            Py_XDECREF(linker->kept_facts[i].object);
-        if (linker->kept_shapes != NULL)
-            Py_XDECREF(linker->kept_shapes[i].object);
+    for (size_t i = 0; linker->memory != NULL && i <= linker->kept_mask; i++) {
+        Py_XDECREF(linker->kept_facts[i].object);
+        Py_XDECREF(linker->kept_shapes[i].object);
     }
-    PyMem_Free(linker->kept_facts);
-    PyMem_Free(linker->kept_shapes);
-    PyMem_Free(linker->slots);
-    PyMem_Free(linker->names);
-    PyMem_Free(linker->shape_of);
-    PyMem_Free(linker->users_of);
+    for (int i = 0; i < WORDS; i++)
+        Py_XDECREF(linker->words[i]);
+    PyMem_Free(linker->memory);
     PyMem_Free(linker->operands);
     Py_XDECREF(linker->instructions);
     Py_XDECREF(linker->parameters);
     Py_XDECREF(linker->unfinished);
     Py_XDECREF(linker->fused);
-    Py_XDECREF(linker->word_elements);
-    Py_XDECREF(linker->word_is_tuple);
-    Py_XDECREF(linker->word_index);
 }
 
 static PyObject *
@@ -491,15 +493,15 @@ pack_result(const Linker *linker)
 static PyObject *
 link_body(PyObject *module, PyObject *arguments)
 {
-    PyObject *object, *result = NULL;
+    PyObject *result = NULL;
     Py_ssize_t begin, end;
     Linker linker = {0};
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "UnnO!OO!OOL", &object, &begin, &end, &PyDict_Type,
+    if (!PyArg_ParseTuple(arguments, "UnnO!OO!OOL", &linker.object, &begin, &end, &PyDict_Type,
                           &linker.facts, &linker.shapes, &PyDict_Type, &linker.callees,
                           &linker.make, &linker.computation, &linker.index))
         return NULL;
-    linker.text = open_text(object, begin, end);
+    linker.text = open_text(linker.object, begin, end);
     if (linker.text == NULL)
         return NULL;
     Py_ssize_t rows = count_rows(linker.text, begin, end);

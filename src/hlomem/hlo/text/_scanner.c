@@ -81,14 +81,14 @@ read_closing(const char *text, Py_ssize_t place, Py_ssize_t end, Closing *closin
 
 /* Appends a computation to a list: 0, or -1 and an error. */
 static int
-append_computation(PyObject *list, PyObject *make, const char *text, const Head *head,
+append_computation(PyObject *list, PyObject *make, PyObject *object, const Head *head,
                    Py_ssize_t body_end, const Closing *closing)
 {
     int status = -1;
-    PyObject *name = part_text(text, head->name), *made = NULL;
+    PyObject *name = part_of(object, head->name), *made = NULL;
     PyObject *begin = PyLong_FromSsize_t(head->begin);
     PyObject *body = Py_BuildValue("(nn)", head->end, body_end);
-    PyObject *thread = closing->thread.begin ? part_text(text, closing->thread) : Py_None;
+    PyObject *thread = closing->thread.begin ? part_of(object, closing->thread) : Py_None;
     if (name != NULL && begin != NULL && body != NULL && thread != NULL)
         made = PyObject_CallFunctionObjArgs(make, name, head->is_entry ? Py_True : Py_False, begin,
                                             body, thread,
@@ -107,8 +107,8 @@ append_computation(PyObject *list, PyObject *make, const char *text, const Head 
 /* Appends all computations; the end is where the first text is that is none. As `read_computation`
  * otherwise, and -2 on an error. */
 static int
-append_computations(PyObject *list, PyObject *make, const char *text, Py_ssize_t *place,
-                    Py_ssize_t end)
+append_computations(PyObject *list, PyObject *make, PyObject *object, const char *text,
+                    Py_ssize_t *place, Py_ssize_t end)
 {
     Head head;
     Py_ssize_t first = *place;
@@ -122,7 +122,7 @@ append_computations(PyObject *list, PyObject *make, const char *text, Py_ssize_t
         if (body_end == end)
             return 0;
         read_closing(text, body_end + 2, end, &closing);
-        if (append_computation(list, make, text, &head, body_end, &closing) < 0)
+        if (append_computation(list, make, object, &head, body_end, &closing) < 0)
             return -2;
         *place = closing.end;
         found = read_computation(text, closing.end, end, &head);
@@ -143,7 +143,7 @@ computations(PyObject *module, PyObject *arguments)
     PyObject *list = text == NULL ? NULL : PyList_New(0);
     if (list == NULL)
         return NULL;
-    int found = append_computations(list, make, text, &place, end);
+    int found = append_computations(list, make, object, text, &place, end);
     if (found == 0)
         return Py_BuildValue("(Nn)", list, place);
     Py_DECREF(list);
@@ -154,17 +154,23 @@ computations(PyObject *module, PyObject *arguments)
 
 /* Bodies of fusions */
 
-typedef int (*Visit)(PyObject *result, const char *text, Py_ssize_t begin, Py_ssize_t end);
+/* A text that is being read, and the list that is made of its lines. */
+typedef struct {
+    PyObject *object, *list;
+    const char *text;
+} Reading;
+
+typedef int (*Visit)(Reading *reading, Py_ssize_t begin, Py_ssize_t end);
 
 /* Visits every line of a body: 1, 0 as soon as a visit says that Python has to look, -1 on an
  * error. */
 static int
-visit_lines(PyObject *result, const char *text, Py_ssize_t begin, Py_ssize_t end, Visit visit)
+visit_lines(Reading *reading, Py_ssize_t begin, Py_ssize_t end, Visit visit)
 {
-    int status = begin == end || text[begin] == '\n';
+    int status = begin == end || reading->text[begin] == '\n';
     while (status == 1 && begin < end) {
-        Py_ssize_t line_end = find_character(text, begin + 1, end, '\n');
-        status = visit(result, text, begin + 1, line_end);
+        Py_ssize_t line_end = find_character(reading->text, begin + 1, end, '\n');
+        status = visit(reading, begin + 1, line_end);
         begin = line_end;
     }
     return status;
@@ -174,18 +180,18 @@ visit_lines(PyObject *result, const char *text, Py_ssize_t begin, Py_ssize_t end
 static PyObject *
 list_lines(PyObject *arguments, Visit visit)
 {
-    PyObject *object;
+    Reading reading;
     Py_ssize_t begin, end;
-    if (!PyArg_ParseTuple(arguments, "Unn", &object, &begin, &end))
+    if (!PyArg_ParseTuple(arguments, "Unn", &reading.object, &begin, &end))
         return NULL;
-    const char *text = open_text(object, begin, end);
-    PyObject *list = text == NULL ? NULL : PyList_New(0);
-    if (list == NULL)
+    reading.text = open_text(reading.object, begin, end);
+    reading.list = reading.text == NULL ? NULL : PyList_New(0);
+    if (reading.list == NULL)
         return NULL;
-    int status = visit_lines(list, text, begin, end, visit);
+    int status = visit_lines(&reading, begin, end, visit);
     if (status == 1)
-        return list;
-    Py_DECREF(list);
+        return reading.list;
+    Py_DECREF(reading.list);
     if (status < 0)
         return NULL;
     Py_RETURN_NONE;
@@ -193,19 +199,19 @@ list_lines(PyObject *arguments, Visit visit)
 
 /* Appends a tuple of texts: 1, or -1 and an error. */
 static int
-append_texts(PyObject *list, const char *text, const Part *parts, Py_ssize_t count)
+append_texts(Reading *reading, const Part *parts, Py_ssize_t count)
 {
     PyObject *tuple = PyTuple_New(count);
     if (tuple == NULL)
         return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = part_text(text, parts[i]);
+        PyObject *item = part_of(reading->object, parts[i]);
         if (item == NULL || PyTuple_SetItem(tuple, i, item) < 0) {
             Py_DECREF(tuple);
             return -1;
         }
     }
-    int status = PyList_Append(list, tuple);
+    int status = PyList_Append(reading->list, tuple);
     Py_DECREF(tuple);
     return status < 0 ? -1 : 1;
 }
@@ -221,8 +227,9 @@ is_flat(const char *text, Part brackets)
 
 /* Name, opcode and operands, of rows without brackets in these. */
 static int
-visit_operands(PyObject *list, const char *text, Py_ssize_t begin, Py_ssize_t end)
+visit_operands(Reading *reading, Py_ssize_t begin, Py_ssize_t end)
 {
+    const char *text = reading->text;
     Row row;
     if (!read_head(text, begin, end, &row))
         return 0;
@@ -234,7 +241,7 @@ visit_operands(PyObject *list, const char *text, Py_ssize_t begin, Py_ssize_t en
     if (text[row.shape.begin] == '(' && !is_flat(text, row.shape))
         return 0;
     Part parts[] = {row.name, row.opcode, row.inner};
-    return append_texts(list, text, parts, 3);
+    return append_texts(reading, parts, 3);
 }
 
 static PyObject *
@@ -269,29 +276,21 @@ names_callee(const char *text, Py_ssize_t place, Py_ssize_t end)
     return 0;
 }
 
-static int
-may_have_comment(const char *text, Py_ssize_t place, Py_ssize_t end)
-{
-    while ((place = find_character(text, place, end, '/')) < end)
-        if (++place < end && text[place] == '/')
-            return 1;
-    return 0;
-}
-
 /* Opcode and attributes, of rows that call computations. */
 static int
-visit_call(PyObject *list, const char *text, Py_ssize_t begin, Py_ssize_t end)
+visit_call(Reading *reading, Py_ssize_t begin, Py_ssize_t end)
 {
+    const char *text = reading->text;
     for (Py_ssize_t place = begin; (place = find_character(text, place, end, ',')) < end;) {
         int found = names_callee(text, ++place, end);
         if (found < 0)
             return 0;
         if (found) {
             Row row;
-            if (!read_row(text, begin, end, &row) || may_have_comment(text, begin, end))
+            if (!read_row(text, begin, end, &row) || has_comment(text, begin, end))
                 return 0;
             Part parts[] = {row.opcode, row.attributes};
-            return append_texts(list, text, parts, 2);
+            return append_texts(reading, parts, 2);
         }
     }
     return 1;

@@ -179,7 +179,7 @@ def link_natively(
     *,
     has_control: bool,
 ) -> list[HloComputation] | None:
-    """The same by `_linker.c`, for a body without comments, given its text and its place there.
+    """The same by `_linker.c`, for a body whose place in a text of ASCII characters is given.
 
     None where it is not as XLA prints it or something is wrong, which `link_body` knows to say.
     """

@@ -279,8 +279,6 @@ class ModuleReader:
     def _open_natively(self, computation: HloComputation) -> list[HloComputation] | None:
         """As `_open`; None where the rows have to be cut and looked at one by one."""
         text, (start, end) = self._text, _text_of(computation).body
-        if text.find("//", start, end) >= 0 and scanner.has_comment(text, start, end):
-            return None
         control = text.find(f"{CONTROL_PREDECESSORS}=", start, end)
         place = (text, start, end)
         return link_natively(computation, place, self._shapes, has_control=control >= 0)

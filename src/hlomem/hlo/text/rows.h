@@ -76,10 +76,27 @@ is_same(const char *text, Part one, Part other)
            memcmp(text + one.begin, text + other.begin, (size_t)length) == 0;
 }
 
-static inline PyObject *
-part_text(const char *text, Part part)
+/* Whether a line has a comment, `//` outside of strings; as `has_comment` of scanner.py. */
+static inline int
+has_comment(const char *text, Py_ssize_t place, Py_ssize_t end)
 {
-    return PyUnicode_FromStringAndSize(text + part.begin, part.end - part.begin);
+    Py_ssize_t slash = place;
+    while ((slash = find_character(text, slash, end, '/')) < end)
+        if (++slash < end && text[slash] == '/')
+            break;
+    if (slash >= end)
+        return 0;
+    for (; place < end; place++) {
+        if (stands_at(text, place, end, "//", 2))
+            return 1;
+        if (text[place] == '"') {
+            for (place++; place < end && text[place] != '"'; place++)
+                place += text[place] == '\\';
+            if (place >= end)
+                return 0; /* what follows an open string is no comment */
+        }
+    }
+    return 0;
 }
 
 /* ` opcode(`: the opcode, and 1; 0 where that does not stand there. */
@@ -158,6 +175,12 @@ read_row(const char *text, Py_ssize_t place, Py_ssize_t end, Row *row)
         }
     }
     return 0;
+}
+
+static inline PyObject *
+part_of(PyObject *text, Part part)
+{
+    return PyUnicode_Substring(text, part.begin, part.end);
 }
 
 /* The bytes of a text, if they are its characters and hold the range; else NULL and an error. */
