@@ -54,9 +54,13 @@ def find_compiler() -> list[str]:
 
 
 def compile_kernel(source: Path) -> Path:
-    """Compiles a kernel beside its source, unless the library there is younger."""
+    """Compiles a kernel beside its source, unless the library there is younger.
+
+    Kernels may include the headers beside them.
+    """
     library = source.with_name(source.stem + ENDING)
-    if library.exists() and library.stat().st_mtime > source.stat().st_mtime:
+    read = [source, *source.parent.glob("*.h")]
+    if library.exists() and library.stat().st_mtime > max(file.stat().st_mtime for file in read):
         return library
     command = [*find_compiler(), "-O3", "-fPIC", "-shared", "-Wall", "-Wextra"]
     command.append(f"-I{sysconfig.get_path('include')}")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
 
 from hlomem.analysis.defined_parts import count_defined
-from hlomem.analysis.fused_bodies import FusedBodies
+from hlomem.analysis.fused_bodies import FusedBodies, _read_arrays, form_of, operand_rows
+from hlomem.hlo.text import scanner
 from hlomem.hlo.text.parser import parse
+from tests.hlo.native import damaged_texts, in_python, needs_native
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,3 +62,30 @@ def test_every_body_of_the_goldens_holds_what_its_instructions_are(goldens: Path
             assert body.may_call >= any(each.called_computations for each in instructions)
             count += 1
     assert count
+
+
+@needs_native
+@given(damaged_texts())
+def test_damaged_bodies_hold_the_same_natively(text: str) -> None:
+    computations, _ = scanner.match_computations(text, max(0, text.find("\n\n")))
+    bodies: dict[bytes, object] = {}
+    for computation in computations:
+        start, end = computation.body
+        with in_python():
+            held = _read_arrays(text[start:end])
+            form = form_of(text, start, end)
+            rows = operand_rows(text, start, end)
+        native = form_of(text, start, end)
+        assert native == form or (held is not None and bodies.setdefault(native, held) == held)
+        assert operand_rows(text, start, end) == rows
+
+
+@needs_native
+def test_bodies_of_the_same_opcodes_have_one_form() -> None:
+    one, other = (TWO_BODIES.format(one="add", other=opcode) for opcode in ("add", "power"))
+    assert _count_forms(one) == 1
+    assert _count_forms(other) == 2
+
+
+def _count_forms(text: str) -> int:
+    return len({form_of(text, *found.body) for found in scanner.scan_computations(text, 14)[0][:2]})

@@ -36,13 +36,12 @@ class CallGraph:
         """The instructions that call each computation, those inside fused bodies left out."""
         self._post_orders: dict[HloComputation, list[HloInstruction]] = {}
         self._called_in_bodies: set[HloComputation] = set()
-        self._run_inside: set[HloComputation] = set()  # by an operation outside fused bodies
         self._fused: set[HloComputation] = set()
+        self._embedded: set[HloComputation] = set()
+        self._reachable = {module.entry}
         self.bodies = FusedBodies()
         """The contents of the bodies of fusions."""
         self._read_calls()
-        self._embedded = self._with_callees(self._run_inside | self._called_in_bodies)
-        self._reachable = self._with_callees({module.entry})
 
     def post_order(self, computation: HloComputation) -> list[HloInstruction]:
         """The instructions of a computation, operands before users; read-only."""
@@ -87,12 +86,19 @@ class CallGraph:
         return next(calls, None)
 
     def _read_calls(self) -> None:
+        fused, bodies = self._fused, self.bodies
         for computation in reversed(self.module.computations):  # callers before callees
-            if computation in self._fused:
-                may_call = self.bodies[computation].may_call
-                self.callees[computation] = self._callees_in_body(computation) if may_call else []
-                continue
-            self.callees[computation] = self._callees_of(computation)
+            if computation not in fused:
+                callees = self._callees_of(computation)
+            elif bodies[computation].may_call:
+                callees = self._callees_in_body(computation)
+            else:
+                callees = []
+            self.callees[computation] = callees
+            if callees and computation in self._embedded:
+                self._embedded.update(callees)
+            if callees and computation in self._reachable:
+                self._reachable.update(callees)
 
     def _callees_of(self, computation: HloComputation) -> list[HloComputation]:
         """The callees of a computation; its instructions become their callsites."""
@@ -101,10 +107,11 @@ class CallGraph:
             called = instruction.called_computations
             if not called:
                 continue
-            if instruction.opcode not in CONTROL_FLOW_OPCODES:
-                self._run_inside.update(called)
-                if instruction.opcode == "fusion":
-                    self._fused.update(called)
+            if instruction.opcode == "fusion":
+                self._fused.update(called)
+                self._embedded.update(called)
+            elif instruction.opcode not in CONTROL_FLOW_OPCODES:
+                self._embedded.update(called)
             for callee in called if len(called) == 1 else dict.fromkeys(called):
                 callees[callee] = None
                 self.callsites[callee].append(instruction)
@@ -118,15 +125,5 @@ class CallGraph:
             if call.opcode == "fusion":
                 self._fused.update(call.called_computations)
         self._called_in_bodies.update(callees)
+        self._embedded.update(callees)
         return list(callees)
-
-    def _with_callees(self, computations: set[HloComputation]) -> set[HloComputation]:
-        """Some computations and all that they call, directly or not."""
-        reached: set[HloComputation] = set()
-        while computations:
-            reached |= computations
-            called = {
-                callee for computation in computations for callee in self.callees[computation]
-            }
-            computations = called - reached
-        return reached

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.defined_parts import count_defined
 from hlomem.base.named_tuples import NamedTuple
+from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES
 
 if TYPE_CHECKING:
-    from hlomem.hlo.ir import HloComputation
+    from collections.abc import Callable
+
+    from hlomem.hlo.ir import BodyPlace, HloComputation
     from hlomem.hlo.opcodes import Opcode
 
 # Begins with a literal, which `re` finds much faster than the beginning of a line; and anything but
@@ -37,12 +40,46 @@ _ROW = lazy_pattern(
 Row = tuple[str, "Opcode", str]
 """An instruction of a body: name, opcode and what stands in the parentheses."""
 
+_KERNEL = "hlomem.hlo.text._scanner"
+_body_form: Callable[[str, int, int], bytes | None] | None = kernel(_KERNEL, "body_form")
+_operand_rows: Callable[[str, int, int], list[Row] | None] | None = kernel(_KERNEL, "operand_rows")
+
 
 def operand_names(inner: str) -> list[str]:
     """The names in what stands in the parentheses of a row."""
     if inner.startswith("%") and "/" not in inner:
         return inner[1:].split(", %")
     return [_BEFORE_NAME.sub("", operand) for operand in inner.split(", ")]
+
+
+def operand_rows(text: str, start: int, end: int) -> list[Row] | None:
+    """The instructions of a body whose place is given; None where they must be read to know."""
+    # `%fusion#1` stands for an instruction that has no row.
+    if text.find("#", start, end) >= 0:
+        return None
+    if _operand_rows is not None and text.isascii():
+        rows = _operand_rows(text, start, end)
+        if rows is not None:
+            return rows
+    return match_operand_rows(text, start, end)
+
+
+def match_operand_rows(text: str, start: int, end: int) -> list[Row] | None:
+    """The same by a pattern, for any body in which nothing is implied."""
+    rows: list[Row] = _ROW.findall(text, start, end)
+    return rows if len(rows) == text.count("\n", start, end) else None
+
+
+def form_of(text: str, start: int, end: int) -> bytes:
+    """A key that bodies share only if their facts are the same, or their opcodes have digits.
+
+    Natively it is made of the opcodes, else it is the body with all digits alike.
+    """
+    if _body_form is not None and text.isascii():
+        form = _body_form(text, start, end)
+        if form is not None:
+            return form
+    return text[start:end].encode("utf-8", "surrogatepass").translate(_BLURRED)
 
 
 class FusedBody(NamedTuple):
@@ -63,33 +100,29 @@ class FusedBodies(dict["HloComputation", FusedBody]):
         self._known_forms: dict[bytes, FusedBody] = {}
 
     def __missing__(self, computation: HloComputation) -> FusedBody:
-        body = self[computation] = self._read(computation)
+        place = computation.body_place
+        if place is None:
+            body = _outlined(computation)
+        else:
+            form = form_of(*place)
+            body = self._known_forms.get(form) or self._read(computation, place, form)
+        self[computation] = body
         return body
 
     def rows(self, computation: HloComputation) -> list[Row] | None:
         """The instructions of a body as its text has them; None where they must be read to know."""
-        body = computation.body_text
-        if body is None:
-            return None
-        rows: list[Row] = _ROW.findall(body)
-        # `%fusion#1` stands for an instruction that has no row.
-        if len(rows) != body.count("\n") or "#" in body:
-            return None
-        return rows
+        place = computation.body_place
+        return None if place is None else operand_rows(*place)
 
-    def _read(self, computation: HloComputation) -> FusedBody:
-        text = computation.body_text
-        if text is None:
+    def _read(self, computation: HloComputation, place: BodyPlace, form: bytes) -> FusedBody:
+        """The contents of a body, remembered for others of the same form."""
+        text, start, end = place
+        body = _read_arrays(text[start:end])
+        if body is None:
             return _outlined(computation)
-        form = text.encode("utf-8", "surrogatepass").translate(_BLURRED)
-        known = self._known_forms.get(form)
-        if known is None:
-            known = _read_arrays(text)
-            if known is None:
-                return _outlined(computation)
-            if known.opcodes <= _DIGITLESS:
-                self._known_forms[form] = known
-        return known
+        if body.opcodes <= _DIGITLESS:
+            self._known_forms[form] = body
+        return body
 
 
 def _read_arrays(text: str) -> FusedBody | None:

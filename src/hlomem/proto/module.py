@@ -116,7 +116,7 @@ class ModuleReader:
                 return str(proto.name)
         return ""
 
-    def body_text(self, _: HloComputation) -> None:
+    def body_place(self, _: HloComputation) -> None:
         """No message is a text."""
 
     @property

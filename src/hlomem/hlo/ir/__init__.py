@@ -15,13 +15,20 @@ for each.
 
 from __future__ import annotations
 
-from hlomem.hlo.ir.computation import MAIN_THREAD, BodyCall, BodyReader, HloComputation
+from hlomem.hlo.ir.computation import (
+    MAIN_THREAD,
+    BodyCall,
+    BodyPlace,
+    BodyReader,
+    HloComputation,
+)
 from hlomem.hlo.ir.instruction import CalledComputation, HloInstruction, UnreadAttributes
 from hlomem.hlo.ir.module import Creation, HloModule, TextReader
 
 __all__ = [
     "MAIN_THREAD",
     "BodyCall",
+    "BodyPlace",
     "BodyReader",
     "CalledComputation",
     "Creation",

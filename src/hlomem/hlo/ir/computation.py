@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MAIN_THREAD = "main"
 
+BodyPlace = tuple[str, int, int]
+"""A text, and where a body begins and ends there."""
+
 
 class BodyCall(NamedTuple):
     """An instruction that calls computations, known without reading the body it is in."""
@@ -50,8 +53,8 @@ class BodyReader(Protocol):
     def first_parameter(self, computation: HloComputation) -> str:
         """The name of parameter 0, empty where there is none; links nothing."""
 
-    def body_text(self, computation: HloComputation) -> str | None:
-        """The body, if it is laid out as XLA prints it."""
+    def body_place(self, computation: HloComputation) -> BodyPlace | None:
+        """The text that has the body, and where; None if it is not laid out as XLA prints it."""
 
     def locate(self, computation: HloComputation, name: str) -> Span:
         """The span of an instruction's text."""
@@ -84,9 +87,14 @@ class HloComputation(Struct, eq=False):
         instructions: list[HloInstruction],
         parameters: list[HloInstruction],
         root: HloInstruction,
+        *,
+        has_users: bool = False,
     ) -> None:
-        """Set the body; called once, by the maker of the computation."""
-        for instruction in instructions:
+        """Set the body; called once, by the maker of the computation.
+
+        `has_users` says that the users of all instructions are known already.
+        """
+        for instruction in () if has_users else instructions:
             for operand in instruction.operands:
                 users = operand.users
                 if not users or users[-1] is not instruction:
@@ -135,7 +143,16 @@ class HloComputation(Struct, eq=False):
 
         None for what was made or edited or no text, and for one not laid out as XLA prints it.
         """
-        return None if self.reader is None else self.reader.body_text(self)
+        place = self.body_place
+        if place is None:
+            return None
+        text, start, end = place
+        return text[start:end]
+
+    @property
+    def body_place(self) -> BodyPlace | None:
+        """The text that `body_text` is a part of, where it begins and where it ends."""
+        return None if self.reader is None else self.reader.body_place(self)
 
     @property
     def instruction_count(self) -> int:

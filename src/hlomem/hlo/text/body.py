@@ -5,6 +5,9 @@ the computation, filled. The loop of `_link_rows` runs once per instruction that
 so it handles the common form of each thing in line and leaves the rest to functions. No positions
 are kept: a `RowProblem` says which part of which row, and the reader cuts the body again.
 
+Where `_linker.c` was built, it cuts and links a body of ASCII text that is plainly as XLA prints it
+(`link_natively`). All others are left to the Python here, and so is saying what is wrong.
+
 Mirrors `HloParserImpl::ParseInstructionList` and `CreateInstruction`: operands and callees stand
 before their users, names are unique, and without a `ROOT` the last instruction is the root.
 """
@@ -12,12 +15,14 @@ before their users, names are unique, and without a `ROOT` the last instruction 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from sys import intern
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
+from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, KNOWN_OPCODES, as_opcode, traits_of
@@ -70,6 +75,14 @@ class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
 
 
 _Finish = Callable[["_Body", HloInstruction, str], None]
+_Linked = tuple[
+    list[HloInstruction],
+    list[HloInstruction],
+    HloInstruction | None,
+    list[HloInstruction],
+    list["HloComputation"],
+]
+"""Instructions, parameters, the marked root, those to be finished, callees of fusions."""
 _Fact = tuple["Opcode", int | None, bool, _Finish | None]
 """All the loop must know of an opcode: its text (one object for all instructions), its number of
 operands, whether it has a payload instead, and the step that finishes it."""
@@ -82,6 +95,38 @@ class _Facts(dict[str, _Fact]):
         opcode = as_opcode(intern(text))  # most comparisons then end with identity
         traits = traits_of(opcode)
         fact = (opcode, traits.arity, traits.has_payload, _find_finish(opcode))
+        if opcode in KNOWN_OPCODES:
+            self[opcode] = fact
+        return fact
+
+
+_link: Callable[..., _Linked | None] | None = kernel("hlomem.hlo.text._linker", "link")
+IS_NATIVE = _link is not None
+
+
+class _Kind(IntEnum):
+    """The kinds of instructions in `_linker.c`."""
+
+    PLAIN = 0
+    PAYLOAD = 1
+    PARAMETER = 2
+    FUSION = 3
+    ELEMENT = 4
+    UNFINISHED = 5
+    UNUSUAL = 6
+
+
+class _Kinds(dict[str, tuple["Opcode", int, int]]):
+    """Facts for `_linker.c` by opcode: its text, its number of operands or -1, its kind there."""
+
+    def __missing__(self, text: str) -> tuple[Opcode, int, int]:
+        opcode, arity, has_payload, finish = _FACTS[text]
+        kind = _Kind.PAYLOAD if has_payload else _Kind.PLAIN
+        if opcode == "parameter":
+            kind = _Kind.PARAMETER
+        elif finish is not None:
+            kind = _KIND_OF_FINISH[finish]
+        fact = (opcode, -1 if arity is None else arity, int(kind))
         if opcode in KNOWN_OPCODES:
             self[opcode] = fact
         return fact
@@ -125,6 +170,53 @@ def link_body(
         body.scope.name_implied()
     computation.fill(body.scope.instructions, parameters, root)
     return body.called
+
+
+def link_natively(
+    computation: HloComputation,
+    place: tuple[str, int, int],
+    shapes: ShapeTable,
+    *,
+    has_control: bool,
+) -> list[HloComputation] | None:
+    """The same by `_linker.c`, for a body whose place in a text of ASCII characters is given.
+
+    None where it is not as XLA prints it or something is wrong, which `link_body` knows to say.
+    """
+    assert _link is not None
+    callees = computation.module.computation_by_name
+    try:
+        linked = _link(
+            *place, _KINDS, shapes, callees, HloInstruction, computation, computation.index
+        )
+        if linked is None:
+            return None
+        instructions, parameters, root, unfinished, fused = linked
+        called: list[HloComputation] = []
+        if unfinished or has_control:
+            body = _Body(OperandScope(computation, shapes, instructions), callees, called)
+            _finish_linked(body, unfinished, has_control)
+    except (RowProblem, ParseError):
+        return None
+    numbered = _in_order(parameters)
+    if numbered is None:
+        return None
+    for callee in fused:
+        callee.is_fused = True
+    computation.fill(instructions, numbered, root or instructions[-1], has_users=True)
+    return called
+
+
+def _finish_linked(body: _Body, unfinished: list[HloInstruction], has_control: bool) -> None:
+    """Finish a body whose operands are linked; raises `RowProblem`."""
+    for instruction in unfinished:
+        finish = _FACTS[instruction.opcode][3]
+        assert finish is not None
+        finish(body, instruction, instruction.attribute_text)
+    for instruction in body.scope.instructions if has_control else ():
+        body.scope.by_name[instruction.name] = instruction  # it may name itself, none below
+        if instruction.may_have(CONTROL_PREDECESSORS):
+            _link_control(body, instruction, instruction.attribute_text)
 
 
 def _link_rows(
@@ -189,11 +281,16 @@ def _numbered_parameters(body: _Body, rows: list[InstructionRow]) -> list[HloIns
     parameters = [
         instruction for instruction in body.scope.instructions if instruction.opcode == "parameter"
     ]
+    return _in_order(parameters) or _number_carefully(body, parameters, rows)
+
+
+def _in_order(parameters: list[HloInstruction]) -> list[HloInstruction] | None:
+    """Parameters by number; None where one is missing or given twice, or says its number oddly."""
     by_text = {parameter.payload: parameter for parameter in parameters}
     try:
         return [by_text[str(number)] for number in range(len(parameters))]
     except KeyError:
-        return _number_carefully(body, parameters, rows)
+        return None
 
 
 def _number_carefully(
@@ -349,4 +446,11 @@ def _find_finish(opcode: Opcode) -> _Finish | None:
     return _link_calls if traits_of(opcode).calls else None
 
 
+_KIND_OF_FINISH: dict[_Finish, _Kind] = {
+    _finish_fusion: _Kind.FUSION,
+    _finish_element: _Kind.ELEMENT,
+    _link_calls: _Kind.UNFINISHED,
+    _finish_sugared: _Kind.UNUSUAL,
+}
 _FACTS = _Facts()
+_KINDS = _Kinds()

@@ -8,7 +8,7 @@ which differs when the layout had to be normalized; every error is placed in the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -16,11 +16,18 @@ from hlomem.base.errors import ParseError
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, Span
 from hlomem.hlo.ir import MAIN_THREAD, BodyCall, HloComputation, HloModule
-from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES
 from hlomem.hlo.text import scanner, validation
 from hlomem.hlo.text.async_sugar import is_sugared
 from hlomem.hlo.text.attributes import TextProblem
-from hlomem.hlo.text.body import CONTROL_PREDECESSORS, RowProblem, called_names, link_body
+from hlomem.hlo.text.body import (
+    CONTROL_PREDECESSORS,
+    IS_NATIVE,
+    RowProblem,
+    called_names,
+    link_body,
+    link_natively,
+)
 from hlomem.hlo.text.scanner import ComputationText
 from hlomem.hlo.text.shape_parser import ShapeTable
 from hlomem.hlo.text.stack_frames import StackFrameTables
@@ -29,7 +36,7 @@ from hlomem.hlo.text.style import TextStyle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import BodyPlace, HloInstruction
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.normalizer import OffsetMap
@@ -40,7 +47,6 @@ NOT_AN_INSTRUCTION = "not an instruction"
 _INSTRUCTION_FORM = "an instruction reads `%name = shape opcode(operands), attribute=value`"
 _SHAPELESS = lazy_pattern(r"(?:ROOT\s++)?%?[\w.\-]++\s*+=\s*+[a-z][\w\-]*+\s*+\(", re.ASCII)
 _SHAPED_OPERAND = lazy_pattern(r"\(|[a-z][a-z0-9]*+\[")
-_MAY_CALL = lazy_pattern(rf",\s*+(?:{'|'.join(CALL_ATTRIBUTE_NAMES)})\s*+=", re.ASCII)
 _FIRST_PARAMETER = lazy_pattern(r"\n  (?:ROOT )?%?(\S++) = \S++ parameter\(0\)", re.ASCII)
 
 
@@ -73,6 +79,7 @@ class ModuleReader:
         self._offsets = offsets
         self._spans = spans
         self._shapes = ShapeTable()
+        self._is_plain = IS_NATIVE and offsets is None and self._text.isascii()
         self._calls: dict[HloComputation, list[BodyCall]] = {}
         self._module = self._make_module()
 
@@ -113,26 +120,21 @@ class ModuleReader:
         return known
 
     def _find_calls(self, computation: HloComputation) -> list[BodyCall]:
-        if self._offsets is not None:
+        place = self.body_place(computation)
+        rows = None if place is None else scanner.calling_rows(*place)
+        if rows is None:
             return self._linked_calls(computation)
-        text, by_name = self._text, computation.module.computation_by_name
+        by_name, index = computation.module.computation_by_name, computation.index
         calls: list[BodyCall] = []
-        position, end = _text_of(computation).body
-        while match := _MAY_CALL.search(text, position, end):
-            start = text.rfind("\n", position, match.start()) + 1
-            position = text.find("\n", match.end(), end)
-            position = end if position < 0 else position
-            row = scanner.opcode_and_attributes(text, start, position)
-            if row is None or is_sugared(row[0]):
-                return self._linked_calls(computation)
+        for opcode, attributes in rows:
             try:
-                called = tuple([by_name[name] for name in called_names(*row)])
+                called = tuple([by_name[name] for name in called_names(opcode, attributes)])
             except (KeyError, RowProblem):
                 return self._linked_calls(computation)
+            if is_sugared(opcode) or [callee for callee in called if callee.index >= index]:
+                return self._linked_calls(computation)
             if called:
-                calls.append(BodyCall(row[0], called, row[1]))
-        if any(callee.index >= computation.index for call in calls for callee in call[1]):
-            return self._linked_calls(computation)
+                calls.append(BodyCall(opcode, called, attributes))
         return calls
 
     def _linked_calls(self, computation: HloComputation) -> list[BodyCall]:
@@ -151,12 +153,12 @@ class ModuleReader:
         computation.ensure_read()
         return computation.first_parameter_name
 
-    def body_text(self, computation: HloComputation) -> str | None:
-        """The body, unless the text is laid out otherwise than XLA prints it."""
+    def body_place(self, computation: HloComputation) -> BodyPlace | None:
+        """The place of the body, unless the text is laid out otherwise than XLA prints it."""
         if self._offsets is not None:
             return None
-        start, end = _text_of(computation).body
-        return self._text[start:end]
+        unread: Any = computation.unread  # `_text_of`, without waiting for it
+        return self._text, *unread.body
 
     def locate(self, computation: HloComputation, name: str) -> Span:
         """The span of an instruction; the head of its computation if it has no line."""
@@ -169,7 +171,7 @@ class ModuleReader:
     def style(self) -> TextStyle:
         """The style of the text."""
         text, first = self._text, self._spans.computations[0]
-        head = text[first.head_start : first.body.start]
+        head = text[first.head_start : first.body[0]]
         rows = [
             (opcode, inner)
             for computation in self._read_computations()
@@ -255,6 +257,8 @@ class ModuleReader:
 
     def _open(self, computation: HloComputation) -> list[HloComputation]:
         """Read a computation; returns its callees other than fused bodies."""
+        if self._is_plain and (callees := self._open_natively(computation)) is not None:
+            return callees
         body = self._body(computation)
         if not body.rows:
             problem = f"computation `{computation.name}` has no instructions"
@@ -271,6 +275,13 @@ class ModuleReader:
         except RowProblem as problem:
             raise self._row_error(body, problem) from None
         return callees
+
+    def _open_natively(self, computation: HloComputation) -> list[HloComputation] | None:
+        """As `_open`; None where the rows have to be cut and looked at one by one."""
+        text, (start, end) = self._text, _text_of(computation).body
+        control = text.find(f"{CONTROL_PREDECESSORS}=", start, end)
+        place = (text, start, end)
+        return link_natively(computation, place, self._shapes, has_control=control >= 0)
 
     def _body(self, computation: HloComputation) -> _Body:
         """The rows of a computation; those of another layout than XLA's are normalized first."""
@@ -329,7 +340,7 @@ class ModuleReader:
         `HloParserImpl::ParseComputation`, which does not compare the parameters either.
         """
         span = _text_of(computation)
-        head = self._text[span.head_start : span.body.start]
+        head = self._text[span.head_start : span.body[0]]
         if validation.is_usual_head(head, computation):
             return
         source = Source(self.source.name, self._text)

@@ -5,20 +5,28 @@ the hot path of the parser: a body is found with two `str.find`, and its lines a
 one regular expression in one call. It knows the layout XLA prints (`HloModule::Print`,
 `HloComputation::Print`): an instruction per line, braces of computations at the left margin. Any
 other layout is first brought into this one by `hlomem.hlo.text.normalizer`.
+
+Where `_scanner.c` was built it does the same for ASCII text, and leaves to the patterns what is not
+plainly as XLA prints it.
 """
 
 from __future__ import annotations
 
 import re
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.base.named_tuples import NamedTuple
+from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Span
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES, Opcode, as_opcode
+from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES, Opcode, as_opcode
 from hlomem.hlo.text.stack_frames import TABLE_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAME = r"[A-Za-z0-9_.\-]++"
 
@@ -46,9 +54,17 @@ _INSTRUCTION = lazy_pattern(
 )
 _OUTLINE = lazy_pattern(rf"^  (?:ROOT )?%?{NAME} = {SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
 
+_MAY_CALL = lazy_pattern(rf",\s*+(?:{'|'.join(CALL_ATTRIBUTE_NAMES)})\s*+=", re.ASCII)
 _SECOND = lazy_pattern(r"[\w.\-] = \S++ [a-z][\w\-]*+\(")
 _TAIL_LENGTH = 1000
 _SHORTEST_ROW = len("\n  a = b c()")
+
+_computations: Callable[..., tuple[list[ComputationText], int] | None] | None = kernel(
+    "hlomem.hlo.text._scanner", "computations"
+)
+_calling_rows: Callable[[str, int, int], list[tuple[Opcode, str]] | None] | None = kernel(
+    "hlomem.hlo.text._scanner", "calling_rows"
+)
 
 InstructionRow = tuple[str, str, str, str, str, str]
 """`ROOT ` or nothing, name, shape, opcode, what stands in the parentheses, attributes."""
@@ -71,7 +87,7 @@ class ComputationText(Struct, frozen=True, eq=False):
     name: str
     is_entry: bool
     head_start: int
-    body: Span
+    body: tuple[int, int]
     """From behind the opening brace to behind the last instruction."""
     execution_thread: str | None
     has_name_after_brace: bool
@@ -101,6 +117,15 @@ def scan_module(text: str) -> ModuleText | None:
 
 def scan_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
     """The computations from `position` on, and where the first text is that is none."""
+    if _computations is not None and text.isascii():
+        found = _computations(text, position, ComputationText)
+        if found is not None:
+            return found
+    return match_computations(text, position)
+
+
+def match_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
+    """The same, by patterns, for any text."""
     computations: list[ComputationText] = []
     head = _FIRST_HEAD.match(text, position)
     if head is None:
@@ -109,7 +134,7 @@ def scan_computations(text: str, position: int) -> tuple[list[ComputationText], 
     head_start, body_start = head.start(1), head.end()
     for boundary in _BOUNDARY.finditer(text, body_start):
         thread, closing_name, _, next_entry, next_name = boundary.groups()
-        body = Span._make((body_start, boundary.start()))  # faster than `Span(...)`
+        body = (body_start, boundary.start())
         computations.append(
             ComputationText(
                 name, entry is not None, head_start, body, thread, closing_name is not None
@@ -155,7 +180,34 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
     return rows
 
 
-def opcode_and_attributes(text: str, start: int, end: int) -> tuple[Opcode, str] | None:
+def calling_rows(text: str, start: int, end: int) -> list[tuple[Opcode, str]] | None:
+    """Opcode and attributes of each line of a body that seems to call computations.
+
+    None where such a line does not plainly hold an instruction.
+    """
+    if _calling_rows is not None and text.isascii():
+        rows = _calling_rows(text, start, end)
+        if rows is not None:
+            return rows
+    return match_calling_rows(text, start, end)
+
+
+def match_calling_rows(text: str, start: int, end: int) -> list[tuple[Opcode, str]] | None:
+    """The same, by patterns, for any text."""
+    rows: list[tuple[Opcode, str]] = []
+    position = start
+    while match := _MAY_CALL.search(text, position, end):
+        line_start = text.rfind("\n", position, match.start()) + 1
+        position = text.find("\n", match.end(), end)
+        position = end if position < 0 else position
+        row = _opcode_and_attributes(text, line_start, position)
+        if row is None:
+            return None
+        rows.append(row)
+    return rows
+
+
+def _opcode_and_attributes(text: str, start: int, end: int) -> tuple[Opcode, str] | None:
     """Opcode and attributes on one line; None where it does not plainly hold an instruction."""
     match = _INSTRUCTION.match(text, start, end)
     if match is None or has_comment(text, start, end):
