@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.base.errors import HlomemError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
     AllocationIndex,
     ByteCount,
@@ -94,7 +95,7 @@ class Buffer(Record, frozen=True, kw_only=True):
         return self.start is not None and self.end is not None and self.start <= step <= self.end
 
 
-class Stay(NamedTuple):
+class Stay(Struct, frozen=True, gc=False):
     """A value's bytes and steps, without what is known about it, which takes longer to find."""
 
     id: ValueId
