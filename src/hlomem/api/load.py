@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from hlomem.api.folder import Module
     from hlomem.api.protos import ProtoProgram
+    from hlomem.dump.parts import Part
     from hlomem.hlo.ir import HloModule
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -45,6 +46,44 @@ _max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _OOM = lazy_pattern(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
+
+
+class _ReadOnce:
+    """Files that were read, for others of equal bytes."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[bytes, Part]] = []
+        self._modules: list[tuple[str, HloModule]] = []
+
+    def read_part(self, path: Path) -> Part:
+        """A file of a dump."""
+        data = read_bytes(path)
+        for known, part in self._parts:
+            if known == data:
+                return part._replace(name=str(path))
+        self._parts.append((data, parse_part(_as_text(str(path), data))))
+        return self._parts[-1][1]
+
+    def parse_module(self, source: Source) -> HloModule:
+        """A module; a mistake in one that is read later is shown where it was read first."""
+        for known, module in self._modules:
+            if known == source.text:
+                return module
+        self._modules.append((source.text, hlo.parse(source.text, source.name)))
+        return self._modules[-1][1]
+
+
+_read_once = ContextVar[_ReadOnce | None]("read_once", default=None)
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Files of equal bytes are read once meanwhile, and their records are the same objects."""
+    before = _read_once.set(_ReadOnce())
+    try:
+        yield
+    finally:
+        _read_once.reset(before)
 
 
 @contextmanager
@@ -212,7 +251,8 @@ def list_programs_of(path: Path) -> list[ProtoProgram]:
 def _read_any(source: Source, files: Sequence[Path] = ()) -> Dump | HloModule:
     """A module, or the dump that `files` make up, one of which is `source`."""
     if is_module_text(source.text):
-        return hlo.parse(source.text, source.name)
+        once = _read_once.get()
+        return once.parse_module(source) if once else hlo.parse(source.text, source.name)
     if "BufferAssignment:" not in source.text and _OOM.search(source.text):
         problem = "a log with an out-of-memory message, and no dump"
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
@@ -228,7 +268,9 @@ def is_module_text(text: str) -> bool:
 
 def load_module(module: Module) -> Dump:
     """The dump in the files of one module."""
-    parts = [parse_part(read_source(path)) for path in module.files]
+    once = _read_once.get()
+    read = once.read_part if once else lambda path: parse_part(read_source(path))
+    parts = list(map(read, module.files))
     return _with_program(join_parts(module.name, parts), module.files[0])
 
 

@@ -21,7 +21,6 @@ from hlomem.view.computations import find_computations
 
 if TYPE_CHECKING:
     from hlomem.view.computations import CallNest, Computation
-    from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump
 
 

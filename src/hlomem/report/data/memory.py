@@ -7,8 +7,10 @@ counted once; the roles of a memory space add up to the sum of its allocations.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from itertools import chain
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import InputError
@@ -79,6 +81,32 @@ def build_memory(
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
     return MemoryView(dump, module or dump.module, machine, is_planned, results)
+
+
+def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
+    """The view of `after`: where both hold the same records, with all that is known of `before`.
+
+    The names of files may differ but for their folders: they can tell the machine.
+    """
+    one, other = before.dump, after.dump
+    is_same = (
+        before.module is after.module
+        and before.given_machine is after.given_machine
+        and not (before.is_planned or after.is_planned)
+        and one.eras == other.eras
+        and [id(part.contents) for part in one.parts] == [id(part.contents) for part in other.parts]
+        and _file_names(one) == _file_names(other)
+    )
+    if not is_same:
+        return after
+    before.machine  # noqa: B018 - found once for both
+    shared = copy(before)
+    shared.dump = other
+    return shared
+
+
+def _file_names(dump: Dump) -> list[str]:
+    return [PurePath(name).name for name in (dump.name, *(part.name for part in dump.parts))]
 
 
 class MemoryView:

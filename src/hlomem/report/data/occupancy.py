@@ -33,8 +33,10 @@ class OwnedBytes(NamedTuple):
 def share_out(alive: Iterable[Buffer]) -> tuple[list[OwnedBytes], list[ByteRange]]:
     """The owner of every byte, each byte counted once, and the ranges taken, in order and apart."""
     buffers = list(alive)
-    if len(buffers) < 2:  # noqa: PLR2004 - nobody to share with, as most often
-        ranges = [(buffer.offset, buffer.offset + buffer.size) for buffer in buffers if buffer.size > 0]
+    if len(buffers) < 2:  # most often; nobody shares anything
+        ranges: list[ByteRange] = [
+            (buffer.offset, buffer.offset + buffer.size) for buffer in buffers if buffer.size > 0
+        ]
         return [OwnedBytes(buffer, buffer.size) for buffer in buffers], ranges
     taken: list[ByteRange] = []
     owned = [
