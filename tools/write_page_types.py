@@ -64,6 +64,8 @@ def _import_for_types() -> None:
 
 
 def _run_type_imports(module: Any) -> None:
+    if not module.__file__.endswith(".py"):  # a native kernel
+        return
     for statement in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
             imports = ast.Module(statement.body, type_ignores=[])

@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from hlomem import hlo
 from hlomem.base.errors import CommandError, InputError
@@ -22,7 +22,7 @@ from hlomem.base.source import Source, visible
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextvars import ContextVar
     from gzip import GzipFile
     from pathlib import Path
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hlomem.api.folder import Module
     from hlomem.api.protos import ProtoProgram
     from hlomem.dump.dump import Dump
+
+_Parsed = TypeVar("_Parsed")
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20
@@ -39,9 +41,21 @@ MAX_BYTES = 4 << 30
 _limits: list[ContextVar[int]] = []
 """The limit every input is held to, once somebody has set one: few do, and its type takes as long
 to import as all of this; the command line sets it once for all that is read."""
+_seen: list[dict[str, Any]] = []
+"""Texts that were read, while somebody wants equal ones to be read once."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _OOM = lazy_pattern(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Texts that are equal are read once meanwhile, and their records are the same objects."""
+    _seen.append({})
+    try:
+        yield
+    finally:
+        _seen.pop()
 
 
 @contextmanager
@@ -226,7 +240,7 @@ def list_programs_of(path: Path) -> list[ProtoProgram]:
 def _read_any(source: Source, name: str | None) -> Dump | HloModule:
     """A module, or the dump that a text and the files beside its path make up."""
     if is_module_text(source.text):
-        return hlo.parse(source.text, source.name)
+        return _parse_once(source, lambda: hlo.parse(source.text, source.name))
     if "BufferAssignment:" not in source.text and _OOM.search(source.text):
         problem = "a log with an out-of-memory message, and no dump"
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
@@ -248,7 +262,22 @@ def _parse_dump(name: str, sources: Sequence[Source]) -> Dump:
     from hlomem.dump.dump import join_parts  # noqa: PLC0415 - not for modules
     from hlomem.dump.parts import parse_part  # noqa: PLC0415
 
-    return join_parts(name, [parse_part(source) for source in sources])
+    parts = [_parse_once(source, partial(parse_part, source)) for source in sources]
+    # A text that was read before has the name of that file.
+    return join_parts(
+        name,
+        [part._replace(name=source.name) for part, source in zip(parts, sources, strict=True)],
+    )
+
+
+def _parse_once(source: Source, parse: Callable[[], _Parsed]) -> _Parsed:
+    """A text, parsed; the same object for an equal text while `reading_once`."""
+    if not _seen:
+        return parse()
+    known: _Parsed | None = _seen[-1].get(source.text)
+    if known is None:
+        known = _seen[-1][source.text] = parse()
+    return known
 
 
 def is_module_text(text: str) -> bool:

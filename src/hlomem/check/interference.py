@@ -223,8 +223,7 @@ class Interference:
         if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:
             return ""
         declared = {
-            (alias.operand_number, tuple(alias.output_index))
-            for alias in _declared_aliases(fusion)
+            (alias.operand_number, tuple(alias.output_index)) for alias in _declared_aliases(fusion)
         }
         for number in numbers:
             if (number, later.index) in declared:

@@ -23,9 +23,8 @@ def in_registers(joined: JoinedDump) -> frozenset[ValueId]:
     """The values that the loops of a pipelined fusion keep in registers."""
     has_pipelines = any(
         name.endswith(_BODY)
-        for line in joined.printed.values()
-        if line.opcode == "while"
-        for names in line.callees.values()
+        for loop in joined.names_of_opcode.get("while", ())
+        for names in joined.printed[loop].callees.values()
         for name in names
     )
     if not has_pipelines:

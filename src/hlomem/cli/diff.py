@@ -11,7 +11,7 @@ from hlomem.base.limits import parse_limit
 from hlomem.base.sizes import format_bytes
 from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
-from hlomem.cli.subject import open_memory, write
+from hlomem.cli.subject import open_both, write
 from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
 
@@ -45,7 +45,7 @@ def command(
     what A reserves to what B reserves.
     """
     with working(f"comparing {before} with {after}"):
-        memories = open_memory(before, module), open_memory(after, module)
+        memories = open_both(before, after, module=module)
         found = name_sides(build_diff(*memories, by=by, space=space), before, after)
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
     write("diff", found, draw_diff, as_json)

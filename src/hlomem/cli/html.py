@@ -14,12 +14,14 @@ from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.process import keep, say, say_new_folder
 from hlomem.cli.progress import working
-from hlomem.cli.subject import SUBJECT, open_memory, with_options
+from hlomem.cli.subject import SUBJECT, open_both, open_memory, with_options
 from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.page.html import format_page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hlomem.report.data.memory import MemoryView
     from hlomem.report.page.waterfall import Waterfall
 
@@ -71,7 +73,9 @@ def command(
         raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
     given = parse_capacity(capacity) if capacity else None
     with collector_off(), working(f"making the page of {path}"):
-        memories = [open_memory(side, **subject) for side in (path, other) if side is not None]
+        memories: Sequence[MemoryView] = (
+            [open_memory(path, **subject)] if other is None else open_both(path, other, **subject)
+        )
         reports = [build_advised_page(memory, given) for memory in memories]
         difference = None if other is None else _compared(memories[0], memories[1], path, other)
         text = format_page(reports, difference)

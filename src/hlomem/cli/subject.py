@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.api.load import load, load_any, load_program
+from hlomem.api.load import load, load_any, load_program, reading_once
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.cli.options import (
     AS_JSON,
@@ -28,7 +28,7 @@ from hlomem.cli.process import keep, say
 from hlomem.cli.screen import write_screen
 from hlomem.hlo.ir import HloModule
 from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import MemoryView, build_memory
+from hlomem.report.data.memory import MemoryView, build_memory, share_view
 from hlomem.report.screens.text import width
 
 if TYPE_CHECKING:
@@ -114,6 +114,13 @@ def open_memory(
             raise CommandError(f"`--{name}` is for an HLO module; a dump has its own")
     program = load_program(hlo) if hlo else None
     return build_memory(loaded, program, chosen_machine(backend, chip))
+
+
+def open_both(path: str, other: str, **subject: str | None) -> tuple[MemoryView, MemoryView]:
+    """Two memories; what is the same in both is read once."""
+    with reading_once():
+        before, after = open_memory(path, **subject), open_memory(other, **subject)
+    return before, share_view(before, after)
 
 
 def _planned(

@@ -129,9 +129,8 @@ def _parse_natively(text: str, start: int, end: int) -> tuple[list[Allocation], 
             size=size,
             color=color,
             page=page,
-            parameter=parameter and Parameter(
-                number=parameter[0], shape=parameter[1], index=parameter[2]
-            ),
+            parameter=parameter
+            and Parameter(number=parameter[0], shape=parameter[1], index=parameter[2]),
             output_shape=output,
             is_constant=is_constant,
             is_thread_local=is_thread_local,

@@ -21,7 +21,6 @@ from hlomem.view.computations import find_computations
 
 if TYPE_CHECKING:
     from hlomem.view.computations import CallNest, Computation
-    from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump
 
 
@@ -77,7 +76,11 @@ class Structure(Struct, frozen=True):
 
 def find_structure(joined: JoinedDump) -> Structure:
     """The loops and conditionals a dump shows."""
-    callers = [name for name in joined.time_of if _is_branching(joined.printed.get(name))]
+    opcodes = joined.names_of_opcode
+    branching = {*opcodes.get("while", ()), *opcodes.get("conditional", ())}
+    if not branching:
+        return Structure()
+    callers = [name for name in joined.time_of if name in branching]
     if not callers:
         return Structure()
     nest = find_computations(joined)
@@ -98,10 +101,6 @@ def find_structure(joined: JoinedDump) -> Structure:
         else:
             unknown.append(name)
     return Structure(tuple(loops), tuple(conditionals), tuple(unknown))
-
-
-def _is_branching(printed: PrintedInstruction | None) -> bool:
-    return printed is not None and (printed.opcode == "while" or printed.opcode == "conditional")
 
 
 def _loop(joined: JoinedDump, nest: CallNest, callees: list[Computation]) -> Loop | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.disjoint_sets import DisjointSets
 from hlomem.hlo.opcodes import Opcode
+from hlomem.view.instruction_line import OPERAND_PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,8 +65,9 @@ def find_alias_classes(joined: JoinedDump, structure: Structure) -> AliasClasses
             found = [joined.values_at.get((root, index), ()) for root in (name, *roots)]
             values = [placed for values in found for placed in values]
             families.join(values, f"result of the branches of {name}")
-    for name in joined.printed:
-        _join_in_place(joined, name, families)
+    for name, printed in joined.printed.items():
+        if printed.opcode in UPDATES or OPERAND_PAIRS in printed.text:
+            _join_in_place(joined, name, families)
     return families
 
 

@@ -36,7 +36,7 @@ _OPERAND = lazy_pattern(r"%([\w.-]++)")
 _SHAPED_OPERAND = lazy_pattern(rf"(?:({_SHAPE}) )?%[\w.-]++")
 _NUMBER = lazy_pattern(r"[0-9]{1,9}")
 _PARENTHESIS = lazy_pattern(r"[()]")
-_PAIRS = "output_to_operand_aliasing={"
+OPERAND_PAIRS = "output_to_operand_aliasing={"
 _PAIR = lazy_pattern(r"\{([0-9, ]*)\}: \(([0-9]{1,9}), \{([0-9, ]*)\}")
 _SLICE = lazy_pattern(r"\[([0-9]{1,18}):")
 _THREAD = lazy_pattern(r'async_execution_thread="([^"]*)"')
@@ -134,9 +134,9 @@ class PrintedInstruction(Struct, eq=False, dict=True):
     @property
     def operand_pairs(self) -> tuple[tuple[ShapeIndex, int, ShapeIndex], ...]:
         """`output_to_operand_aliasing`: output index, operand number, index in the operand."""
-        if _PAIRS not in self.text:
+        if OPERAND_PAIRS not in self.text:
             return ()
-        rest = self.tail.partition(_PAIRS)[2]
+        rest = self.tail.partition(OPERAND_PAIRS)[2]
         return tuple(
             (_index(output), int(operand), _index(inside))
             for output, operand, inside in _PAIR.findall(rest.partition(")}")[0] + ")}")

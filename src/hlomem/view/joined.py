@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         UsedValue,
         Value,
     )
+    from hlomem.hlo.opcodes import Opcode
 
 Parts = dict["ShapeIndex", list["ValueId"]]
 """The parts of a result and the ids of the values in each."""
@@ -175,6 +176,14 @@ class JoinedDump(Struct, eq=False, dict=True):
         """Those lines, parsed; lines that are not instructions are left out."""
         parsed = ((name, parse_instruction_line(text)) for name, text in self.text_of.items())
         return {name: printed for name, printed in parsed if printed is not None}
+
+    @cached_property
+    def names_of_opcode(self) -> dict[Opcode, list[str]]:
+        """The instructions that define values, by opcode."""
+        found: dict[Opcode, list[str]] = {}
+        for name, printed in self.printed.items():
+            found.setdefault(printed.opcode, []).append(name)
+        return found
 
     @cached_property
     def held(self) -> dict[str, Parts]:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_find_natively: Callable[..., list[Any] | None] | None = kernel("hlomem.view._sweep", "find_sharing")
+_find_natively: Callable[..., list[Any] | None] | None = kernel(
+    "hlomem.view._sweep", "find_sharing"
+)
 """All pairs at once; None where there are many of them, or large numbers."""
 _USUAL_PAIRS = 16
 """More pairs than stays in a plan that is right; others are found pair by pair."""
@@ -83,7 +85,7 @@ class _Present(Generic[T]):
 def iter_sharing(stays: Iterable[Residency[T]]) -> Iterable[tuple[Residency[T], Residency[T]]]:
     """Every pair that shares bytes of one allocation at some moment; the first to come is first."""
     ordered = sorted(stays, key=itemgetter(0, 1, 2))
-    if len(ordered) < 2:  # noqa: PLR2004 - a pair
+    if len(ordered) < 2:
         return ()
     found = None
     if _find_natively is not None:

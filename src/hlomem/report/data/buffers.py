@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.base.errors import HlomemError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
     AllocationIndex,
     ByteCount,
@@ -21,7 +22,7 @@ from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
 )
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import unpadded_size
-from hlomem.report.data import roles
+from hlomem.report.data import movement, roles
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
@@ -94,7 +95,7 @@ class Buffer(Record, frozen=True, kw_only=True):
         return self.start is not None and self.end is not None and self.start <= step <= self.end
 
 
-class Stay(NamedTuple):
+class Stay(Struct, frozen=True, gc=False):
     """A value's bytes and steps, without what is known about it, which takes longer to find."""
 
     id: ValueId
@@ -148,7 +149,8 @@ class BufferBuilder:
         text = self._joined.printed.get(value.name)
         opcode = text.opcode if text else None
         origin = self._origins.find(placed)
-        moved = self._movements.find(placed)
+        may_repeat = opcode is not None and movement.may_repeat(value.name, opcode)
+        moved = self._movements.find(placed) if may_repeat else None
         return Buffer(
             id=value.id,
             name=value.name if value.index is None else display_name(value),

@@ -91,10 +91,13 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
         for part in alive
         if timeline and part.buffer.is_live_at(timeline.peak.step)
     }
+    copying = _copying(memory)
     found = [
         memory.buffer_of(placed)
         for placed in memory.joined.placed
-        if placed.allocation.color == space.color and _is_copy(memory, placed)
+        if placed.value.name in copying
+        and placed.allocation.color == space.color
+        and _is_copied(memory, placed)
     ]
     is_fast = memory.machine.preset_color == space.color
     copies = [copy for copy in found if is_fast or not _is_move(memory, copy)]
@@ -166,13 +169,20 @@ def hint_of(copies: Copies) -> Hint | None:
     return Hint(size=copies.size_at_peak, what=what, command="copies")
 
 
-def _is_copy(memory: MemoryView, placed: PlacedValue) -> bool:
-    """Whether a value is a copy's result, not the state of one."""
-    value = placed.value
-    text = memory.joined.printed.get(value.name)
-    if text is None or text.opcode not in roles.MAY_COPY or value.shape.startswith("("):
-        return False
-    if not roles.is_copy(value.name, text.opcode):
+def _copying(memory: MemoryView) -> set[str]:
+    """The instructions that copy."""
+    return {
+        name
+        for opcode, names in memory.joined.names_of_opcode.items()
+        if opcode in roles.MAY_COPY
+        for name in names
+        if roles.is_copy(name, opcode)
+    }
+
+
+def _is_copied(memory: MemoryView, placed: PlacedValue) -> bool:
+    """Whether a value of an instruction that copies is the result, not its state."""
+    if placed.value.shape.startswith("("):
         return False
     return memory.buffer_of(placed).role not in {roles.THREAD_LOCAL, roles.TUPLES}
 

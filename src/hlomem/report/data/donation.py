@@ -8,6 +8,7 @@ in the same memory space with the same layout, and nobody may read the argument 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.base.named_tuples import NamedTuple
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from hlomem.dump.records import Allocation
     from hlomem.report.data.memory import Buffer, MemoryView, Space
+    from hlomem.view.joined import PlacedValue
 
 State: TypeAlias = Literal["used", "lost", "possible", "read later", "no match"]
 
@@ -230,9 +232,15 @@ def _declared(memory: MemoryView) -> frozenset[tuple[int, tuple[int, ...]]]:
 
 def _held(memory: MemoryView, allocation: Allocation) -> Buffer | None:
     """The argument itself among the values of its allocation."""
-    values = memory.buffers_in(allocation.index)
-    parameters = [value for value in values if value.opcode == "parameter"]
-    return min(parameters or values, key=lambda value: value.id, default=None)
+    printed = memory.joined.printed
+    values = memory.placed_in(allocation)
+    parameters = [
+        placed
+        for placed in values
+        if (text := printed.get(placed.value.name)) is not None and text.opcode == "parameter"
+    ]
+    found = min(parameters or values, key=lambda placed: placed.id, default=None)
+    return None if found is None else memory.buffer_of(found)
 
 
 def _row(
@@ -267,8 +275,8 @@ def _fate(
 ) -> tuple[State, Buffer | None, tuple[int, ...] | None, str, int]:
     assert allocation.parameter is not None
     if allocation.maybe_live_out:
-        values = memory.buffers_in(allocation.index)
-        taker = max(values, key=_last)
+        last = max(memory.placed_in(allocation), key=partial(_last, memory))
+        taker = memory.buffer_of(last)
         copy = _copy_of(memory, argument)
         if copy is None:
             return "used", taker, None, "its memory is the result's", 0
@@ -298,8 +306,9 @@ def _copy_of(memory: MemoryView, argument: Buffer) -> Buffer | None:
     return None
 
 
-def _last(buffer: Buffer) -> tuple[int, int, int]:
-    return (buffer.end or 0, buffer.start or 0, buffer.id)
+def _last(memory: MemoryView, placed: PlacedValue) -> tuple[int, int, int]:
+    life = memory.life_of(placed)
+    return (0, 0, placed.id) if life is None else (life.end, life.start, placed.id)
 
 
 def _elements(buffer: Buffer) -> str:

@@ -111,7 +111,8 @@ def _holes(
     alive = [value for value in values if value.is_live_at(step) and value.size]
     above: dict[int, Stay | Buffer] = {value.offset: value for value in alive}
     places = {(value.offset, value.size) for value in values}
-    beside = {place for place in places if _touched(gaps, *place)}
+    lows, highs = [low for low, _ in gaps], [high for _, high in gaps]
+    beside = {place for place in places if _touched(lows, highs, *place)}
     around = [value for value in values if (value.offset, value.size) in beside]
     ended = [value for value in around if value.end is not None and value.end < step]
     to_come = [value for value in around if value.start is not None and value.start > step]
@@ -141,16 +142,15 @@ def _first_in(
 ) -> dict[int, Stay | Buffer]:
     """The first of the values that holds bytes of a gap, by where the gap begins."""
     found: dict[int, Stay | Buffer] = {}
-    left = list(gaps)
+    lows, highs = [low for low, _ in gaps], [high for _, high in gaps]
     for value in values:
-        touched = _touched(left, value.offset, value.size)
+        touched = _touched(lows, highs, value.offset, value.size)
         for number in touched:
-            found[left[number][0]] = value
-        del left[touched.start : touched.stop]
+            found[lows[number]] = value
+        del lows[touched.start : touched.stop], highs[touched.start : touched.stop]
     return found
 
 
-def _touched(gaps: list[tuple[int, int]], offset: int, size: int) -> range:
-    """The numbers of the gaps that have a byte of [offset, offset + size)."""
-    first = bisect_right(gaps, offset, key=lambda gap: gap[1])
-    return range(first, bisect_left(gaps, offset + size, key=lambda gap: gap[0]))
+def _touched(lows: list[int], highs: list[int], offset: int, size: int) -> range:
+    """The numbers of the gaps, by their first bytes and ends, that have one of these bytes."""
+    return range(bisect_right(highs, offset), bisect_left(lows, offset + size))

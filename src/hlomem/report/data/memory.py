@@ -7,8 +7,10 @@ counted once; the roles of a memory space add up to the sum of its allocations.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from itertools import chain
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import InputError
@@ -81,6 +83,32 @@ def build_memory(
     return MemoryView(dump, module or dump.module, machine, is_planned, results)
 
 
+def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
+    """The view of `after`: where both hold the same records, with all that is known of `before`.
+
+    The names of files may differ but for their folders: they can tell the machine.
+    """
+    one, other = before.dump, after.dump
+    is_same = (
+        before.module is after.module
+        and before.given_machine is after.given_machine
+        and not (before.is_planned or after.is_planned)
+        and one.eras == other.eras
+        and [id(part.contents) for part in one.parts] == [id(part.contents) for part in other.parts]
+        and _file_names(one) == _file_names(other)
+    )
+    if not is_same:
+        return after
+    before.machine  # noqa: B018 - found once for both
+    shared = copy(before)
+    shared.dump = other
+    return shared
+
+
+def _file_names(dump: Dump) -> list[str]:
+    return [PurePath(name).name for name in (dump.name, *(part.name for part in dump.parts))]
+
+
 class MemoryView:
     """A dump's memory; everything is computed when first asked for."""
 
@@ -106,6 +134,7 @@ class MemoryView:
         self._counts: dict[int, list[Usage]] = {}
         self._timelines: dict[int, Timeline | None] = {}
         self._alive_at: dict[tuple[int, int], list[OwnedBytes]] = {}
+        self._shared_out: dict[tuple[int, int], tuple[list[OwnedBytes], list[ByteRange]]] = {}
 
     @cached_property
     def machine(self) -> Machine:
@@ -159,9 +188,18 @@ class MemoryView:
     @cached_property
     def _placed_in(self) -> dict[int, list[PlacedValue]]:
         found: dict[int, list[PlacedValue]] = {}
-        for placed in self.joined.placed:
-            found.setdefault(placed.allocation.index, []).append(placed)
+        start = 0
+        for allocation in self.joined.allocations:
+            end = start + len(allocation.values)
+            here = self.joined.placed[start:end]
+            # A damaged dump may number two alike.
+            found[allocation.index] = found.get(allocation.index, []) + here
+            start = end
         return found
+
+    def placed_in(self, allocation: Allocation) -> Sequence[PlacedValue]:
+        """The values of an allocation."""
+        return self._placed_in.get(allocation.index, ())
 
     def buffers_in(self, allocation: int) -> list[Buffer]:
         """The buffers of an allocation."""
@@ -193,10 +231,15 @@ class MemoryView:
 
     def alive_at(self, step: int) -> list[Buffer]:
         """The buffers that are alive at a step, in the order of the dump."""
+        return list(map(self.buffer_of, self._placed_at(self.joined.placed, step)))
+
+    def _placed_at(self, values: Iterable[PlacedValue], step: int) -> list[PlacedValue]:
+        """Those of these values that are alive at a step, where the schedule has their steps."""
+        steps = self.steps
         return [
-            self.buffer_of(placed)
-            for placed in self.joined.placed
-            if (life := self.life_of(placed)) is not None and life.start <= step <= life.end
+            placed
+            for placed in values
+            if (life := placed.life) is not None and 0 <= life.start <= step <= life.end <= steps
         ]
 
     def timeline(self, color: int) -> Timeline | None:
@@ -246,11 +289,16 @@ class MemoryView:
 
         Memory of an argument or a result is held for it while others, or nobody, use it.
         """
+        key = (id(allocation), step)
+        if key not in self._shared_out:
+            self._shared_out[key] = self._share_out(allocation, step)
+        return self._shared_out[key]
+
+    def _share_out(
+        self, allocation: Allocation, step: int
+    ) -> tuple[list[OwnedBytes], list[ByteRange]]:
         values = self._placed_in.get(allocation.index, ())
-        here = zip(values, self.stays_in(allocation.index), strict=True)
-        owned, taken = share_out(
-            self.buffer_of(placed) for placed, stay in here if stay.is_live_at(step)
-        )
+        owned, taken = share_out(map(self.buffer_of, self._placed_at(values, step)))
         owner = self.owner(allocation)
         if owner is None:
             return owned, taken

@@ -46,7 +46,7 @@ class Movements:
         """The value that a value repeats; None where it is computed."""
         value = placed.value
         text = self._joined.printed.get(value.name)
-        if text is None or not _may_repeat(text.opcode):
+        if text is None or not may_repeat(value.name, text.opcode):
             return None
         if value.is_phi or value.shape.startswith("("):
             return None
@@ -71,12 +71,7 @@ class Movements:
         opcode = text.opcode
         # Of a value that is fetched in parts each part is the value, too.
         is_part = opcode == "slice" or opcode == "dynamic-slice"
-        if opcode == "copy-start":
-            is_data = placed.index == (0,)
-        elif opcode == "fusion":
-            is_data = roles.is_copy(placed.value.name, opcode)
-        else:
-            is_data = opcode != "copy-done"
+        is_data = placed.index == (0,) if opcode == "copy-start" else opcode != "copy-done"
         read = self._joined.read_by.get((placed.value.name, 0), ()) if is_data else ()
         arrays = [operand for index, operand in read if not index and operand is not placed]
         if len(arrays) != 1:
@@ -85,8 +80,10 @@ class Movements:
         return None if is_part and stays else arrays[0]
 
 
-def _may_repeat(opcode: Opcode) -> bool:
+def may_repeat(name: str, opcode: Opcode) -> bool:
     """Whether the result of an instruction may be its operand again."""
-    if opcode == "fusion" or opcode == "copy-start":
+    if opcode == "fusion":
+        return roles.is_copy(name, opcode)
+    if opcode in SAME_DATA:
         return True
-    return opcode in SAME_DATA or opcode == "slice" or opcode == "dynamic-slice"
+    return opcode == "copy-start" or opcode == "slice" or opcode == "dynamic-slice"

@@ -32,10 +32,16 @@ class OwnedBytes(NamedTuple):
 
 def share_out(alive: Iterable[Buffer]) -> tuple[list[OwnedBytes], list[ByteRange]]:
     """The owner of every byte, each byte counted once, and the ranges taken, in order and apart."""
+    buffers = list(alive)
+    if len(buffers) < 2:  # most often; nobody shares anything
+        ranges: list[ByteRange] = [
+            (buffer.offset, buffer.offset + buffer.size) for buffer in buffers if buffer.size > 0
+        ]
+        return [OwnedBytes(buffer, buffer.size) for buffer in buffers], ranges
     taken: list[ByteRange] = []
     owned = [
         OwnedBytes(buffer, _claim_bytes(taken, buffer.offset, buffer.offset + buffer.size))
-        for buffer in sorted(alive, key=ownership_key)
+        for buffer in sorted(buffers, key=ownership_key)
     ]
     return [part for part in owned if part.size or not part.buffer.size], taken
 

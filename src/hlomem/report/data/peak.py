@@ -213,11 +213,8 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
 def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
     """Sentences about what a peak replayed from live ranges leaves out."""
     here = [placed for placed in memory.joined.placed if placed.allocation.color == space.color]
-    lost = [
-        placed
-        for placed in here
-        if memory.life_of(placed) is None and not memory.is_thread_local(placed)
-    ]
+    timeless = [placed for placed in here if memory.life_of(placed) is None]
+    lost = [placed for placed in timeless if not memory.is_thread_local(placed)]
     found = []
     if lost:
         size = sum(placed.value.size for placed in lost)
@@ -254,6 +251,7 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
         for value in alive
     }
     listed_here = sum(listed[value.id] for value in here)
+    union = _union(here)
     other_size = sum(listed.values()) - listed_here
     bare_size = sum(_unpadded(value.shape, value) for value in here)
     full_size = sum(value.size for value in here)
@@ -266,10 +264,10 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
         ("of values without a place", sum(listed.values()) - size),
         ("parts of tuples, which that list counts as pointers", bare_size - listed_here),
         ("padding, which that list leaves out", full_size - bare_size),
-        ("shared bytes, which it counts for each value", _union(here) - full_size),
+        ("shared bytes, which it counts for each value", union - full_size),
         (
             "held for results and arguments while nothing is in it",
-            timeline.sizes[step] - _union(here),
+            timeline.sizes[step] - union,
         ),
         (later, timeline.peak.size - timeline.sizes[step]),
     ]

@@ -106,25 +106,27 @@ def rank(role: str) -> int:
 
 def role_by_name(name: str, opcode: Opcode | None, shape: str, operation: str | None) -> str:
     """The role of a temporary of which no more is known than what it is called."""
-    if opcode == "fusion" and is_copy(name, opcode) and not shape.startswith("("):
-        return COPIES
-    return _role_of_operation(opcode, shape, operation)
-
-
-@lru_cache(maxsize=4096)
-def _role_of_operation(opcode: Opcode | None, shape: str, operation: str | None) -> str:
-    """The role of what is no fusion that copies; many buffers are of one shape and operation."""
     if shape.startswith("("):
         return TUPLES
-    if opcode is not None and communicates(opcode):
+    if opcode == "fusion":
+        return COPIES if is_copy(name, opcode) else _role_of_operation(operation)
+    if opcode is not None and _communicates(opcode):
         return TUPLES if _SCALAR.match(shape) else COLLECTIVES
     if opcode is not None and opcode.endswith("-start") and _SCALAR.match(shape):
         return TUPLES
-    if opcode in COPYING:
-        return COPIES
+    return COPIES if opcode in COPYING else _role_of_operation(operation)
+
+
+_communicates = lru_cache(maxsize=256)(communicates)
+
+
+def _role_of_operation(operation: str | None) -> str:
+    """The role of what an operation computes."""
+    if not operation or "jvp(" not in operation:
+        return TEMPORARIES
     if is_backward(operation) and not is_recomputed(operation):
         return GRADIENTS
-    return ACTIVATIONS if operation and "jvp(" in operation else TEMPORARIES
+    return ACTIVATIONS
 
 
 def is_copy(name: str, opcode: Opcode) -> bool:

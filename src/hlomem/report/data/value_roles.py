@@ -132,8 +132,7 @@ class ValueRoles:
     # Loops.
 
     def _find_loop_roles(self) -> dict[PlacedValue, str]:
-        printed = self._joined.printed
-        loops = {name for name, text in printed.items() if text.opcode == "while"}
+        loops = set(self._joined.names_of_opcode.get("while", ()))
         found: dict[PlacedValue, str] = {}
         for placed in self._joined.placed if loops else ():
             if placed not in found and _is_carried(placed, loops):
