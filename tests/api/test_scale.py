@@ -119,6 +119,12 @@ def test_a_dump_without_its_program_is_refused(tmp_path: Path) -> None:
         hlomem.scale(alone, TRAIN_STEP / "4", sizes=(2, 4))
 
 
+def test_a_program_without_an_order_is_refused() -> None:
+    texts = [BODY.format(n=size, line="").replace(", is_scheduled=true", "") for size in (2, 3)]
+    with pytest.raises(InputError, match="which one it gets depends on sizes"):
+        hlomem.scale(hlo.parse(texts[0]), hlo.parse(texts[1]), sizes=(2, 3))
+
+
 def test_a_plan_that_is_not_that_of_xla_is_said(tmp_path: Path) -> None:
     (tmp_path / "module.hlo").write_bytes((TRAIN_STEP / "4" / "module.hlo").read_bytes())
     written = (TRAIN_STEP / "8" / "buffer-assignment.txt").read_bytes()

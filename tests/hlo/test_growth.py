@@ -137,6 +137,10 @@ def test_sizes_must_differ_and_arrays_have_bytes_to_count() -> None:
     body = "  ROOT %c = f32[{n},8]{{1,0}} negate(%a)"
     with pytest.raises(CommandError, match="at two sizes"):
         Growth(_module(4, body), _module(4, body), (4, 4))
+    with pytest.raises(CommandError, match="nothing grows"):
+        Growth(_module(4, body), _module(4, body), (4, 6))
+    with pytest.raises(CommandError, match="in the order of the programs"):
+        Growth(_module(4, body), _module(6, body), (6, 4))
     growth = Growth(_module(4, body), _module(6, body), (4, 6))
     with pytest.raises(GrowthError, match="would be too large"):
         growth.shapes_at(2**62)

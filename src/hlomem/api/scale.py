@@ -18,7 +18,7 @@ from hlomem.api.plan import plan
 from hlomem.api.subject import open_subject
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.growth import Growth, GrowthError
+from hlomem.hlo.growth import Growth
 from hlomem.jax.fit_search import Planned, next_value, straddle
 from hlomem.pipeline import start_stages
 from hlomem.report.data.scaling import ScaleReport, SizedPlan
@@ -93,11 +93,14 @@ def _program_of(opened: OpenedSubject) -> HloModule:
         raise InputError(
             f"{opened.dump.title}: no HLO text beside this dump, so no shapes to scale"
         )
+    if not opened.program.is_scheduled:
+        problem = "a module without a schedule: which one it gets depends on sizes"
+        raise InputError(f"{opened.program.source_name}: {problem}; give it as it was compiled")
     return opened.program
 
 
 class ScaledProgram:
-    """A program at any size; plans are kept once they are made."""
+    """A program at any size; the bytes of its plans are kept once they are known."""
 
     def __init__(
         self,
@@ -112,12 +115,12 @@ class ScaledProgram:
         self._growth = Growth(stages.module, other, sizes)
         self._stages = stages
         self._other = other
-        self._at: dict[int, Stages] = {sizes[0]: stages}
+        self._plans: dict[int, SizedPlan] = {}
 
     def compare(self, size: int, dump: Dump) -> None:
         """Note where the plan at a size is not as large as one that XLA wrote."""
         records = () if dump.assignment is None else dump.assignment.allocations
-        written = _bytes_in_use(records)
+        written = sum(record.size for record in _in_use(records))
         if records and written != (planned := self.bytes_at(size)):
             note = f"XLA's own plan at {size} takes {written} bytes, hlomem's {planned}"
             self.notes = (*self.notes, f"{note}: sizes nobody compiled may be off alike")
@@ -131,11 +134,9 @@ class ScaledProgram:
         """The stages of the plan at a size; `GrowthError` where its shapes cannot be told."""
         if size < 1:
             raise CommandError(f"a size is 1 or more, not {size}")
-        found = self._at.get(size)
-        if found is None:
-            with collector_off():
-                found = self._at[size] = self._kept(size) or self._anew(size)
-        return found
+        if size == self.sizes[0]:
+            return self._stages
+        return self._kept(size) or self._anew(size)
 
     def _kept(self, size: int) -> Stages | None:
         """A plan that differs from a known one in bytes alone; None where none does."""
@@ -165,7 +166,7 @@ class ScaledProgram:
 
         As `hlomem summary` counts, without the memory of single threads.
         """
-        return _bytes_in_use(self.at(size).assignment.allocations)
+        return self._sized(size).size
 
     def report(
         self, sizes: Iterable[int] = (), capacity: Capacity | None = None, step: int = 1
@@ -188,13 +189,17 @@ class ScaledProgram:
         )
 
     def _sized(self, size: int) -> SizedPlan:
-        held = _in_use(self.at(size).assignment.allocations)
-        return SizedPlan(
-            value=size,
-            size=self.bytes_at(size),
-            temporaries=sum(kept.size for kept in held if kept.is_preallocated_temp),
-            is_given=size in self.sizes,
-        )
+        known = self._plans.get(size)
+        if known is None:
+            with collector_off():
+                held = _in_use(self.at(size).assignment.allocations)
+            known = self._plans[size] = SizedPlan(
+                value=size,
+                size=sum(kept.size for kept in held),
+                temporaries=sum(kept.size for kept in held if kept.is_preallocated_temp),
+                is_given=size in self.sizes,
+            )
+        return known
 
     def largest(self, limit: int, step: int = 1) -> Straddle:
         """The largest multiple of `step` whose plan fits so many bytes, and the next, which misses.
@@ -208,12 +213,7 @@ class ScaledProgram:
             value = next_value(seen, limit, step, start)
             if value is None:
                 break
-            try:
-                size = self.bytes_at(value)
-            except GrowthError:
-                if not seen:
-                    raise
-                break
+            size = self.bytes_at(value)
             seen[value] = Planned(size, size <= limit)
         return straddle(seen)
 
@@ -225,7 +225,3 @@ def _in_use(allocations: Sequence[_Allocation]) -> list[_Allocation]:
         if allocation.size and not allocation.is_thread_local:
             by_color.setdefault(allocation.color, []).append(allocation)
     return by_color[min(by_color)] if by_color else []
-
-
-def _bytes_in_use(allocations: Sequence[_Allocation]) -> int:
-    return sum(allocation.size for allocation in _in_use(allocations))

@@ -80,6 +80,24 @@ class Growth:
         self._leaves: dict[tuple[Shape, Shape], None] = {}
         self._reshapes: set[tuple[tuple[Shape, Shape], tuple[Shape, Shape]]] = set()
         self._collect()
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse programs in which nothing grows, and sizes that are those of the other program."""
+        extents = {
+            pair
+            for shapes in self._leaves
+            for array, other in [map(_array_of, shapes)]
+            for pair in zip(array.dimensions, other.dimensions, strict=True)
+        }
+        if all(one == other for one, other in extents):
+            raise CommandError("both programs have the same shapes: nothing grows with the size")
+        if self.sizes[::-1] in extents and self.sizes not in extents:
+            one, other = self.sizes
+            problem = (
+                f"a program of size {one} has an extent of {other}, that of {other} one of {one}"
+            )
+            raise CommandError(f"{problem}: give the sizes in the order of the programs")
 
     def _collect(self) -> None:
         """Note which shapes stand for which, and which have equally many elements."""
@@ -151,6 +169,10 @@ def _leaves(one: Shape, other: Shape) -> Iterator[tuple[Shape, Shape]]:
     for (_, leaf), (_, its) in zip(one.leaves(), other.leaves(), strict=True):
         if leaf.is_array or leaf.is_buffer:
             yield leaf, its
+
+
+def _array_of(shape: Shape) -> Shape:
+    return shape.elements[0] if shape.is_buffer else shape
 
 
 def _are_as_many(one: Shape, other: Shape) -> bool:

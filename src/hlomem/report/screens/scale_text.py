@@ -58,7 +58,7 @@ def _largest(report: ScaleReport) -> list[str]:
     if not report.largest:
         return [f"no{multiple or ' size'} that was planned fits {room}"]
     if report.smallest_refused is None:
-        return [f"{report.largest} fits {room}, and nothing larger that was planned does not"]
+        return [f"{report.largest} fits {room}, and nothing larger was planned"]
     [refused] = [plan for plan in report.plans if plan.value == report.smallest_refused]
     found = f"the largest{multiple} whose plan fits {room} is {report.largest}"
     missing = format_bytes(refused.size - report.capacity.size)
