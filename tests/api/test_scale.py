@@ -11,7 +11,7 @@ import hlomem
 from hlomem import hlo
 from hlomem.api.scale import ScaledProgram
 from hlomem.base.errors import CommandError, InputError
-from hlomem.hlo.growth import GrowthError
+from hlomem.hlo.growth import Growth, GrowthError
 from hlomem.machines.capacity import Capacity
 from hlomem.pipeline import start_stages
 from tests.hlo.test_growth import SIZED, sizes_of
@@ -63,7 +63,7 @@ def test_a_machine_whose_rules_count_elements_is_planned_anew() -> None:
     stages = planned(GPU)
     old = max(size for array in stages.arrays for size in array.dimensions)
     other = hlo.parse(grown(GPU.text, old, 3 * old))
-    made = ScaledProgram(stages, other, (1, 3))
+    made = ScaledProgram(stages, Growth(stages.module, other, (1, 3)))
     assert not _is_kept(made, 2)
     anew = start_stages(hlo.parse(grown(GPU.text, old, 2 * old)), stages.options)
     assert outline(made.at(2)) == outline(anew)

@@ -70,17 +70,17 @@ def scale(
     for `hlomem.plan`. Raises an error that shows the first line in which the two are not the same
     program.
     """
-    opened = open_subject(one)
+    opened, second = open_subject(one), open_subject(other)
+    growth = Growth(_program_of(opened), _program_of(second), sizes)
     made = plan(
-        _program_of(opened),
+        growth.one,
         backend=backend or opened.machine or "",
         chip=chip,
         era=era,
         like=None if era or opened.is_planned else opened.dump,
         order="text",
     )
-    second = open_subject(other)
-    grown = ScaledProgram(made.stages, _program_of(second), sizes, made.notes)
+    grown = ScaledProgram(made.stages, growth, made.notes)
     for size, subject in zip(sizes, (opened, second), strict=True):
         if subject.dump is not None:
             grown.compare(size, subject.dump)
@@ -102,19 +102,12 @@ def _program_of(opened: OpenedSubject) -> HloModule:
 class ScaledProgram:
     """A program at any size; the bytes of its plans are kept once they are known."""
 
-    def __init__(
-        self,
-        stages: Stages,
-        other: HloModule,
-        sizes: tuple[int, int],
-        notes: tuple[str, ...] = (),
-    ) -> None:
-        """`stages` are of the program at the first of the sizes, `other` is it at the second."""
-        self.sizes = sizes
+    def __init__(self, stages: Stages, growth: Growth, notes: tuple[str, ...] = ()) -> None:
+        """`stages` are of the first program that tells the growth."""
+        self.sizes = growth.sizes
         self.notes = notes
-        self._growth = Growth(stages.module, other, sizes)
+        self._growth = growth
         self._stages = stages
-        self._other = other
         self._plans: dict[int, SizedPlan] = {}
 
     def compare(self, size: int, dump: Dump) -> None:
@@ -150,7 +143,7 @@ class ScaledProgram:
 
     @cached_property
     def _stages_of_other(self) -> Stages:
-        return self._like(self._other)
+        return self._like(self._growth.other)
 
     def _anew(self, size: int) -> Stages:
         name = f"<{self._stages.module.name} at {size}>"

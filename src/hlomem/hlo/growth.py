@@ -71,7 +71,8 @@ class Growth:
     """
 
     def __init__(self, one: HloModule, other: HloModule, sizes: tuple[int, int]) -> None:
-        self._modules = one, other
+        self.one = one
+        self.other = other
         self.sizes = Sizes(*sizes)
         if sizes[0] == sizes[1] or min(sizes) < 1:
             raise CommandError("two compiles tell how a program grows at two sizes, 1 or more")
@@ -102,8 +103,9 @@ class Growth:
     def _collect(self) -> None:
         """Note which shapes stand for which, and which have equally many elements."""
         seen: set[tuple[int, int]] = set()
-        one, other = self._modules
-        pairs = zip(one.iter_outer_instructions(), other.iter_outer_instructions(), strict=True)
+        pairs = zip(
+            self.one.iter_outer_instructions(), self.other.iter_outer_instructions(), strict=True
+        )
         for instruction, its in pairs:
             shapes = instruction.shape, its.shape
             key = id(shapes[0]), id(shapes[1])
@@ -129,11 +131,10 @@ class Growth:
 
     def text_at(self, size: int) -> str:
         """A text to plan at a size: its shapes are right, its literals and settings are not."""
-        one, other = self._modules
         return "".join(
             [
                 piece if isinstance(piece, str) else str(self.sizes.extent(*piece, size))
-                for piece in align_texts(one.source, other.source)
+                for piece in align_texts(self.one.source, self.other.source)
             ]
         )
 

@@ -22,6 +22,7 @@ from hlomem.base.errors import HlomemError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hlomem.api.scale import ScaledProgram
     from hlomem.jax.plan_only import PlannedProgram
 
 
@@ -44,11 +45,13 @@ class Forecasts:
         self._cache = cache
         self._programs: dict[str, PlannedProgram] = {}
         self._points: list[_Point] = []
+        self._grown: dict[tuple[_Point, _Point], ScaledProgram | None] = {}
 
     def begin(self) -> None:
         """Forget the programs of another row."""
         self._programs.clear()
         self._points.clear()
+        self._grown.clear()
 
     def add(self, fingerprint: str, program: PlannedProgram) -> None:
         """Note a program that XLA has planned just now."""
@@ -84,18 +87,25 @@ class Forecasts:
     def _foretell(
         self, one: _Point, other: _Point, third: _Point, limit: int, step: int
     ) -> int | None:
-        first, second = (self._programs.get(point.fingerprint) for point in (one, other))
-        if first is None or second is None:
+        if (one, other) not in self._grown:
+            self._grown[one, other] = self._grow(one, other)
+        grown = self._grown[one, other]
+        if grown is None:
             return None
         try:
-            grown = scale(
-                first.dump,
-                second.dump,
-                sizes=(one.value, other.value),
-                backend=first.target.machine,
-            )
             if any(grown.bytes_at(point.value) != point.size for point in (one, other, third)):
                 return None
             return grown.largest(limit, step).largest or None
+        except HlomemError:
+            return None
+
+    def _grow(self, one: _Point, other: _Point) -> ScaledProgram | None:
+        """The program that two values have; None where it is not at hand, or not the same."""
+        first, second = (self._programs.get(point.fingerprint) for point in (one, other))
+        if first is None or second is None:
+            return None
+        sizes = one.value, other.value
+        try:
+            return scale(first.dump, second.dump, sizes=sizes, backend=first.target.machine)
         except HlomemError:
             return None
