@@ -84,6 +84,8 @@ MAY_IMPORT = {
     "api.plan": PLANNER
     | DUMPS
     | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
+    "api.scale": {"base", "dump", "hlo", "pipeline", "api.plan", "api.subject", "jax.fit_search"}
+    | {"machines.capacity", "machines.machine", "report"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
     | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"}
@@ -122,6 +124,7 @@ MAY_IMPORT = {
     "jax.jobs": set[str](),
     "jax.child": {"base", "jax"},
     "jax.fit_search": set[str](),
+    "jax.forecasts": {"base", "api.scale", "jax"},
     "jax.fitting": {"base", "jax", "machines.capacity", "report"},
     "jax.factory_front": {"api.front", "api.improve", "jax", "machines.capacity"}
     | {"remat", "report", "schedule"},

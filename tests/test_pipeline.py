@@ -21,6 +21,8 @@ from hlomem.base.errors import EditError
 from hlomem.dump.eras import Features, era_of
 from hlomem.hlo.growth import Growth
 from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.resize import resized_arrays
+from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.hlo.text.attributes import InputOutputAlias
 from hlomem.hlo.text.shape_parser import parse_shape_text
@@ -298,6 +300,26 @@ def test_a_plan_with_other_extents_is_the_plan_made_anew(
     assert outline(again.repacked(pack_by_time)) == outline(made.repacked(pack_by_time))
     moved_on = again.rescheduled(Schedule(shuffled(again, chance, 0.5)))
     assert outline(moved_on) == outline(made.rescheduled(order_in(module, moved_on)))
+
+
+@pytest.mark.parametrize("program", PROGRAMS[::3], ids=str)
+def test_a_plan_with_a_dimension_of_another_size_is_that_of_the_edited_module(
+    program: GoldenProgram,
+) -> None:
+    stages = without_preset(program)
+    for old in sorted({size for array in stages.arrays for size in array.dimensions} - {1}):
+        rewriter = Rewriter(stages.module)
+        try:
+            rewriter.resize(old, 3 * old)
+        except EditError as error:
+            with pytest.raises(EditError, match=re.escape(str(error))):
+                resized_arrays(stages.module, old, 3 * old)
+            continue
+        module = hlo.parse(hlo.format_module(rewriter.finish()))
+        shapes = resized_arrays(stages.module, old, 3 * old)
+        if not stages.why_not_resized(shapes):
+            made = start_stages(module, stages.options, order_in(module, stages))
+            assert outline(stages.resized(shapes)) == outline(made)
 
 
 @pytest.mark.parametrize("program", SIZED, ids=lambda path: path.name)

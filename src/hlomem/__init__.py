@@ -29,6 +29,7 @@ __all__ = [
     "Packing",
     "ParseError",
     "Plan",
+    "ScaledProgram",
     "Verdict",
     "__version__",
     "advise",
@@ -40,6 +41,7 @@ __all__ = [
     "plan",
     "read_oom",
     "replan",
+    "scale",
     "to_dicts",
     "to_pandas",
     "verify",
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from hlomem.api.pack import pack
     from hlomem.api.plan import Plan, plan
     from hlomem.api.replan import replan
+    from hlomem.api.scale import ScaledProgram, scale
     from hlomem.api.tables import to_dicts, to_pandas
     from hlomem.base.errors import HlomemError, ParseError
     from hlomem.check.findings import Verdict
@@ -75,6 +78,7 @@ _HOME = {
     "Packing": "hlomem.packer.buffers",
     "ParseError": "hlomem.base.errors",
     "Plan": "hlomem.api.plan",
+    "ScaledProgram": "hlomem.api.scale",
     "Verdict": "hlomem.check.findings",
     "advise": "hlomem.api.compare",
     "diff": "hlomem.api.compare",
@@ -85,6 +89,7 @@ _HOME = {
     "plan": "hlomem.api.plan",
     "read_oom": "hlomem.report.oom.log",
     "replan": "hlomem.api.replan",
+    "scale": "hlomem.api.scale",
     "to_dicts": "hlomem.api.tables",
     "to_pandas": "hlomem.api.tables",
     "verify": "hlomem.check.verify",

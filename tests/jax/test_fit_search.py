@@ -74,6 +74,25 @@ def test_a_size_that_changes_nothing_does_not_go_on_for_ever() -> None:
     assert not straddle(seen).is_closed(1)
 
 
+@given(st.integers(3, 60_000), st.sampled_from([1, 4]), st.integers(0, 70_000) | st.none())
+def test_a_value_that_is_foretold_is_planned_next_and_never_believed(
+    true: int, step: int, lie: int | None
+) -> None:
+    seen: dict[int, Planned] = {}
+
+    def foretell() -> int:
+        """One that lied for ever would make it a walk."""
+        return true if lie is None or len(seen) > 100 else lie
+
+    while (value := next_value(seen, LIMIT, step, foretell=foretell)) is not None:
+        assert value not in seen
+        fits = value <= true
+        seen[value] = Planned(LIMIT // 2 + value if fits else LIMIT + value, fits)
+    assert straddle(seen).largest == true // step * step
+    if lie is None:
+        assert len(seen) <= 5
+
+
 def test_a_start_is_rounded_to_the_step() -> None:
     assert next_value({}, LIMIT, 128, start=1000) == 896
     assert next_value({}, LIMIT, 128) == 128

@@ -43,6 +43,8 @@ class FakeCompiler:
 
 class _Planned:
     cpu_seconds = 1.5
+    dump = None  # nothing to foretell from
+    target = parse_target("cpu")
 
     def __init__(self, facts: Facts, size: int, refusal: str) -> None:
         self.facts, self.refusal = facts, refusal

@@ -18,6 +18,7 @@ COMMAND_GROUPS = {
     },
     "Use less": {
         "fit": "Find the largest batch that fits, by XLA's own plans.",
+        "scale": "Plan a program at sizes nobody compiled, from two compiles of it.",
         "improve": "Show what a better order of instructions would save, and write it.",
         "advise": "Show what would make a program need less memory, by how much, and at what cost.",
         **{name: report.help.partition("\n")[0] for name, report in REPORTS.items()},

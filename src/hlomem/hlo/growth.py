@@ -71,7 +71,8 @@ class Growth:
     """
 
     def __init__(self, one: HloModule, other: HloModule, sizes: tuple[int, int]) -> None:
-        self._modules = one, other
+        self.one = one
+        self.other = other
         self.sizes = Sizes(*sizes)
         if sizes[0] == sizes[1] or min(sizes) < 1:
             raise CommandError("two compiles tell how a program grows at two sizes, 1 or more")
@@ -80,12 +81,31 @@ class Growth:
         self._leaves: dict[tuple[Shape, Shape], None] = {}
         self._reshapes: set[tuple[tuple[Shape, Shape], tuple[Shape, Shape]]] = set()
         self._collect()
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse programs in which nothing grows, and sizes that are those of the other program."""
+        extents = {
+            pair
+            for shapes in self._leaves
+            for array, other in [map(_array_of, shapes)]
+            for pair in zip(array.dimensions, other.dimensions, strict=True)
+        }
+        if all(one == other for one, other in extents):
+            raise CommandError("both programs have the same shapes: nothing grows with the size")
+        if self.sizes[::-1] in extents and self.sizes not in extents:
+            one, other = self.sizes
+            problem = (
+                f"a program of size {one} has an extent of {other}, that of {other} one of {one}"
+            )
+            raise CommandError(f"{problem}: give the sizes in the order of the programs")
 
     def _collect(self) -> None:
         """Note which shapes stand for which, and which have equally many elements."""
         seen: set[tuple[int, int]] = set()
-        one, other = self._modules
-        pairs = zip(one.iter_outer_instructions(), other.iter_outer_instructions(), strict=True)
+        pairs = zip(
+            self.one.iter_outer_instructions(), self.other.iter_outer_instructions(), strict=True
+        )
         for instruction, its in pairs:
             shapes = instruction.shape, its.shape
             key = id(shapes[0]), id(shapes[1])
@@ -111,11 +131,10 @@ class Growth:
 
     def text_at(self, size: int) -> str:
         """A text to plan at a size: its shapes are right, its literals and settings are not."""
-        one, other = self._modules
         return "".join(
             [
                 piece if isinstance(piece, str) else str(self.sizes.extent(*piece, size))
-                for piece in align_texts(one.source, other.source)
+                for piece in align_texts(self.one.source, self.other.source)
             ]
         )
 
@@ -151,6 +170,10 @@ def _leaves(one: Shape, other: Shape) -> Iterator[tuple[Shape, Shape]]:
     for (_, leaf), (_, its) in zip(one.leaves(), other.leaves(), strict=True):
         if leaf.is_array or leaf.is_buffer:
             yield leaf, its
+
+
+def _array_of(shape: Shape) -> Shape:
+    return shape.elements[0] if shape.is_buffer else shape
 
 
 def _are_as_many(one: Shape, other: Shape) -> bool:

@@ -16,11 +16,12 @@ from hlomem.base.errors import EditError
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import Opcode, opcodes_where
 from hlomem.hlo.shape import INT64_MAX, Shape
+from hlomem.hlo.shape_edits import map_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloInstruction, HloModule
 
 _SLICE = lazy_pattern(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]")
 _WINDOW_SIZE = lazy_pattern(r"size=([0-9x]+)")
@@ -141,6 +142,25 @@ class Resize:
         """A list of sizes."""
         numbers = [int(number) for number in text.strip("{}").split(",") if number.strip()]
         return f"{{{','.join(map(str, self._resized(numbers)))}}}"
+
+
+def resized_arrays(module: HloModule, old: int, new: int) -> dict[Shape, Shape]:
+    """The arrays outside of fusions as `Rewriter.resize` would have them, by what they are now.
+
+    For `Stages.resized`, which needs no other module. Raises `EditError` where that does.
+    """
+    resize = checked_resize(old, new)
+    resize.find_sizes(list(module.iter_instructions()))
+    shapes = {id(held.shape): held.shape for held in module.iter_outer_instructions()}
+    parts = {part for shape in shapes.values() for part in shape.parts.shapes}
+    return {part: map_leaves(part, resize.shape) for part in parts if not part.is_tuple}
+
+
+def checked_resize(old: int, new: int) -> Resize:
+    """One size that becomes another; `EditError` for what cannot."""
+    if old < 2 or new < 1:  # of one element there are more dimensions than anybody means
+        raise EditError(f"a dimension cannot be resized from {old} to {new}")
+    return Resize(old, new)
 
 
 def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], list[int]]]:

@@ -27,7 +27,7 @@ from hlomem.hlo.donations import SCHEDULED, Donations, set_attribute, write_dona
 from hlomem.hlo.draft import ModuleDraft, copy_instruction, relink, unused_name
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.opcodes import HANDING_ON, as_opcode
-from hlomem.hlo.resize import Resize
+from hlomem.hlo.resize import checked_resize
 from hlomem.hlo.shape import ELEMENT_TYPE_BY_TEXT, ROOT_INDEX, Shape, ShapeIndex
 from hlomem.hlo.shape_edits import map_leaves, with_element_type
 from hlomem.hlo.text.attributes import InputOutputAlias
@@ -412,10 +412,8 @@ class Rewriter:
         the batch's only if nothing else has as many elements. Raises where an instruction would
         not fit any more (`hlomem.hlo.resize`).
         """
-        if old < 2 or new < 1:  # of one element there are more dimensions than anybody means
-            raise EditError(f"a dimension cannot be resized from {old} to {new}")
+        resize = checked_resize(old, new)
         drafts = list(self._draft.drafts())
-        resize = Resize(old, new)
         resize.find_sizes([instruction for draft in drafts for instruction in draft.instructions])
         if not self.map_arrays(resize.shape):
             raise EditError(f"module `{self._draft.module.name}` has no dimension of size {old}")

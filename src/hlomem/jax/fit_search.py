@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 MAX_PLANS = 6
 """Plans of a row."""
 _MAX_GROWTH = 256
-"""How many times as large as the largest known to fit a guess may be."""
+"""How many times as large as the largest known to fit a guess by a line may be."""
+_MAX_FORETOLD = 1 << 16
+"""The same for one that was foretold."""
 
 
 class Planned(NamedTuple):
@@ -45,8 +47,17 @@ def straddle(seen: Mapping[int, Planned]) -> Straddle:
     return Straddle(largest, min(above, default=None))
 
 
-def next_value(seen: Mapping[int, Planned], limit: int, step: int, start: int = 0) -> int | None:
-    """The value to plan next; None when nothing is left to find out."""
+def next_value(
+    seen: Mapping[int, Planned],
+    limit: int,
+    step: int,
+    start: int = 0,
+    foretell: Callable[[], int | None] = lambda: None,
+) -> int | None:
+    """The value to plan next; None when nothing is left to find out.
+
+    `foretell` may know the largest that fits better than a line does.
+    """
     first = max(start // step, 1) * step if start else (step if step > 1 else 2)
     if not seen:
         return first
@@ -55,9 +66,11 @@ def next_value(seen: Mapping[int, Planned], limit: int, step: int, start: int = 
         return 2 * first
     if Straddle(low, high).is_closed(step):
         return None
-    guess = _guess(seen, limit) // step * step
+    foretold = foretell()
+    guess = (_guess(seen, limit) if foretold is None else foretold) // step * step
     if high is None:
-        return min(max(guess, low + step), max(low, step) * _MAX_GROWTH)
+        growth = _MAX_GROWTH if foretold is None else _MAX_FORETOLD
+        return min(max(guess, low + step), max(low, step) * growth)
     if guess <= low:  # foretold to be the largest: its neighbour must be seen not to fit
         guess = low + step
     return max(step, min(guess, high - step))

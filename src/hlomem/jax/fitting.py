@@ -26,6 +26,7 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.jax.fit_search import MAX_PLANS, Planned, next_value, straddle
+from hlomem.jax.forecasts import Forecasts
 from hlomem.jax.jobs import Facts, Job
 from hlomem.jax.plan_only import plan_unless_known
 from hlomem.jax.target_kinds import parse_target
@@ -151,6 +152,7 @@ class _Planner:
         self._cache = cache
         self._timeout = timeout
         self.limit = limit
+        self.forecasts = Forecasts(cache)
 
     def plan(self, own: dict[str, Any], value: int, on_progress: Callable[[], None]) -> FitPlan:
         """XLA's plan for a value of the setting, made now or known from before."""
@@ -169,6 +171,8 @@ class _Planner:
             known = KnownPlan(size=size, is_refused=bool(done.refusal))
             facts, seconds = done.facts, done.cpu_seconds
             self._keep(facts, known)
+            self.forecasts.add(facts.fingerprint, done)
+        self.forecasts.note(value, facts.fingerprint, known.size)
         return FitPlan(
             value=value,
             size=known.size,
@@ -200,9 +204,11 @@ def _search(
     on_progress: Callable[[str], None],
 ) -> FitRow:
     plans: list[FitPlan] = []
+    planner.forecasts.begin()
     while len(plans) < MAX_PLANS:
         seen = {plan.value: Planned(plan.size, plan.fits) for plan in plans}
-        value = next_value(seen, planner.limit.size, step, start)
+        foretell = partial(planner.forecasts.foretell, planner.limit.size, step)
+        value = next_value(seen, planner.limit.size, step, start, foretell)
         if value is None:
             break
         words = ", ".join(f"{name}={chosen}" for name, chosen in own.items())

@@ -45,7 +45,7 @@ _WITH_NUMBERS = frozenset(
 _ASIDE = frozenset({"backend_config", "frontend_attributes", "metadata", "origin", "statistics"})
 """Attributes that do not tell an instruction what to do, but for `_READ`."""
 _ELIDED = "{...}"
-_HINT = "give two compiles of one program that differ in a size alone"
+_HINT = "a compiler makes one program of some sizes and another of others: give two that are alike"
 
 
 class _OtherProgramError(Exception):
@@ -101,7 +101,7 @@ def _aligned_line(
 def _refusal(source: Source, start: int, problem: str) -> UnsupportedError:
     end = source.text.find("\n", start)
     span = Span(start, len(source.text) if end < 0 else end)
-    what = f"{problem}; the compiler made another program of this size, so no third can be told"
+    what = f"{problem}; these are two programs, so that a third size cannot be told"
     return UnsupportedError(source, span, what, _HINT)
 
 
@@ -109,7 +109,8 @@ def _align(line: str, its: str) -> list[Piece]:
     """The pieces of a line."""
     row, other = _ROW.match(line), _ROW.match(its)
     if row is None or other is None:
-        return _align_shapes(line, its, "another computation")
+        is_head = _HEADER.match(line) is not None
+        return _align_shapes(line, its, f"another {'header' if is_head else 'computation'}")
     name, shape, opcode, operands, attributes = row.groups()
     its_name, its_shape, its_opcode, its_operands, its_attributes = other.groups()
     if name != its_name or opcode != its_opcode:

@@ -1,0 +1,220 @@
+"""`hlomem.scale`: a program compiled at two sizes in; its plan at any other size out.
+
+    grown = hlomem.scale("batch32.hlo", "batch64.hlo", sizes=(32, 64))
+    grown.bytes_at(48), grown.largest(16 << 30)
+
+The two say how every extent grows (`hlomem.hlo.growth`), and the plan of one is made again with
+other bytes (`Stages.resized`), or anew where more than bytes would change. Nothing is compiled: the
+answers hold for the program that these two are, and a compiler may make another of a third size.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from hlomem import hlo
+from hlomem.api.plan import plan
+from hlomem.api.subject import open_subject
+from hlomem.base.errors import CommandError, InputError
+from hlomem.base.gc_pause import collector_off
+from hlomem.hlo.growth import Growth
+from hlomem.jax.fit_search import Planned, next_value, straddle
+from hlomem.pipeline import start_stages
+from hlomem.report.data.scaling import ScaleReport, SizedPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hlomem.api.subject import OpenedSubject, Subject
+    from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
+    from hlomem.jax.fit_search import Straddle
+    from hlomem.machines.capacity import Capacity
+    from hlomem.machines.machine import Machine
+    from hlomem.pipeline import Stages
+
+MAX_PLANS = 64
+"""Plans in search of the largest size that fits."""
+
+
+class _Allocation(Protocol):
+    """An allocation of a plan, or of a dump."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def color(self) -> int: ...
+
+    @property
+    def is_thread_local(self) -> bool: ...
+
+    @property
+    def is_preallocated_temp(self) -> bool: ...
+
+
+def scale(
+    one: Subject,
+    other: Subject,
+    *,
+    sizes: tuple[int, int],
+    backend: str | Machine = "",
+    chip: str = "",
+    era: str = "",
+) -> ScaledProgram:
+    """A program at any size, from two compiles of it that differ in a size alone.
+
+    Both are what `hlomem.explain` takes: dumps with their programs, HLO texts, modules, compiled
+    programs. `sizes` are theirs, of the batch or whatever was made larger. Machine and era are as
+    for `hlomem.plan`. Raises an error that shows the first line in which the two are not the same
+    program.
+    """
+    opened, second = open_subject(one), open_subject(other)
+    growth = Growth(_program_of(opened), _program_of(second), sizes)
+    made = plan(
+        growth.one,
+        backend=backend or opened.machine or "",
+        chip=chip,
+        era=era,
+        like=None if era or opened.is_planned else opened.dump,
+        order="text",
+    )
+    grown = ScaledProgram(made.stages, growth, made.notes)
+    for size, subject in zip(sizes, (opened, second), strict=True):
+        if subject.dump is not None:
+            grown.compare(size, subject.dump)
+    return grown
+
+
+def _program_of(opened: OpenedSubject) -> HloModule:
+    if opened.program is None:
+        assert opened.dump is not None
+        raise InputError(
+            f"{opened.dump.title}: no HLO text beside this dump, so no shapes to scale"
+        )
+    if not opened.program.is_scheduled:
+        problem = "a module without a schedule: which one it gets depends on sizes"
+        raise InputError(f"{opened.program.source_name}: {problem}; give it as it was compiled")
+    return opened.program
+
+
+class ScaledProgram:
+    """A program at any size; the bytes of its plans are kept once they are known."""
+
+    def __init__(self, stages: Stages, growth: Growth, notes: tuple[str, ...] = ()) -> None:
+        """`stages` are of the first program that tells the growth."""
+        self.sizes = growth.sizes
+        self.notes = notes
+        self._growth = growth
+        self._stages = stages
+        self._plans: dict[int, SizedPlan] = {}
+
+    def compare(self, size: int, dump: Dump) -> None:
+        """Note where the plan at a size is not as large as one that XLA wrote."""
+        records = () if dump.assignment is None else dump.assignment.allocations
+        written = sum(record.size for record in _in_use(records))
+        if records and written != (planned := self.bytes_at(size)):
+            note = f"XLA's own plan at {size} takes {written} bytes, hlomem's {planned}"
+            self.notes = (*self.notes, f"{note}: sizes nobody compiled may be off alike")
+
+    @property
+    def machine(self) -> Machine:
+        """The machine it is planned for."""
+        return self._stages.options.machine
+
+    def at(self, size: int) -> Stages:
+        """The stages of the plan at a size; `GrowthError` where its shapes cannot be told."""
+        if size < 1:
+            raise CommandError(f"a size is 1 or more, not {size}")
+        if size == self.sizes[0]:
+            return self._stages
+        return self._kept(size) or self._anew(size)
+
+    def _kept(self, size: int) -> Stages | None:
+        """A plan that differs from a known one in bytes alone; None where none does."""
+        shapes = self._growth.shapes_at(size)
+        if shapes is not None and not self._stages.why_not_resized(shapes):
+            return self._stages.resized(shapes)
+        shapes = self._growth.shapes_at(size, of_other=True)
+        if shapes is not None and not self._stages_of_other.why_not_resized(shapes):
+            return self._stages_of_other.resized(shapes)
+        return None
+
+    @cached_property
+    def _stages_of_other(self) -> Stages:
+        return self._like(self._growth.other)
+
+    def _anew(self, size: int) -> Stages:
+        name = f"<{self._stages.module.name} at {size}>"
+        return self._like(hlo.parse(self._growth.text_at(size), name))
+
+    def _like(self, module: HloModule) -> Stages:
+        """The stages of another module, planned as the first one is."""
+        known = self._stages
+        return start_stages(module, known.options, pack=known.pack, order_lists=known.order_lists)
+
+    def bytes_at(self, size: int) -> int:
+        """The bytes that must fit at a size: all allocations of the first memory space in use.
+
+        As `hlomem summary` counts, without the memory of single threads.
+        """
+        return self._sized(size).size
+
+    def report(
+        self, sizes: Iterable[int] = (), capacity: Capacity | None = None, step: int = 1
+    ) -> ScaleReport:
+        """The plans at both sizes it was given at and at others, and the largest that fits."""
+        found = None if capacity is None else self.largest(capacity.size, step)
+        wanted = {*self.sizes, *sizes}
+        if found is not None:
+            wanted |= {found.largest, found.refused or 0} - {0}
+        return ScaleReport(
+            program=self._stages.module.name,
+            machine=self.machine.name,
+            sizes=self.sizes,
+            plans=tuple([self._sized(size) for size in sorted(wanted)]),
+            step=step,
+            capacity=capacity,
+            largest=None if found is None else found.largest,
+            smallest_refused=None if found is None else found.refused,
+            notes=self.notes,
+        )
+
+    def _sized(self, size: int) -> SizedPlan:
+        known = self._plans.get(size)
+        if known is None:
+            with collector_off():
+                held = _in_use(self.at(size).assignment.allocations)
+            known = self._plans[size] = SizedPlan(
+                value=size,
+                size=sum(kept.size for kept in held),
+                temporaries=sum(kept.size for kept in held if kept.is_preallocated_temp),
+                is_given=size in self.sizes,
+            )
+        return known
+
+    def largest(self, limit: int, step: int = 1) -> Straddle:
+        """The largest multiple of `step` whose plan fits so many bytes, and the next, which misses.
+
+        0 and None where there is none. A program that takes more at a smaller size than at a larger
+        one may fit at others, too.
+        """
+        start = max(max(self.sizes) // step, 1) * step
+        seen: dict[int, Planned] = {}
+        while len(seen) < MAX_PLANS:
+            value = next_value(seen, limit, step, start)
+            if value is None:
+                break
+            size = self.bytes_at(value)
+            seen[value] = Planned(size, size <= limit)
+        return straddle(seen)
+
+
+def _in_use(allocations: Sequence[_Allocation]) -> list[_Allocation]:
+    """The allocations of the first memory space in use, without those of single threads."""
+    by_color: dict[int, list[_Allocation]] = {}
+    for allocation in allocations:
+        if allocation.size and not allocation.is_thread_local:
+            by_color.setdefault(allocation.color, []).append(allocation)
+    return by_color[min(by_color)] if by_color else []
