@@ -7,9 +7,9 @@ program after one instruction of its entry computation was moved as late as its 
 one after all of them were put into another order, "peak" the most bytes alive after the one move,
 "packing" a plan with another heap algorithm, "donation" one with the last donation taken back, or
 with none where there is none, its lists in the order of the text, as for all who ask often, "size"
-one with the extent that most arrays have doubled. The
-share is of "anew"; CPU ms, the best of several in which all take turns. Then the heap alone:
-buffers of random sizes and lives, packed in lists and, where it was built, natively.
+one with the extent that most arrays have doubled. The share is of "anew"; CPU ms, the best of
+several in which all take turns. Then the heap alone: buffers of random sizes and lives, packed in
+lists and, where it was built, natively.
 """
 
 from __future__ import annotations

@@ -54,6 +54,8 @@ STAGES = (
     "assignment",
 )
 """The stages in order, by the names they have in `Stages`."""
+_SIZELESS = ("call_graph", "order", "dataflow", "aliasing", "colors", "live_ranges", "arrays")
+"""Those that do not depend on sizes, if the same arrays stay alike."""
 _UNSCHEDULED = ("call_graph", "order", "dataflow", "aliasing", "colors", "timeless")
 """Those that do not depend on the order of instructions."""
 
@@ -148,8 +150,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         if problem := self.why_not_resized(shapes):
             raise EditError(f"the plan must be made anew at this size: {problem}")
         again = replace(self, shapes=shapes, before=None, earlier=None)
-        self._hand_on(again, (*_UNSCHEDULED[:-1], "live_ranges"))
-        again.__dict__["arrays"] = self.arrays
+        self._hand_on(again, _SIZELESS)
         again.__dict__["timeless"] = self.timeless.resized(shapes)
         return again
 
