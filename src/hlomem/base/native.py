@@ -7,6 +7,7 @@ and nothing else; tests hold them to each other.
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 IS_WANTED = not os.environ.get("HLOMEM_PURE")
@@ -18,6 +19,6 @@ def kernel(module: str, function: str) -> Any:
     if not IS_WANTED:
         return None
     try:
-        return getattr(__import__(module, fromlist=(function,)), function)
+        return getattr(import_module(module), function)
     except ImportError:  # as in every installation without a compiler
         return None
