@@ -117,7 +117,7 @@ class FlattenedSchedule:
         self.span_of: dict[HloComputation, tuple[Step, Step]] = {}
         self._flatten(self._entry)
         self.time_of = dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
-        self._timed = [user for user in self.sequence if user.opcode in _AT_OTHER_TIMES]
+        self._timed = [user for user in self.sequence if user.opcode in _MAY_RUN]
         self.done_time = self._done_times()
         self._position_time = self.time_of | {
             computation.root: end for computation, (_, end) in self.span_of.items()
@@ -291,8 +291,7 @@ class FlattenedSchedule:
 
 
 _MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
-_AT_OTHER_TIMES = frozenset({"async-start", "call", "while"})
-"""Opcodes of instructions that read or write at other times than their own."""
+"""Opcodes of instructions that may run others, and so read or write at other times than theirs."""
 
 
 def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
