@@ -117,6 +117,7 @@ class FlattenedSchedule:
         self.span_of: dict[HloComputation, tuple[Step, Step]] = {}
         self._flatten(self._entry)
         self.time_of = dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
+        self._timed = [user for user in self.sequence if user.opcode in _MAY_RUN]
         self.done_time = self._done_times()
         self._position_time = self.time_of | {
             computation.root: end for computation, (_, end) in self.span_of.items()
@@ -152,20 +153,19 @@ class FlattenedSchedule:
 
     def _pieces(self, computation: HloComputation) -> list[HloComputation | list[HloInstruction]]:
         """A computation's instructions in order, cut where some run computations before them."""
-        piece: list[HloInstruction] = []
-        pieces: list[HloComputation | list[HloInstruction]] = [piece]
-        for instruction in self._schedule.sequence(computation):
-            if instruction.opcode in _MAY_RUN:
-                pieces += _run_by(instruction)
-                piece = []
-                pieces.append(piece)
-            piece.append(instruction)
+        sequence = list(self._schedule.sequence(computation))
+        cuts = [place for place, user in enumerate(sequence) if user.opcode in _MAY_RUN]
+        pieces: list[HloComputation | list[HloInstruction]] = []
+        for begin, end in itertools.pairwise((0, *cuts)):
+            pieces.append(sequence[begin:end])
+            pieces += _run_by(sequence[end])
+        pieces.append(sequence[cuts[-1] if cuts else 0 :])
         return pieces
 
     def _done_times(self) -> dict[HloComputation, Step]:
         """The end of the asynchronous operation around each computation that one runs."""
         done_time: dict[HloComputation, Step] = {}
-        for start in self.sequence:
+        for start in self._timed:
             if start.opcode == "async-start":
                 time = self.time_of[async_chain(start)[-1]]
                 for computation in self._run_under(start):
@@ -186,7 +186,7 @@ class FlattenedSchedule:
         """The start of each asynchronous operation, by the root of the computation it runs."""
         return {
             wrapped_computation(instruction).root: self.time_of[instruction]
-            for instruction in self.sequence
+            for instruction in self._timed
             if instruction.opcode == "async-start" and is_fully_bound_here(instruction)
         }
 
@@ -227,8 +227,7 @@ class FlattenedSchedule:
         for instruction, time in self.time_of.items():
             for operand in instruction.operands:
                 last_read[operand] = time
-        odd = [user for user in self.sequence if user.opcode == "call" or user.opcode == "while"]
-        operands = {operand for user in odd for operand in user.operands}
+        operands = {operand for user in self._timed for operand in user.operands}
         self._read_otherwise = operands | self._use_finder.passed_on
 
     def live_range(self, value: HloValue) -> LiveRange:
@@ -282,7 +281,7 @@ class FlattenedSchedule:
         A call's use is that of what it calls; a loop reads its initial value when its body begins.
         """
         times = self.time_of.copy()
-        for instruction in self.sequence:
+        for instruction in self._timed:
             if instruction.opcode == "call" and not self._calls_extend_operands:
                 del times[instruction]
             elif instruction.opcode == "while":
@@ -292,6 +291,7 @@ class FlattenedSchedule:
 
 
 _MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
+"""Opcodes of instructions that may run others, and so read or write at other times than theirs."""
 
 
 def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:

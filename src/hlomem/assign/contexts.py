@@ -73,7 +73,7 @@ class Contexts:
 def _handed_on(problem: Problem) -> set[HloBuffer]:
     """The first parts of contexts that an async-start hands on to an async-update."""
     sets, buffer_of = problem.dataflow.value_sets, problem.aliasing.buffer_of
-    updates = [instruction for instruction in sets if instruction.opcode == "async-update"]
+    updates = problem.timeless.async_updates
     return {
         buffer_of[value]
         for update in updates

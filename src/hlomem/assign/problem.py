@@ -49,7 +49,7 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     def with_buffers(self, dataflow: Dataflow, aliasing: Aliasing) -> Timeless:
         """The same for a program whose values make other buffers."""
         made = state_timeless(dataflow, aliasing, self.color_of, self.options, self.shapes)
-        self._hand_on(made, ("sharing", "only_color", "flow_positions"))
+        self._hand_on(made, ("sharing", "only_color", "flow_positions", "async_updates"))
         return made
 
     def resized(self, shapes: Mapping[Shape, Shape]) -> Timeless:
@@ -72,6 +72,12 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
         """The memory space of all values; None where there are several."""
         colors = set(self.color_of.values())
         return colors.pop() if len(colors) == 1 else None
+
+    @cached_property
+    def async_updates(self) -> list[HloInstruction]:
+        """The instructions that hand the contexts of asynchronous operations on."""
+        sets = self.dataflow.value_sets
+        return [instruction for instruction in sets if instruction.opcode == "async-update"]
 
     @cached_property
     def special(self) -> dict[HloBuffer, HloValue]:

@@ -88,7 +88,7 @@ class HeapSimulator:
         first_of: dict[HloBuffer, int] = {}
         ends = sorted(freed, reverse=True)
         for number, start in enumerate(self._starts):
-            while ends[-1] < start:  # what begins here ends no earlier
+            while ends and ends[-1] < start:
                 clock = self._free_all(freed[ends.pop()].values(), clock)
             owner = number
             if (value := self._values[number]) in united:
