@@ -15,6 +15,15 @@ def lazy_pattern(text: str, flags: int = 0) -> re.Pattern[str]:
     return cast("re.Pattern[str]", _Pattern(text, flags))
 
 
+def repeated(inner: str) -> str:
+    """A pattern for as many of another as there are, none of which is ever given back.
+
+    That is `(?:…)*+`; but Python 3.11.2, which Debian has, may stay where a last one that failed
+    has led.
+    """
+    return f"(?>(?:{inner})*)"
+
+
 class _Pattern:
     def __init__(self, text: str, flags: int) -> None:
         self._text = text
