@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hlomem.base import patterns
 from hlomem.base.patterns import lazy_pattern, repeated
 from tests.places import PACKAGE
 
@@ -18,9 +20,13 @@ def test_a_lazy_pattern_matches_as_the_compiled_one() -> None:
     assert late.findall("xabBab") == re.findall("a(B+)", "xabBab", re.IGNORECASE)
 
 
+@pytest.mark.parametrize("is_possessive_right", sorted({False, patterns._IS_POSSESSIVE_RIGHT}))
 @given(st.text("ab,1\\", max_size=12))
-def test_what_is_repeated_ends_behind_the_last_that_matched(text: str) -> None:
-    match = re.match(repeated(r"a[b]{1,2}|,[0-9]{1,3}|\\[ab]"), text)
+def test_what_is_repeated_ends_behind_the_last_that_matched(
+    is_possessive_right: bool, text: str
+) -> None:
+    with patch.object(patterns, "_IS_POSSESSIVE_RIGHT", is_possessive_right):
+        match = re.match(repeated(r"a[b]{1,2}|,[0-9]{1,3}|\\[ab]"), text)
     assert match is not None
     end = 0
     while one := re.compile(r"a[b]{1,2}|,[0-9]{1,3}|\\[ab]").match(text, end):
