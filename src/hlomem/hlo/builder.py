@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError, ParseError
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
 from hlomem.hlo.opcodes import as_opcode, traits_of
 from hlomem.hlo.shape import Shape
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 _NAME = lazy_pattern(r"[A-Za-z0-9_.\-]+")
 _OPCODE = lazy_pattern(r"[a-z][\w\-]*", re.ASCII)
 _PLAIN_NAME = lazy_pattern(r"[A-Za-z_][\w.\-]*+", re.ASCII)
-_INSIDE = r'''[^{}()\[\]"'\n]++|"(?:[^"\\\n]++|\\[^\n])*+"'''
-_PLAIN_VALUE = lazy_pattern(
-    rf"(?:[\w.%+\-]++|\{{(?:{_INSIDE}|\{{(?:{_INSIDE})*+\}})*+\}}|\"[^\"\\\n]*+\")", re.ASCII
-)
+_IN_QUOTES = repeated(r'[^"\\\n]++|\\[^\n]')
+_INSIDE = rf'''[^{{}}()\[\]"'\n]++|"{_IN_QUOTES}"'''
+_BRACES = repeated(rf"{_INSIDE}|\{{{repeated(_INSIDE)}\}}")
+_PLAIN_VALUE = lazy_pattern(rf'(?:[\w.%+\-]++|\{{{_BRACES}\}}|"[^"\\\n]*+")', re.ASCII)
 """A word, a string, or braces in braces with strings: nothing that could end too early."""
 _GENERIC = frozenset(
     {

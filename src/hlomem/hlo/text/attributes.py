@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hlomem.base.errors import ParseError
 from hlomem.base.named_tuples import NamedTuple
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.source import Source, Span
 from hlomem.hlo.shape import Shape, ShapeIndex
 from hlomem.hlo.text.shape_parser import parse_shape_text
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
-STRING = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
+_IN_QUOTES = repeated(r'[^"\\]++|\\.'), repeated(r"[^'\\]++|\\.")
+STRING = rf"""(?:"{_IN_QUOTES[0]}"|'{_IN_QUOTES[1]}')"""
 _OPENER = r"[{(\[]"
 _BRACKETS_DEPTH = 6
 
@@ -43,13 +44,13 @@ def nested_brackets(opener: str, depth: int) -> str:
     inner = rf"""[^{{}}()\[\]"']++|{STRING}"""
     if depth > 1:
         inner = f"{inner}|{nested_brackets(_OPENER, depth - 1)}"
-    return rf"{opener}(?:{inner})*+[}})\]]"
+    return rf"{opener}{repeated(inner)}[}})\]]"
 
 
 _NESTED = nested_brackets(_OPENER, _BRACKETS_DEPTH)
 _SHALLOW = nested_brackets(_OPENER, 4)
 _NAME = lazy_pattern(r"\s*+,\s*+([A-Za-z_][\w.\-]*+)\s*+=\s*+")
-_VALUE = rf"""(?:[^,{{}}()\[\]"'\s]++|{STRING}|{_NESTED}|\s++(?=[^,\s]))*+"""
+_VALUE = repeated(rf"""[^,{{}}()\[\]"'\s]++|{STRING}|{_NESTED}|\s++(?=[^,\s])""")
 _ITEM = lazy_pattern(rf", ([A-Za-z_][\w.\-]*+)=((?=[^,]){_VALUE})", re.DOTALL)
 _MARK = lazy_pattern(rf"{STRING}|[{{}}()\[\]\"',]", re.DOTALL)
 _CLOSER = {"{": "}", "(": ")", "[": "]"}
@@ -57,10 +58,12 @@ _CLOSERS = frozenset(_CLOSER.values())
 FIRST_INDEX = lazy_pattern(r", index=([0-9]{1,9})(?![^,])")
 """The index of a get-tuple-element, where it is the first attribute."""
 _INTEGER = lazy_pattern(r"-?[0-9]{1,19}")
-_INTEGERS = lazy_pattern(r"\{\s*+(?:-?[0-9]{1,19}(?:\s*+,\s*+-?[0-9]{1,19})*+)?\s*+\}")
+_MORE_INTEGERS = repeated(r"\s*+,\s*+-?[0-9]{1,19}")
+_INTEGERS = lazy_pattern(rf"\{{\s*+(?:-?[0-9]{{1,19}}{_MORE_INTEGERS})?\s*+\}}")
 _MAP_ITEM = rf"\s*+([\w.\-/]++)\s*+=\s*+({STRING}|{_SHALLOW})\s*+,?"
 _METADATA_ITEM = rf"\s*+,?\s*+([a-z_]++)=({STRING}|{_SHALLOW}|[^\s,{{}}]++)"
-_INDEX = r"\{\s*+((?:[0-9]{1,9}\s*+(?:,\s*+(?=[0-9])|(?=\})))*+)\}"
+_IN_INDEX = repeated(r"[0-9]{1,9}\s*+(?:,\s*+(?=[0-9])|(?=\}))")
+_INDEX = rf"\{{\s*+({_IN_INDEX})\}}"
 _ALIAS_ITEM = (
     rf"\s*+{_INDEX}\s*+:\s*+\(\s*+([0-9]{{1,9}})\s*+,\s*+{_INDEX}\s*+"
     r"(?:,\s*+([a-z\-]++)\s*+)?\)\s*+,?"
@@ -144,7 +147,7 @@ class Metadata(NamedTuple):
 _METADATA_DEFAULTS = Metadata()._asdict()
 _PLAIN_METADATA = lazy_pattern(
     r'\{(?:op_type="([^"\\]*+)" ?)?+(?:op_name="([^"\\]*+)" ?)?+(?:source_file="([^"\\]*+)" ?)?+'
-    r"((?:(?:source_(?:end_)?(?:line|column)|stack_frame_id)=[0-9]{1,9} ?)*+)\}"
+    rf"({repeated('(?:source_(?:end_)?(?:line|column)|stack_frame_id)=[0-9]{1,9} ?')})\}}"
 )
 """All that XLA prints of most instructions, in its order."""
 _PLAIN_NAME = lazy_pattern(r'metadata=\{(?:op_type="[^"\\]*+" )?+op_name="([^"\\]*+)"')

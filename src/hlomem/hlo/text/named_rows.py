@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.hlo.text.async_sugar import is_sugared
 from hlomem.hlo.text.attributes import METADATA, STRING, nested_brackets
 from hlomem.hlo.text.scanner import NAME, SHAPE_AND_OPCODE, has_comment
@@ -18,7 +18,7 @@ from hlomem.hlo.text.scanner import NAME, SHAPE_AND_OPCODE, has_comment
 _MARK = f", {METADATA}"
 # The metadata stands outside of brackets and strings, or it is not seen.
 _BRACES = nested_brackets(r"\{", 4)
-_BEFORE = rf"""(?:[^\n"'{{}},]++|,(?! metadata=\{{)|{STRING}|{_BRACES})*+"""
+_BEFORE = repeated(rf"""[^\n"'{{}},]++|,(?! metadata=\{{)|{STRING}|{_BRACES}""")
 _ROW = lazy_pattern(
     rf"^  (?:ROOT )?%?{NAME} = {SHAPE_AND_OPCODE}"
     rf"(?:{_BEFORE}, ({re.escape(METADATA)}[^\n]*+)|[^\n]*+)$",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Span
+from hlomem.hlo.text.attributes import STRING
 from hlomem.hlo.text.scanner import TABLES
 from hlomem.hlo.text.stack_frames import TABLE_NAMES
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from hlomem.base.source import Source
 
 _TOKEN = re.compile(
-    r"""\s++|/\*.*?\*/|//[^\n]*+|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'"""
+    rf"""\s++|/\*.*?\*/|//[^\n]*+|{STRING}"""
     r"""|<=|[^\s{}()\[\]"'/,=<]++|.""",
     re.DOTALL,
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
+from hlomem.base.patterns import repeated
 from hlomem.hlo.ir import HloInstruction
 from hlomem.hlo.text.attributes import TextProblem, compiled, nested_brackets
 from hlomem.hlo.text.shape_parser import INDEX_COMMENT
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from hlomem.hlo.text.shape_parser import ShapeTable
 
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
+_PATH = repeated("#[0-9]{1,9}")
 _OPERAND = (
-    rf"\s*+(?:(?P<shape>{_SHAPE})\s++)?%?(?P<name>[A-Za-z0-9_.\-]++)(?P<path>(?:#[0-9]{{1,9}})*+)"
+    rf"\s*+(?:(?P<shape>{_SHAPE})\s++)?%?(?P<name>[A-Za-z0-9_.\-]++)(?P<path>{_PATH})"
     r"\s*+(?:(?P<comma>,)|\Z)"
 )
 

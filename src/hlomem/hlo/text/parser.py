@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
 from hlomem.base.gc_pause import collector_off
+from hlomem.base.patterns import repeated
 from hlomem.base.source import Source, Span
 from hlomem.hlo.text import scanner
 from hlomem.hlo.text.reader import NOT_AN_INSTRUCTION, LayoutError, ModuleReader
@@ -25,7 +26,7 @@ from hlomem.hlo.text.reader import NOT_AN_INSTRUCTION, LayoutError, ModuleReader
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
 
-_BLANKS = r"(?:\s++|//[^\n]*+|/\*(?s:.*?)\*/)*+"
+_BLANKS = repeated(r"\s++|//[^\n]*+|/\*(?s:.*?)\*/")
 _BEGIN = re.compile(rf"{_BLANKS}(HloModule)")
 _HEADERLESS = rf"{_BLANKS}(?:ENTRY\s|%?[\w.\-]++{_BLANKS}\{{)"
 _COMPUTATION_FORM = "a computation reads `ENTRY %main (p: f32[]) -> f32[] {`, instructions, `}`"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 
 _TPU, _TPU_MARK = "TPU's config", '"flag_configs":'
 _COLLECTIVE_OFFLOAD = """
@@ -167,7 +167,8 @@ _RANKS = {
     for message, fields in _FIELDS.items()
 }
 
-_MARK = lazy_pattern(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]')
+_IN_QUOTES = repeated(r'[^"\\]++|\\.')
+_MARK = lazy_pattern(rf'"{_IN_QUOTES}"|[{{}}\[\],:]')
 _MAX_DEPTH = 64
 
 

@@ -293,7 +293,8 @@ class ModuleReader:
             return body
         if body is None:
             return self._normalized_body(span)
-        if scanner.may_hide_instructions(body.rows):
+        has_more = self._text.count(" = ", *span.body) > len(body.rows)  # one on each line is known
+        if has_more and scanner.may_hide_instructions(body.rows):
             normalized = self._normalized_body(span)
             return normalized if len(normalized.rows) > len(body.rows) else body
         return body

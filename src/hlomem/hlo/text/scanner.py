@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.native import kernel
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.source import Span
 from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES, Opcode, as_opcode
 from hlomem.hlo.text.stack_frames import TABLE_NAMES
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 NAME = r"[A-Za-z0-9_.\-]++"
 
 _MODULE = lazy_pattern(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
-# `(?>(?:…)*)`, not `(?:…)*+`: Python 3.11.2 stays where a last turn that failed has led.
-TABLES = lazy_pattern(rf"(?>(?:\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z))*)")
+TABLES = lazy_pattern(repeated(rf"\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z)"))
 # A line up to its first `//` outside strings.
-_COMMENT = lazy_pattern(r"""(?>(?:[^"\n/]++|"(?:[^"\\\n]++|\\.)*+"|/(?!/))*)//""")
+_STRING = '"' + repeated(r'[^"\\\n]++|\\.') + '"'
+_COMMENT = lazy_pattern(repeated(rf'[^"\n/]++|{_STRING}|/(?!/)') + "//")
 _HEAD = rf"()(ENTRY )?%?({NAME}) [^\n]*+(?<=\{{)(?=\n)"
 _FIRST_HEAD = lazy_pattern(rf"\n*+{_HEAD}", re.ASCII)
 # The brace that closes a computation, and the first line of the next if there is one.

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from hlomem.base.errors import ParseError
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.quantities import Color
 from hlomem.base.source import Source, Span
 from hlomem.hlo.shape import (
@@ -45,7 +45,7 @@ MAX_DEPTH = 8192  # `HloParserOptions::kDefaultMaxRecursionDepth`
 TABLE_LIMIT = 65536
 _INT64_DIGITS = 19
 
-_BLANK = lazy_pattern(r"(?:[ \t\r\n]|/\*(?s:.*?)\*/|//[^\r\n]*)*+")
+_BLANK = lazy_pattern(repeated(r"[ \t\r\n]|/\*(?s:.*?)\*/|//[^\r\n]*"))
 _WORD = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
 _INTEGER = lazy_pattern(r"-?[0-9]++")
 _DIM_LEVEL_TYPE = lazy_pattern(r"[DCSH]\+?~?")
@@ -56,7 +56,8 @@ _PLAIN_ARRAY = lazy_pattern(
 )
 
 _WHOLE_ARRAY = lazy_pattern(
-    r"([a-z][a-z0-9]*+)\[((?:[0-9]{1,18}(?:,[0-9]{1,18})*+)?)\](\{[0-9:][^{}/\s]*+\})?"
+    rf"([a-z][a-z0-9]*+)\[((?:[0-9]{{1,18}}{repeated(r',[0-9]{1,18}')})?)\]"
+    r"(\{[0-9:][^{}/\s]*+\})?"
 )
 INDEX_COMMENT = lazy_pattern(r"/\*index=[0-9]++\*/")
 

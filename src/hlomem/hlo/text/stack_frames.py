@@ -18,13 +18,14 @@ from typing import NoReturn
 
 from hlomem.base.errors import ParseError
 from hlomem.base.named_tuples import NamedTuple
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.source import Source, Span
 from hlomem.hlo.text.attributes import unescape
 
 TABLE_NAMES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
-_ROW = lazy_pattern(r'[ \t]*([0-9]{1,18}) (?:"((?:[^"\\\n]++|\\.)*+)"|\{([a-z0-9_= -]*+)\})[ \t]*')
+_IN_QUOTES = repeated(r'[^"\\\n]++|\\.')
+_ROW = lazy_pattern(rf'[ \t]*([0-9]{{1,18}}) (?:"({_IN_QUOTES})"|\{{([a-z0-9_= -]*+)\}})[ \t]*')
 _FIELD = lazy_pattern(r"([a-z_]+)=(-?[0-9]{1,18})")
 
 Row = str | dict[str, int]

@@ -20,6 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
+from hlomem.base.patterns import repeated
 from hlomem.base.source import Source, Span
 from hlomem.hlo.text.attributes import (
     CONTENT_PARSERS,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 _NAME = r"[A-Za-z_][\w.\-]*+"
-_STRING = r'"(?:[^"\\\n]++|\\.)*+"'
+_STRING = '"' + repeated(r'[^"\\\n]++|\\.') + '"'
 _PLAIN = r"""[^{}()\[\]"'\n]++"""
 _METADATA_STRINGS = "op_name|op_type|source_file|scheduling_name|deduplicated_name"
 _METADATA_NUMBERS = (
@@ -52,32 +53,35 @@ _METADATA = ", metadata="
 def _braces(depth: int) -> str:
     """A pattern for braces, and for the brackets JSON and tilings have inside them."""
     flat = rf"{_PLAIN}|{_STRING}"
-    record = rf"\{{(?:{flat}|\[(?:{flat})*+\]|\{{(?:{flat})*+\}})*+\}}"
-    list_ = rf"\[(?:{flat}|{record})*+\]"
-    inside = rf"{flat}|{list_}|\((?:{_PLAIN}|\{{{_PLAIN}\}})*+\)"
+    many = repeated(flat)
+    record = "\\{" + repeated(rf"{flat}|\[{many}\]|\{{{many}\}}") + "\\}"
+    list_ = "\\[" + repeated(rf"{flat}|{record}") + "\\]"
+    shapes = repeated(rf"{_PLAIN}|\{{{_PLAIN}\}}")
+    inside = rf"{flat}|{list_}|\({shapes}\)"
     if depth > 1:
         inside = f"{inside}|{_braces(depth - 1)}"
-    return rf"\{{(?:{inside})*+\}}"
+    return rf"\{{{repeated(inside)}\}}"
 
 
 @cache
 def _attribute_lines() -> re.Pattern[str]:
     """Matches line after line; the group holds what is not proven to be attributes."""
-    metadata = (
-        rf"metadata=\{{(?:(?:(?:{_METADATA_STRINGS})={_STRING}|(?:{_METADATA_NUMBERS})=[0-9]{{1,18}}+)"
-        r"(?: (?=[a-z])|(?=\})))*+\}"
+    fields = repeated(
+        rf"(?:(?:{_METADATA_STRINGS})={_STRING}|(?:{_METADATA_NUMBERS})=[0-9]{{1,18}}+)"
+        r"(?: (?=[a-z])|(?=\}))"
     )
-    frontend = rf"frontend_attributes=\{{(?:[\w.\-/]++={_STRING}(?:,(?=[\w.\-/])|(?=\}})))*+\}}"
-    lists = rf"(?:{'|'.join(INTEGER_LISTS)})=\{{(?:[0-9]{{1,18}}+(?:,(?=[0-9])|(?=\}})))*+\}}"
+    metadata = rf"metadata=\{{{fields}\}}"
+    entries = repeated(rf"[\w.\-/]++={_STRING}(?:,(?=[\w.\-/])|(?=\}}))")
+    frontend = rf"frontend_attributes=\{{{entries}\}}"
+    numbers = repeated(r"[0-9]{1,18}+(?:,(?=[0-9])|(?=\}))")
+    lists = rf"(?:{'|'.join(INTEGER_LISTS)})=\{{{numbers}\}}"
     integers = rf"(?:{'|'.join(INTEGERS)})=[0-9]{{1,18}}+(?![^,\n])"
     content = "|".join(CONTENT_PARSERS)
     brackets = rf"{_braces(_BRACES_DEPTH)}|\[{_PLAIN}\]|\({_PLAIN}\)"
     value = rf"""(?:[^,{{}}()\[\]"'\s]++|{_STRING}|{brackets})"""
-    other = rf"(?!(?:{content})=){_NAME}={value}++"
-    return re.compile(
-        rf"^(?:(?:, (?:{metadata}|{other}|{lists}|{integers}|{frontend}))*+$|([^\n]++))",
-        re.MULTILINE | re.ASCII,
-    )
+    other = rf"(?!(?:{content})=){_NAME}={value}{repeated(value)}"
+    all_ = repeated(rf", (?:{metadata}|{other}|{lists}|{integers}|{frontend})")
+    return re.compile(rf"^(?:{all_}$|([^\n]++))", re.MULTILINE | re.ASCII)
 
 
 @cache
@@ -131,7 +135,7 @@ def check_attributes(text: str) -> None:
 
 @cache
 def _literal() -> re.Pattern[str]:
-    return re.compile(rf"(?:{_PLAIN}|{_STRING}|{_braces(_BRACES_DEPTH)}|\({_PLAIN}\))*+")
+    return re.compile(repeated(rf"{_PLAIN}|{_STRING}|{_braces(_BRACES_DEPTH)}|\({_PLAIN}\)"))
 
 
 def check_literal(text: str) -> None:
