@@ -13,7 +13,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from hlomem.base.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
