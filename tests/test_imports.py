@@ -45,7 +45,6 @@ MAY_IMPORT = {
     "dump._lines": set[str](),
     "dump.dump": {"base", "dump", "hlo", "report.page.notebook"},  # shows itself in a notebook
     "write": PLANNER | {"dump"},
-    "write._value_lines": set[str](),
     "proto.dump": PLANNER | DUMPS | {"write", "view"},
     "proto.write": PLANNER | {"proto"},
     "proto": {"base", "hlo", "proto"},

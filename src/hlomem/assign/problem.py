@@ -174,6 +174,7 @@ _SIZELESS = (
     "special",
     "flow_positions",
     "thread_local_by_id",
+    "async_updates",
 )
 """The parts that depend on no size."""
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.native import kernel
 
 if TYPE_CHECKING:

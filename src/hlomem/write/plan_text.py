@@ -109,18 +109,12 @@ class PlanText:
         layout, finder = Layout(self._era.style), self._stages.dataflow.use_finder
         places, named = Places(), iter(self._names.items())
         yield format_total(self._stages.assignment.total_bytes)
-        while batch := tuple(islice(named, _VALUES_AT_ONCE)):
-            values, names = zip(*batch, strict=True)
-            readers = map(finder.readers, values)
-            yield format_values(
-                values,
-                names,
-                tuple(readers),
-                [texts[value.instruction] for value in values],
-                places,
-                layout,
-                finder.operand_numbers,
-            )
+        while batch := list(islice(named, _VALUES_AT_ONCE)):
+            rows = [
+                (value, name, finder.readers(value), texts[value.instruction])
+                for value, name in batch
+            ]
+            yield format_values(rows, places, layout, finder.operand_numbers)
 
     def _format_live_ranges(self) -> Iterator[str]:
         live, features = self._stages.live_ranges, self._era.features

@@ -1,20 +1,17 @@
 """Values as `*-buffer-assignment-values.txt` shows them: name, positions, uses, instruction.
 
 In: values in the order of the dump, each with its name and the text of its instruction. Out: their
-text. There are two of it: `format_in_python` needs nothing but Python; `_value_lines.c`, where it
-was built, is several times as fast and writes the same. Mirrors `HloValue::ToString` of
-`service/hlo_value.cc`.
+text. Mirrors `HloValue::ToString` of `service/hlo_value.cc`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.native import kernel
 from hlomem.dump.values import format_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hlomem.analysis.values import HloValue
     from hlomem.dump.values import Layout
@@ -23,9 +20,6 @@ if TYPE_CHECKING:
 
     FindNumbers = Callable[[HloInstruction, HloInstruction], Sequence[int]]
     Readers = list[list[HloInstruction]]
-
-_format: Callable[..., str] | None = kernel("hlomem.write._value_lines", "format")
-IS_NATIVE = _format is not None
 
 
 class Places(dict["ShapeIndex", str]):
@@ -37,38 +31,19 @@ class Places(dict["ShapeIndex", str]):
 
 
 def format_values(
-    values: Sequence[HloValue],
-    names: Sequence[str],
-    readers: Sequence[Readers],
-    texts: Sequence[str],
+    rows: Iterable[tuple[HloValue, str, Readers, str]],
     places: Places,
     layout: Layout,
     find_numbers: FindNumbers,
 ) -> str:
-    """The text of values.
+    """The text of values; lines are written here and not by a call for each.
 
-    `readers` are those of a value at each of its positions. `find_numbers` says at which numbers an
-    instruction has an operand.
+    A row is a value, its name, its readers at each of its positions, and the text of its
+    instruction. `find_numbers` says at which numbers an instruction has an operand.
     """
-    form = (layout.no_uses, layout.source, layout.end)
-    write = format_in_python if _format is None else _format
-    lists = (tuple(values), tuple(names), tuple(readers), tuple(texts))
-    return write(*lists, places, form, find_numbers)
-
-
-def format_in_python(
-    values: Sequence[HloValue],
-    names: Sequence[str],
-    readers: Sequence[Readers],
-    texts: Sequence[str],
-    places: Places,
-    form: tuple[str, str, str],
-    find_numbers: FindNumbers,
-) -> str:
-    """The text of values; lines are written here and not by a call for each."""
-    no_uses, source, end = form
+    no_uses, source, end = layout.no_uses, layout.source, layout.end
     pieces = []
-    for value, name, readers_at, text in zip(values, names, readers, texts, strict=True):
+    for value, name, readers_at, text in rows:
         positions = uses = ""
         for (holder, index), users in zip(value.positions, readers_at, strict=True):
             place = places[index] if holder.shape.is_tuple else ""
