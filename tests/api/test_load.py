@@ -16,7 +16,7 @@ import pytest
 
 import hlomem
 from hlomem.api.folder import files_of, list_modules
-from hlomem.api.load import decode, encode, limited_to, load, read_source
+from hlomem.api.load import decode, encode, limited_to, load, read_source, reading_once
 from hlomem.api.protos import holds_programs
 from hlomem.base.errors import CommandError, HlomemError, InputError, ParseError
 from tests.dump.test_parts import ASSIGNMENT, BY_SPACE, COMBINED, LIVE_RANGE, VALUES
@@ -245,6 +245,24 @@ def test_a_file_of_another_name_stands_alone(tmp_path: Path) -> None:
 
 
 # --- folders -----------------------------------------------------------------------------------
+
+
+def test_files_of_equal_bytes_are_read_once_and_keep_their_names(tmp_path: Path) -> None:
+    for name, live in (("one", LIVE_RANGE), ("two", LIVE_RANGE.replace("a: 4", "a: 5"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "buffer-assignment.txt").write_text(ASSIGNMENT)
+        (tmp_path / name / "live-range.txt").write_text(live)
+        (tmp_path / name / "module.hlo").write_text(
+            "HloModule m\n\nENTRY main {\n  ROOT a = f32[] parameter(0)\n}\n"
+        )
+    with reading_once():
+        one, two = load(tmp_path / "one"), load(tmp_path / "two")
+        assert one.module is two.module
+    assert one.assignment is two.assignment
+    assert one.live_ranges != two.live_ranges
+    assert {Path(part.name).parent.name for part in two.parts} == {"two"}
+    assert two.texts() == load(tmp_path / "two").texts()
+    assert load(tmp_path / "one").assignment is not load(tmp_path / "one").assignment
 
 
 def test_a_folder_with_one_dump_is_that_dump(tmp_path: Path) -> None:

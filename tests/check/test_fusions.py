@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hlomem import hlo
-from hlomem.check.fusions import Form, find_stray_read, form_of, updated_operands
+from hlomem.base.native import kernel
+from hlomem.check.fusions import Form, blur, find_stray_read, form_of, updated_operands
 
 MODULE = """HloModule m, is_scheduled=true
 
@@ -215,3 +218,24 @@ def test_bodies_wired_otherwise_are_of_other_forms() -> None:
 
 def test_a_body_that_calls_a_fusion_has_no_form() -> None:
     assert _form_of("ROOT %r = f32[8,1]{1,0} fusion(p), kind=kLoop, calls=sum") is None
+
+
+blur_natively = kernel("hlomem.check._form", "blur")
+needs_native = pytest.mark.skipif(blur_natively is None, reason="_form.c was not built")
+PIECES = ["%", "%a", "%b.1", "%a-b_", ", metadata={", "}", "{", 'op_name="x"', "\n", ",", " ", "é"]
+
+
+@needs_native
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join))
+def test_the_native_form_of_any_text_is_that_of_the_patterns(text: str) -> None:
+    if text.isascii():
+        assert blur_natively(text) == blur(text)
+    else:
+        with pytest.raises(ValueError, match=r"ASCII|surrogates"):
+            blur_natively(text)
+
+
+@needs_native
+def test_many_names_have_many_numbers() -> None:
+    text = " ".join(f"%n{number}" for number in range(12_345))
+    assert blur_natively(text) == blur(text) == text.replace("n", "")

@@ -44,6 +44,7 @@ class Flow(Struct, eq=False, dict=True):
 
     parts_of: PartsOf
     callers: Mapping[HloComputation, list[HloInstruction]]
+    _uses: dict[Position, Sequence[FlowUse]] = {}
 
     @cached_property
     def positions_of(self) -> dict[Position, list[tuple[HloInstruction, Index]]]:
@@ -70,7 +71,12 @@ class Flow(Struct, eq=False, dict=True):
 
         Handing a value on is no use, except by a computation's root (`HloValue::ComputeUses`).
         """
-        positions = self.positions_of.get(value, ())
+        found = self._uses.get(value)
+        if found is None:
+            found = self._uses[value] = self._find_uses(self.positions_of.get(value, ()))
+        return found
+
+    def _find_uses(self, positions: Sequence[tuple[HloInstruction, Index]]) -> Sequence[FlowUse]:
         if len(positions) == 1 and not positions[0][1] and positions[0][0] not in self.roots:
             return self._whole_reads.get(positions[0][0], ())  # most often
         returned = {instruction for instruction, _ in positions if instruction in self.roots}

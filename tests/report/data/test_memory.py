@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlomem
+from hlomem.api.load import reading_once
 from hlomem.base.errors import CommandError, HlomemError, InputError
 from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import MemoryView, build_memory
+from hlomem.report.data.memory import MemoryView, build_memory, share_view
 from hlomem.report.data.places import HELD_WHOLE, kind_of
 from hlomem.report.data.role_shares import build_role_shares
 from tests.places import GOLDENS
@@ -122,3 +124,21 @@ def test_a_dump_without_allocations_is_refused() -> None:
     ranges = hlomem.load(text[text.index("HloLiveRange") :])
     with pytest.raises(InputError, match="no allocations"):
         build_memory(ranges)
+
+
+def test_two_dumps_of_the_same_records_have_one_view_under_their_own_names(tmp_path: Path) -> None:
+    golden = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "call_twice"
+    for name in ("one", "two"):
+        shutil.copytree(golden, tmp_path / name / "dump")
+    with reading_once():
+        one, two = (build_memory(hlomem.load(tmp_path / n / "dump")) for n in ("one", "two"))
+    shared = share_view(one, two)
+    assert shared.joined is one.joined
+    assert shared.dump is two.dump
+    assert shared.buffers == two.buffers
+
+
+def test_dumps_that_were_read_on_their_own_have_views_of_their_own() -> None:
+    golden = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "call_twice"
+    one, two = build_memory(hlomem.load(golden)), build_memory(hlomem.load(golden))
+    assert share_view(one, two) is two

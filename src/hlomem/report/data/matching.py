@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from hlomem.report.data.lines import bare_op_name
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Pair(NamedTuple):
     after: Buffer | None
 
 
-class Traits(NamedTuple):
+class Traits(Struct, frozen=True, gc=False):
     """The traits a buffer is recognised by."""
 
     argument: str | None
@@ -77,15 +79,16 @@ def match_buffers(before: MemoryView, after: MemoryView) -> list[Pair]:
 
 def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
     """The traits a buffer is recognised by."""
-    parameter = memory.joined.placed_by_id[buffer.id].allocation.parameter
-    is_argument = buffer.opcode == "parameter" and parameter is not None
+    parameter = None
+    if buffer.opcode == "parameter":
+        parameter = memory.joined.placed_by_id[buffer.id].allocation.parameter
     return Traits(
-        argument=buffer.parameter if is_argument else None,
-        number=f"{parameter.number} {parameter.index}" if parameter and is_argument else None,
-        operation=operation_key(buffer.op_name) if buffer.op_name else None,
-        line=_line(buffer.source) if buffer.source else None,
-        elements=_elements(buffer.shape),
-        opcode=buffer.opcode,
+        buffer.parameter if parameter else None,
+        f"{parameter.number} {parameter.index}" if parameter else None,
+        operation_key(buffer.op_name) if buffer.op_name else None,
+        _line(buffer.source) if buffer.source else None,
+        _elements(buffer.shape),
+        buffer.opcode,
     )
 
 

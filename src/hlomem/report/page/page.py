@@ -310,9 +310,10 @@ def _ranks(buffers: Sequence[Buffer]) -> list[int]:
 def _last_uses(memory: MemoryView) -> list[str | None]:
     """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
     time_of = defaultdict(lambda: NEVER, memory.joined.time_of).__getitem__
+    used = [(placed.used.uses if placed.used else None) or () for placed in memory.joined.placed]
     return [
-        max([use.instruction for use in used.uses], key=time_of)
-        if (used := placed.used) and used.uses
-        else None
-        for placed in memory.joined.placed
+        max([use.instruction for use in uses], key=time_of)
+        if len(uses) > 1
+        else (uses[0].instruction if uses else None)
+        for uses in used
     ]
