@@ -66,9 +66,7 @@ _KEYS: tuple[Callable[[Traits], Hashable | None], ...] = (
 
 def match_buffers(before: MemoryView, after: MemoryView) -> list[Pair]:
     """Every buffer of both sides, of all memory spaces, paired with its partner or alone."""
-    one = _Side(before)
-    other = _Side(after, one.traits if after.joined is before.joined else None)
-    matcher = _Matcher(one, other)
+    matcher = _Matcher(_Side(before), _Side(after))
     for key in _KEYS:
         matcher.match_by(lambda side, buffer, key=key: key(side.traits[buffer.id]))  # type: ignore[misc]
     for neighbours in (_Side.sources, _Side.users) * 2:
@@ -115,10 +113,10 @@ def _elements(shape: str) -> str:
 class _Side:
     """One of the two compiles, and which of its buffers have a partner."""
 
-    def __init__(self, memory: MemoryView, traits: dict[int, Traits] | None = None) -> None:
+    def __init__(self, memory: MemoryView) -> None:
         self.memory = memory
         self.left = sorted(memory.buffers, key=_place_in_schedule)
-        self.traits = traits or {buffer.id: traits_of(memory, buffer) for buffer in self.left}
+        self.traits = {buffer.id: traits_of(memory, buffer) for buffer in self.left}
         self.pair_of: dict[int, int] = {}
         """The number of a buffer's pair, by its id."""
         self.pair_of_instruction: dict[str, int] = {}
