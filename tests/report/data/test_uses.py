@@ -59,7 +59,11 @@ PLACES = st.tuples(
 )
 
 
-@given(st.lists(PLACES, max_size=12))
+@given(
+    st.lists(PLACES, max_size=12)
+    # Two in one place, as arguments and what replaces them.
+    | st.tuples(PLACES, PLACES).map(lambda pair: [pair[0], (*pair[0][:2], *pair[1][2:])])
+)
 def test_every_step_counts_each_byte_once(places: list[tuple[int, int, int, int, str]]) -> None:
     buffers = [
         _buffer(number, offset, size, min(one, two), max(one, two), role)
@@ -67,6 +71,7 @@ def test_every_step_counts_each_byte_once(places: list[tuple[int, int, int, int,
     ]
     uses = list(iter_uses(buffers))
     curves = {role: bytes_over_time([u for u in uses if u[0] == role], STEPS) for role in ROLES}
+    assert {use.role for use in uses} == {buffer.role for buffer in buffers}
     for step in range(STEPS):
         counted: set[int] = set()
         for role in ROLES:
