@@ -58,16 +58,16 @@ class Origins:
 
     def find(self, placed: PlacedValue) -> Origin:
         """The origin of a value; nothing where neither it nor its neighbours say."""
+        if not placed.value.is_phi and placed not in self._loop_roles:  # most often
+            said = self._lines.origin(placed.used.instruction if placed.used else "")
+            if said.op_name and (said.line or not self._tells_lines):
+                return said
         found = self._found.get(placed)
         if found is None:
             found = self._found[placed] = self._find(placed)
         return found
 
     def _find(self, placed: PlacedValue) -> Origin:
-        if not placed.value.is_phi and placed not in self._loop_roles:  # most often
-            said = self._said(placed)
-            if said.op_name and (said.line or not self._tells_lines):
-                return said
         found = self._named(placed)
         if found.line or not self._tells_lines or self._is_argument(placed):
             return found
