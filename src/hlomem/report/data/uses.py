@@ -90,8 +90,10 @@ def _uses_of_two(one: Buffer | Stay, two: Buffer | Stay) -> list[Usage]:
     return uses
 
 
-def iter_held(uses: Iterable[Usage], size: int, role: str, length: int) -> Iterator[Usage]:
+def iter_held(uses: Sequence[Usage], size: int, role: str, length: int) -> Iterator[Usage]:
     """The use of an allocation of that size over `length` steps while nothing is in it."""
+    if _fill(uses, size, length):
+        return
     changes = {0: size, length: 0}
     for _, start, stop, used in uses:
         changes[start] = changes.get(start, 0) - used
@@ -101,6 +103,16 @@ def iter_held(uses: Iterable[Usage], size: int, role: str, length: int) -> Itera
         free += changes[start]
         if free > 0:
             yield Usage(role, start, stop, free)
+
+
+def _fill(uses: Iterable[Usage], size: int, length: int) -> bool:
+    """Whether uses that follow each other need all bytes at all steps, as those of arguments do."""
+    reached = 0
+    for _, start, stop, used in uses:
+        if start != reached or used != size:
+            return False
+        reached = stop
+    return reached == length
 
 
 def _islands(places: Iterable[_Place]) -> Iterator[list[_Place]]:
