@@ -190,7 +190,7 @@ class BufferBuilder:
     def origin_of_instruction(self, name: str) -> Origin | None:
         """The origin of an instruction: its own, or else that of the value it defines."""
         said = self._origins.said_by(name)
-        if said is not None and said.line:
+        if said is not None and (said.line or not self._origins.tells_lines):
             return said
         defined = [
             placed
