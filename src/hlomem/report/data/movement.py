@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _COMPRESSED = lazy_pattern(r"\.remat_(un)?compressed(?:\.\d+)?$")
 """`HloRematerialization` names its copies to and from a denser layout so."""
 
-_REPEATING = SAME_DATA | {"copy-start", "slice", "dynamic-slice"}
-
 
 class Movement(NamedTuple):
     """A value and the one it repeats."""
@@ -84,4 +82,8 @@ class Movements:
 
 def may_repeat(name: str, opcode: Opcode) -> bool:
     """Whether the result of an instruction may be its operand again."""
-    return roles.is_copy(name, opcode) if opcode == "fusion" else opcode in _REPEATING
+    if opcode == "fusion":
+        return roles.is_copy(name, opcode)
+    if opcode in SAME_DATA:
+        return True
+    return opcode == "copy-start" or opcode == "slice" or opcode == "dynamic-slice"
