@@ -41,8 +41,9 @@ MAX_BYTES = 4 << 30
 _limits: list[ContextVar[int]] = []
 """The limit every input is held to, once somebody has set one: few do, and its type takes as long
 to import as all of this; the command line sets it once for all that is read."""
-_seen: list[dict[str, Any]] = []
-"""Texts that were read, while somebody wants equal ones to be read once."""
+_seen: list[dict[int, list[tuple[str, Any]]]] = []
+"""Texts that were read, by their lengths, while somebody wants equal ones to be read once: two
+large texts are compared faster than one is hashed."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _OOM = lazy_pattern(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
@@ -274,9 +275,11 @@ def _parse_once(source: Source, parse: Callable[[], _Parsed]) -> _Parsed:
     """A text, parsed; the same object for an equal text while `reading_once`."""
     if not _seen:
         return parse()
-    known: _Parsed | None = _seen[-1].get(source.text)
+    alike = _seen[-1].setdefault(len(source.text), [])
+    known: _Parsed | None = next((it for text, it in alike if text == source.text), None)
     if known is None:
-        known = _seen[-1][source.text] = parse()
+        known = parse()
+        alike.append((source.text, known))
     return known
 
 

@@ -123,13 +123,20 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
     marked = _find_mark(partial(_printed_text, dump), last)
     if marked is not None and marked[0] in always:
         return marked
-    for name in (dump.name, *(part.name for part in dump.parts)):
-        if (named := _platform_of_name(file_name(name))) is not None:
-            return named[0], "its file's name says so"
+    if (named := platform_of_names(dump)) is not None:
+        return named, "its file's name says so"
     if marked is None:
         program = _program_text(dump)
         marked = _find_mark(lambda: program, _pieces(program))
     return marked if marked is not None and marked[0] in always else _unmarked()
+
+
+def platform_of_names(dump: Dump) -> str | None:
+    """The platform in XLA's names for the files of a dump; None where they have none."""
+    for name in (dump.name, *(part.name for part in dump.parts)):
+        if (named := _platform_of_name(file_name(name))) is not None:
+            return named[0]
+    return None
 
 
 def _printed_text(dump: Dump) -> str:

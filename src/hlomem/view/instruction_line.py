@@ -102,7 +102,11 @@ class PrintedInstruction(Struct, eq=False, dict=True):
     @cached_property
     def op_name(self) -> str:
         """The name of its operation, as its metadata says; empty where it says nothing."""
-        start = self.text.find(METADATA, self._end)
+        return self.find_op_name()
+
+    def find_op_name(self) -> str:
+        """The same for who asks once: to keep it takes longer than to find it."""
+        start = self.text.find(METADATA, _closing(self.text, self.start))
         return "" if start < 0 else read_op_name(self.text, start)
 
     @property

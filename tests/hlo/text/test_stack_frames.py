@@ -70,3 +70,11 @@ def test_a_row_that_is_there_twice_is_an_error_with_a_place() -> None:
     with pytest.raises(ParseError, match="row 1 is in no table or there twice") as caught:
         parse(text).entry.root.stack_frames  # noqa: B018
     assert caught.value.line == 5
+
+
+@pytest.mark.parametrize(("tables", "are_given"), [(TABLES, True), ("", False), ("\n\n", False)])
+def test_a_module_says_whether_it_has_tables(tables: str, are_given: bool) -> None:
+    module = parse(module_text(1, tables))
+    assert module.stack_frame_tables.are_given == are_given
+    assert bool(module.stack_frame_tables.tables) == are_given
+    assert module.stack_frame_tables.are_given == are_given

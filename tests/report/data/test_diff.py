@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from tests.conftest import GOLDENS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hlomem.report.data.diff import Grouping
     from hlomem.report.data.memory import MemoryView
 
 PAIRS = GOLDENS / "pairs"
@@ -39,6 +41,16 @@ def test_groups_and_causes_add_up_to_the_difference(name: str, by: str) -> None:
     assert found.delta == found.after.size - found.before.size
     assert sum(row.delta for row in found.rows) == found.delta
     assert sum(cause.delta for cause in found.causes) == found.delta
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_the_same_records_differ_as_little_as_equal_ones(name: str, by: Grouping) -> None:
+    """Buffers of equal records are matched and explained one by one, those of the same are not."""
+    one, equal = _open(PAIRS / name / "after"), _open(PAIRS / name / "after")
+    found = build_diff(one, copy(one), by=by)
+    assert found == build_diff(one, equal, by=by)
+    assert found.matched == len(one.buffers)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -138,6 +138,21 @@ def test_two_dumps_of_the_same_records_have_one_view_under_their_own_names(tmp_p
     assert shared.buffers == two.buffers
 
 
+@pytest.mark.parametrize(
+    ("name", "is_shared"), [("other", True), ("module_0001.jit_f.gpu_after_optimizations", False)]
+)
+def test_names_of_files_matter_where_they_tell_another_machine(
+    tmp_path: Path, name: str, is_shared: bool
+) -> None:
+    golden = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "call_twice"
+    for folder in ("one", name):
+        shutil.copytree(golden, tmp_path / folder)
+    with reading_once():
+        one, two = (build_memory(hlomem.load(tmp_path / n)) for n in ("one", name))
+    assert (share_view(one, two).joined is one.joined) == is_shared
+    assert (one.machine == two.machine) == is_shared
+
+
 def test_dumps_that_were_read_on_their_own_have_views_of_their_own() -> None:
     golden = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "call_twice"
     one, two = build_memory(hlomem.load(golden)), build_memory(hlomem.load(golden))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hlomem.report.data import places, roles
 from hlomem.report.data.buffers import Buffer
 from hlomem.report.data.timeline import bytes_over_time
-from hlomem.report.data.uses import iter_uses
+from hlomem.report.data.uses import Usage, iter_held, iter_uses
 from tests import plain
 
 STEPS = 12
@@ -59,7 +59,11 @@ PLACES = st.tuples(
 )
 
 
-@given(st.lists(PLACES, max_size=12))
+@given(
+    st.lists(PLACES, max_size=12)
+    # Two in one place, as arguments and what replaces them.
+    | st.tuples(PLACES, PLACES).map(lambda pair: [pair[0], (*pair[0][:2], *pair[1][2:])])
+)
 def test_every_step_counts_each_byte_once(places: list[tuple[int, int, int, int, str]]) -> None:
     buffers = [
         _buffer(number, offset, size, min(one, two), max(one, two), role)
@@ -67,6 +71,7 @@ def test_every_step_counts_each_byte_once(places: list[tuple[int, int, int, int,
     ]
     uses = list(iter_uses(buffers))
     curves = {role: bytes_over_time([u for u in uses if u[0] == role], STEPS) for role in ROLES}
+    assert {use.role for use in uses} == {buffer.role for buffer in buffers}
     for step in range(STEPS):
         counted: set[int] = set()
         for role in ROLES:
@@ -74,3 +79,18 @@ def test_every_step_counts_each_byte_once(places: list[tuple[int, int, int, int,
             held = {byte for b in alive for byte in range(b.offset, b.offset + b.size)}
             assert curves[role][step] == len(held - counted)
             counted |= held
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, STEPS), st.integers(0, 5))))
+def test_an_allocation_is_held_for_its_owner_where_nobody_uses_it(
+    turns: list[tuple[int, int, int]],
+) -> None:
+    uses, reached = [], 0
+    for gap, steps, size in turns:
+        start, stop = min(reached + gap, STEPS), min(reached + gap + steps, STEPS)
+        if stop > start:
+            uses.append(Usage(ROLES[1], start, stop, size))
+        reached = stop
+    used = bytes_over_time(uses, STEPS)
+    held = bytes_over_time(iter_held(uses, 5, ROLES[0], STEPS), STEPS)
+    assert held == [5 - size for size in used]

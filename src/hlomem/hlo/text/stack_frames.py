@@ -56,6 +56,12 @@ class StackFrameTables:
         made.tables = tables
         return made
 
+    @property
+    def are_given(self) -> bool:
+        """Whether there is anything in them; no row is read to say so."""
+        start, end = self._span
+        return bool(self.__dict__.get("tables") or self._source.text[start:end].strip())
+
     @cached_property
     def tables(self) -> dict[str, dict[int, Row]]:
         """The rows by table and id: the escaped text of a name, or the fields of a record."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 
-class Buffer(Record, frozen=True, kw_only=True):
+class Buffer(Record, frozen=True):
     """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
 
     id: ValueId
@@ -143,35 +143,45 @@ class BufferBuilder:
             return Stay(value.id, name, value.size, value.offset, None, None)
         return Stay(value.id, name, value.size, value.offset, life.start, life.end)
 
-    def build(self, placed: PlacedValue) -> Buffer:
-        """A value in its place."""
-        value, allocation, life = placed.value, placed.allocation, self.life(placed)
-        text = self._joined.printed.get(value.name)
-        opcode = text.opcode if text else None
-        origin = self._origins.find(placed)
-        may_repeat = opcode is not None and movement.may_repeat(value.name, opcode)
-        moved = self._movements.find(placed) if may_repeat else None
-        return Buffer(
-            id=value.id,
-            name=value.name if value.index is None else display_name(value),
-            size=value.size,
-            padding=padding_of(value.shape, value.size),
-            shape=value.shape,
-            allocation=allocation.index,
-            offset=value.offset,
-            color=allocation.color,
-            start=life.start if life else None,
-            end=life.end if life else None,
-            role=self._roles.find(placed, moved, origin.op_name),
-            place=kind_of(allocation),
-            moved=moved.how if moved and moved.keeps_role else None,
-            opcode=opcode,
-            op_name=origin.op_name,
-            source=origin.line,
-            told_by=origin.told_by,
-            parameter=self.parameter_names.get(allocation.index),
-            result=self._result_names.get(value.id),
-        )
+    @cached_property
+    def build(self) -> Callable[[PlacedValue], Buffer]:
+        """Makes a value in its place: a function that has its tables at hand, as there are many."""
+        printed, results = self._joined.printed, self._result_names
+        parameters, life_of = self.parameter_names, self.life
+        find_origin, find_movement = self._origins.find, self._movements.find
+        find_role, may_repeat = self._roles.find, movement.may_repeat
+
+        def build(placed: PlacedValue) -> Buffer:
+            value, allocation, life = placed.value, placed.allocation, life_of(placed)
+            name, size, shape = value.name, value.size, value.shape
+            text = printed.get(name)
+            opcode = None if text is None else text.opcode
+            op_name, _, line, told_by = find_origin(placed)
+            repeats = opcode is not None and may_repeat(name, opcode)
+            moved = find_movement(placed) if repeats else None
+            return Buffer(  # by position: names of fields would take as long as all the rest
+                value.id,
+                name if value.index is None else display_name(value),
+                size,
+                padding_of(shape, size),
+                shape,
+                allocation.index,
+                value.offset,
+                allocation.color,
+                None if life is None else life.start,
+                None if life is None else life.end,
+                find_role(placed, moved, op_name),
+                kind_of(allocation),
+                moved.how if moved is not None and moved.keeps_role else None,
+                opcode,
+                op_name,
+                line,
+                told_by,
+                parameters.get(allocation.index),
+                results.get(value.id),
+            )
+
+        return build
 
     def frames(self, placed: PlacedValue) -> tuple[Frame, ...]:
         """The calls that led to a value, innermost first."""
@@ -180,7 +190,7 @@ class BufferBuilder:
     def origin_of_instruction(self, name: str) -> Origin | None:
         """The origin of an instruction: its own, or else that of the value it defines."""
         said = self._origins.said_by(name)
-        if said is not None and said.line:
+        if said is not None and (said.line or not self._origins.tells_lines):
             return said
         defined = [
             placed

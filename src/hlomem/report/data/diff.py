@@ -25,7 +25,7 @@ from hlomem.report.data.peak import key_of
 from hlomem.report.data.side_names import distinct_names
 
 if TYPE_CHECKING:
-    from hlomem.report.data.memory import MemoryView
+    from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.peak import Key
 
 __all__ = [
@@ -110,20 +110,41 @@ def build_diff(
     before: MemoryView, after: MemoryView, *, by: Grouping = "line", space: str | None = None
 ) -> Diff:
     """The difference between two memories in one space."""
-    old = SharedOut(before, find_space(before, space))
-    new = SharedOut(after, find_space(after, space))
+    spaces = find_space(before, space), find_space(after, space)
+    if after.joined is before.joined:
+        return _no_difference(before, after, spaces[1], by)
+    old, new = SharedOut(before, spaces[0]), SharedOut(after, spaces[1])
     pairs = match_buffers(before, after)
     changes = [change_of(pair, old, new) for pair in pairs]
     return Diff(
         space=new.space.name,
         by=by,
-        before=_side(old),
-        after=_side(new),
+        before=_side(before, old.space),
+        after=_side(after, new.space),
         delta=new.space.size - old.space.size,
         causes=tuple(find_causes(old, new, changes)),
         rows=tuple(_rows(changes, (old.unused, new.unused), by)),
         matched=sum(None not in pair for pair in pairs),
         unmatched=sum(None in pair for pair in pairs),
+    )
+
+
+def _no_difference(before: MemoryView, after: MemoryView, space: Space, by: Grouping) -> Diff:
+    """The difference between two views of the same records: every buffer is its own partner.
+
+    Of equal keys there are equally many on both sides, in one order, and what has no other key has
+    its kind; no row has other bytes then, and no cause anything to explain.
+    """
+    return Diff(
+        space=space.name,
+        by=by,
+        before=_side(before, space),
+        after=_side(after, space),
+        delta=0,
+        causes=(),
+        rows=(),
+        matched=len(before.joined.placed),
+        unmatched=0,
     )
 
 
@@ -137,17 +158,17 @@ def name_sides(found: Diff, before: str, after: str) -> Diff:
     )
 
 
-def _side(shared: SharedOut) -> Side:
-    timeline = shared.memory.timeline(shared.space.color)
-    dump = shared.memory.dump
+def _side(memory: MemoryView, space: Space) -> Side:
+    timeline = memory.timeline(space.color)
+    dump = memory.dump
     return Side(
         name=dump.name,
         program=dump.title,
         chosen=dump.chosen,
-        size=shared.space.size,
+        size=space.size,
         peak=timeline.peak.size if timeline else None,
-        step=shared.step,
-        steps=shared.memory.steps,
+        step=memory.fullest_step(space.color),
+        steps=memory.steps,
     )
 
 

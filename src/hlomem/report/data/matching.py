@@ -10,7 +10,7 @@ first; among buffers of equal keys the order of the schedule decides.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,14 +66,12 @@ _KEYS: tuple[Callable[[Traits], Hashable | None], ...] = (
 
 def match_buffers(before: MemoryView, after: MemoryView) -> list[Pair]:
     """Every buffer of both sides, of all memory spaces, paired with its partner or alone."""
-    one = _Side(before)
-    other = _Side(after, one.traits if after.joined is before.joined else None)
-    matcher = _Matcher(one, other)
+    matcher = _Matcher(_Side(before), _Side(after))
     for key in _KEYS:
-        matcher.match_by(lambda side, buffer, key=key: key(side.traits[buffer.id]))  # type: ignore[misc]
+        matcher.match_by(partial(_Side.keys, key=key))
     for neighbours in (_Side.sources, _Side.users) * 2:
-        matcher.match_by(lambda side, buffer, of=neighbours: side.place(buffer, of(side, buffer)))  # type: ignore[misc]
-    matcher.match_by(_Side.kind)
+        matcher.match_by(partial(_Side.places, neighbours=neighbours))
+    matcher.match_by(_Side.kinds)
     return matcher.pairs
 
 
@@ -115,10 +113,10 @@ def _elements(shape: str) -> str:
 class _Side:
     """One of the two compiles, and which of its buffers have a partner."""
 
-    def __init__(self, memory: MemoryView, traits: dict[int, Traits] | None = None) -> None:
+    def __init__(self, memory: MemoryView) -> None:
         self.memory = memory
         self.left = sorted(memory.buffers, key=_place_in_schedule)
-        self.traits = traits or {buffer.id: traits_of(memory, buffer) for buffer in self.left}
+        self.traits = {buffer.id: traits_of(memory, buffer) for buffer in self.left}
         self.pair_of: dict[int, int] = {}
         """The number of a buffer's pair, by its id."""
         self.pair_of_instruction: dict[str, int] = {}
@@ -128,15 +126,24 @@ class _Side:
         self.pair_of[buffer.id] = number
         self.pair_of_instruction.setdefault(buffer.name.partition("{")[0], number)
 
-    def place(self, buffer: Buffer, neighbours: tuple[int, ...]) -> Hashable | None:
-        """A buffer's place in the graph; None where none of its neighbours has a partner."""
+    def keys(self, key: Callable[[Traits], Hashable | None]) -> list[Hashable | None]:
+        """The key of each buffer that has no partner yet."""
+        traits = self.traits
+        return [key(traits[buffer.id]) for buffer in self.left]
+
+    def places(
+        self, neighbours: Callable[[_Side, Buffer], tuple[int, ...]]
+    ) -> list[Hashable | None]:
+        """Their places in the graph; None where no neighbour of a buffer has a partner."""
+        return [self._place(buffer, neighbours(self, buffer)) for buffer in self.left]
+
+    def _place(self, buffer: Buffer, neighbours: tuple[int, ...]) -> Hashable | None:
         traits = self.traits[buffer.id]
         return (traits.elements, traits.opcode, neighbours) if neighbours else None
 
-    def kind(self, buffer: Buffer) -> Hashable | None:
-        """All that is left to know a buffer without a name by."""
-        traits = self.traits[buffer.id]
-        return None if traits.operation else (traits.elements, traits.opcode)
+    def kinds(self) -> list[Hashable | None]:
+        """All that is left to know buffers without a name by."""
+        return self.keys(lambda t: None if t.operation else (t.elements, t.opcode))
 
     def sources(self, buffer: Buffer) -> tuple[int, ...]:
         """The pairs of what a buffer is computed from."""
@@ -163,13 +170,14 @@ class _Matcher:
         self._after = after
         self._joined: list[Pair] = []
 
-    def match_by(self, key_of: Callable[[_Side, Buffer], Hashable | None]) -> None:
+    def match_by(self, keys_of: Callable[[_Side], list[Hashable | None]]) -> None:
         """Pairs buffers of equal keys, in the order of the schedule."""
         waiting: dict[Hashable, list[Buffer]] = {}
-        for buffer in reversed(self._after.left):
-            if (key := key_of(self._after, buffer)) is not None:
+        after, before = keys_of(self._after), keys_of(self._before)
+        for buffer, key in zip(reversed(self._after.left), reversed(after), strict=True):
+            if key is not None:
                 waiting.setdefault(key, []).append(buffer)
-        for buffer, key in [(buffer, key_of(self._before, buffer)) for buffer in self._before.left]:
+        for buffer, key in zip(self._before.left, before, strict=True):
             if members := waiting.get(key):
                 self._join(buffer, members.pop())
         for side in (self._before, self._after):

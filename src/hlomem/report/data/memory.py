@@ -10,7 +10,6 @@ from __future__ import annotations
 from copy import copy
 from functools import cached_property
 from itertools import chain
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import InputError
@@ -22,7 +21,7 @@ from hlomem.report.data.occupancy import OwnedBytes, share_out
 from hlomem.report.data.places import HELD_WHOLE, kind_of
 from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
 from hlomem.report.data.uses import iter_held, iter_uses
-from hlomem.view.guess_machine import choose_machine
+from hlomem.view.guess_machine import choose_machine, platform_of_names
 from hlomem.view.joined import join_dump
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def build_memory(
 def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
     """The view of `after`: where both hold the same records, with all that is known of `before`.
 
-    The names of files may differ but for their folders: they can tell the machine.
+    The names of their files may differ, if both tell the same machine or none.
     """
     one, other = before.dump, after.dump
     is_same = (
@@ -95,7 +94,7 @@ def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
         and not (before.is_planned or after.is_planned)
         and one.eras == other.eras
         and [id(part.contents) for part in one.parts] == [id(part.contents) for part in other.parts]
-        and _file_names(one) == _file_names(other)
+        and platform_of_names(one) == platform_of_names(other)
     )
     if not is_same:
         return after
@@ -103,10 +102,6 @@ def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
     shared = copy(before)
     shared.dump = other
     return shared
-
-
-def _file_names(dump: Dump) -> list[str]:
-    return [PurePath(name).name for name in (dump.name, *(part.name for part in dump.parts))]
 
 
 class MemoryView:

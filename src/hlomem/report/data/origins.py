@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     """The instructions beside a value, each with the values to go on from."""
 
 _UPDATE = "dynamic_update_slice"
-_LINE_MARKS = ("source_file", "stack_frame_id")
-"""The fields of metadata that tell a line, one or the other."""
+_FILE, _FRAME = "source_file", "stack_frame_id"
+"""The fields of metadata that tell a line, the other where there are tables of frames."""
 _MAX_HOPS = 4
 """How many copies of copies are followed."""
 _MAX_VISITS = 64
@@ -58,18 +58,18 @@ class Origins:
 
     def find(self, placed: PlacedValue) -> Origin:
         """The origin of a value; nothing where neither it nor its neighbours say."""
+        if not placed.value.is_phi and placed not in self._loop_roles:  # most often
+            said = self._lines.origin(placed.used.instruction if placed.used else "")
+            if said.op_name and (said.line or not self.tells_lines):
+                return said
         found = self._found.get(placed)
         if found is None:
             found = self._found[placed] = self._find(placed)
         return found
 
     def _find(self, placed: PlacedValue) -> Origin:
-        if not placed.value.is_phi and placed not in self._loop_roles:  # most often
-            said = self._said(placed)
-            if said.op_name and (said.line or not self._tells_lines):
-                return said
         found = self._named(placed)
-        if found.line or not self._tells_lines or self._is_argument(placed):
+        if found.line or not self.tells_lines or self._is_argument(placed):
             return found
         fused = self._fused(placed.value.name)
         if fused is not None and fused.line:
@@ -147,16 +147,19 @@ class Origins:
     # Who else may tell a line.
 
     @cached_property
-    def _tells_lines(self) -> bool:
+    def tells_lines(self) -> bool:
         """Whether any instruction of the program may have a line, so that looking is worth it."""
+        marks = [_FILE]
         if self._module is not None:
+            if self._module.stack_frame_tables.are_given:
+                marks.append(_FRAME)
             creation = self._module.creation
             if creation is not None:  # made of a proto, which has no text
                 if creation.tells_lines():
                     return True
-            elif _has_line(self._module.source.text):
+            elif any(map(self._module.source.text.__contains__, marks)):
                 return True
-        return _has_line("\n".join(self._joined.text_of.values()))
+        return any(map("\n".join(self._joined.text_of.values()).__contains__, marks))
 
     @property
     def _instructions(self) -> dict[str, HloInstruction]:
@@ -233,11 +236,6 @@ class Origins:
             for _, read in self._joined.read_by.get((placed.value.name, number), ()):
                 if not self._is_argument(read):
                     yield read.value.name, [read]
-
-
-def _has_line(text: str) -> bool:
-    """Whether a text of instructions may tell a line."""
-    return any(map(text.__contains__, _LINE_MARKS))
 
 
 def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:

@@ -49,6 +49,8 @@ def is_backward(operation: str | None) -> bool:
 
 def phase_of(operation: str | None) -> str | None:
     """The phase an operation belongs to; None where its name does not tell."""
+    if not operation or ("jvp(" not in operation and REMATTED not in operation):  # most often
+        return None
     if is_recomputed(operation):
         return RECOMPUTED
     if is_forward(operation):

@@ -52,6 +52,9 @@ def iter_uses(buffers: Sequence[Buffer | Stay]) -> Iterator[Usage]:
         if buffer.start is not None and buffer.end is not None:
             yield Usage(buffer.role, buffer.start, buffer.end + 1, buffer.size)
         return
+    if len(buffers) == 2 and (uses := _uses_of_two(*buffers)):  # arguments and what replaces them
+        yield from uses
+        return
     lives_at: dict[_Place, list[_Life]] = defaultdict(list)
     for buffer in buffers:
         if buffer.start is not None and buffer.end is not None:
@@ -66,8 +69,31 @@ def iter_uses(buffers: Sequence[Buffer | Stay]) -> Iterator[Usage]:
             yield from _crowded_uses(runs)
 
 
-def iter_held(uses: Iterable[Usage], size: int, role: str, length: int) -> Iterator[Usage]:
+def _uses_of_two(one: Buffer | Stay, two: Buffer | Stay) -> list[Usage]:
+    """The uses of the same bytes by two buffers; none where they lie elsewhere, or nobody knows."""
+    if one.offset != two.offset or one.size != two.size:
+        return []
+    if roles.rank(one.role) <= roles.rank(two.role):
+        owner, guest = one, two
+    else:
+        owner, guest = two, one
+    if owner.start is None or owner.end is None or guest.start is None or guest.end is None:
+        return []
+    size = owner.size
+    uses = [Usage(owner.role, owner.start, owner.end + 1, size)]
+    if guest.start < owner.start:
+        uses.append(Usage(guest.role, guest.start, min(guest.end + 1, owner.start), size))
+    if guest.end > owner.end:
+        uses.append(Usage(guest.role, max(guest.start, owner.end + 1), guest.end + 1, size))
+    if len(uses) == 1:
+        uses.append(Usage(guest.role, guest.start, guest.end + 1, 0))
+    return uses
+
+
+def iter_held(uses: Sequence[Usage], size: int, role: str, length: int) -> Iterator[Usage]:
     """The use of an allocation of that size over `length` steps while nothing is in it."""
+    if _fill(uses, size, length):
+        return
     changes = {0: size, length: 0}
     for _, start, stop, used in uses:
         changes[start] = changes.get(start, 0) - used
@@ -77,6 +103,16 @@ def iter_held(uses: Iterable[Usage], size: int, role: str, length: int) -> Itera
         free += changes[start]
         if free > 0:
             yield Usage(role, start, stop, free)
+
+
+def _fill(uses: Iterable[Usage], size: int, length: int) -> bool:
+    """Whether uses that follow each other need all bytes at all steps, as those of arguments do."""
+    reached = 0
+    for _, start, stop, used in uses:
+        if start != reached or used != size:
+            return False
+        reached = stop
+    return reached == length
 
 
 def _islands(places: Iterable[_Place]) -> Iterator[list[_Place]]:

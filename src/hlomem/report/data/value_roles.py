@@ -62,24 +62,25 @@ class ValueRoles:
         self, placed: PlacedValue, moved: Movement | None, operation: str | None, hops: int
     ) -> str:
         """The role of a value, be it kept for the backward pass or not."""
-        if (whole := self._role_of_all(placed)) is not None:
-            return whole
-        if self._is_result(placed):
+        allocation, value = placed.allocation, placed.value
+        is_whole = allocation.is_thread_local or allocation.is_constant
+        if is_whole or (allocation.parameter is not None and self._is_argument(placed)):
+            if (whole := self.role_of_allocation(allocation)) is not None:
+                return whole
+        elif value.shape.startswith("("):
+            return roles.TUPLES
+        if allocation.maybe_live_out and self._is_last(placed):
             return roles.RESULTS
         if (of_loop := self.of_loops.get(placed)) is not None:
             return of_loop
         if moved is not None and moved.keeps_role and hops:
             source = moved.source
             return self._find(source, self._movements.find(source), operation, hops - 1)
-        text = self._joined.printed.get(placed.value.name)
-        opcode = text.opcode if text else None
-        if (
-            opcode == "custom-call"
-            and placed.index[-1:] > (0,)
-            and _BYTES.match(placed.value.shape)
-        ):
+        text = self._joined.printed.get(value.name)
+        opcode = None if text is None else text.opcode
+        if opcode == "custom-call" and placed.index[-1:] > (0,) and _BYTES.match(value.shape):
             return roles.WORKSPACE
-        return roles.role_by_name(placed.value.name, opcode, placed.value.shape, operation)
+        return roles.role_by_name(value.name, opcode, value.shape, operation)
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
         """The role an allocation is held for; None for temporaries, which share theirs."""
@@ -91,25 +92,15 @@ class ValueRoles:
             return roles.CONSTANTS
         return roles.THREAD_LOCAL if allocation.is_thread_local else None
 
-    def _role_of_all(self, placed: PlacedValue) -> str | None:
-        """The role of what is what its allocation was made for, from the beginning."""
-        allocation = placed.allocation
-        if allocation.parameter is not None and self._is_argument(placed):
-            return self.role_of_allocation(allocation)
-        if allocation.is_thread_local or allocation.is_constant:
-            return self.role_of_allocation(allocation)
-        return roles.TUPLES if placed.value.shape.startswith("(") else None
-
     def _is_argument(self, placed: PlacedValue) -> bool:
         text = self._joined.printed.get(placed.value.name)
         if placed.value.is_phi:
             return False
         return text is None or text.opcode == "parameter"
 
-    def _is_result(self, placed: PlacedValue) -> bool:
-        """Whether the caller gets it."""
-        allocation, life = placed.allocation, placed.life
-        return allocation.maybe_live_out and (life is None or life.end >= self._end)
+    def _is_last(self, placed: PlacedValue) -> bool:
+        """Whether it is alive when the program ends, so that the caller gets it if anything."""
+        return placed.life is None or placed.life.end >= self._end
 
     def _is_kept(self, placed: PlacedValue, hops: int) -> bool:
         """Whether the backward pass reads it, or what it is moved to."""

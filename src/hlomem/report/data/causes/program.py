@@ -111,7 +111,7 @@ class Program:
     @cached_property
     def _outer_names(self) -> frozenset[str]:
         return frozenset(
-            operation_key(text.op_name)
+            operation_key(text.find_op_name())
             for text in self.memory.joined.printed.values()
             if text.opcode != "parameter"
         ) - {""}
