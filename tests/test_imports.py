@@ -19,7 +19,7 @@ DUMPS = {"base", "hlo", "dump", *MACHINE, "machines.registry"}
 PLANNER = PROGRAM | {"analysis", "history", "assign", "pipeline"}
 MAY_IMPORT = {
     "base": set[str](),
-    "base._large_pages": set[str](),
+    "base._pages": set[str](),
     "hlo": {"base"},
     "machines.releases": {"base"},
     "machines.alias": {"hlo"},

@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         words = sys.argv[1:]
         gc.disable()  # a process of its own ends before its garbage matters
-        if (use_large_pages := kernel("hlomem.base._large_pages", "use_large_pages")) is not None:
-            use_large_pages()
+        if (take_pages := kernel("hlomem.base._pages", "take_pages_at_once")) is not None:
+            take_pages()
     else:
         words = list(arguments)
     try:

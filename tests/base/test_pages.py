@@ -1,7 +1,8 @@
-"""Memory from large pages: nothing but the pages is another."""
+"""Pages that are taken at once: nothing but their time is another."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +12,17 @@ import pytest
 from hlomem.base.native import kernel
 
 needs_native = pytest.mark.skipif(
-    kernel("hlomem.base._large_pages", "use_large_pages") is None,
-    reason="_large_pages.c was not built",
+    kernel("hlomem.base._pages", "take_pages_at_once") is None, reason="_pages.c was not built"
 )
-needs_large_pages = pytest.mark.skipif(
-    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no kernel with large pages"
+needs_new_linux = pytest.mark.skipif(
+    sys.platform != "linux"
+    or tuple(map(int, platform.release().split("-")[0].split(".")[:2])) < (5, 14),
+    reason="no kernel that takes pages at once",
 )
 
 _FILLS_AND_FREES = """
 import random
-from hlomem.base._large_pages import use_large_pages
+from hlomem.base._pages import take_pages_at_once
 
 def fill(seed):
     made = random.Random(seed)
@@ -30,7 +32,7 @@ def check(objects, seed):
     assert objects == fill(seed)
 
 before = fill(1)
-assert use_large_pages() and use_large_pages()
+assert take_pages_at_once() and take_pages_at_once()
 after = fill(2)
 check(before, 1)
 del before
@@ -41,24 +43,29 @@ last = fill(4)
 check(again, 3)
 check(last, 4)
 """
-_COUNTS_LARGE = """
-from hlomem.base._large_pages import use_large_pages
+_WATCHES_MEMORY = """
+from hlomem.base._pages import take_pages_at_once
 
-def count():
-    with open("/proc/self/smaps") as file:
-        return sum(line.startswith("VmFlags:") and " hg" in line for line in file)
+def largest_step():
+    "The most pages that came with 16 objects of a tenth of a page."
+    pages = []
+    for _ in range(1000):
+        kept.append([bytes([number]) * 400 for number in range(16)])
+        with open("/proc/self/statm", "rb") as file:
+            pages.append(int(file.read().split()[1]))
+    return max(after - before for before, after in zip(pages, pages[1:]))
 
-before = count()
-use_large_pages()
-objects = [bytes([number % 256]) * 200 for number in range(100_000)]
-assert count() >= before + 1, count()
+kept = []
+assert largest_step() < 100
+take_pages_at_once()
+assert largest_step() > 200
 """
 _IS_A_GUEST = """
 import sys
 import hlomem
 from hlomem.cli import main
 assert main(["plan", sys.argv[1]]) == 0
-assert "hlomem.base._large_pages" not in sys.modules
+assert "hlomem.base._pages" not in sys.modules
 """
 
 
@@ -74,9 +81,9 @@ def test_objects_from_before_and_after_live_and_die_beside_each_other() -> None:
 
 
 @needs_native
-@needs_large_pages
-def test_the_kernel_is_asked_for_large_pages() -> None:
-    _run(_COUNTS_LARGE)
+@needs_new_linux
+def test_the_pages_of_an_arena_come_together() -> None:
+    _run(_WATCHES_MEMORY)
 
 
 def test_the_memory_of_a_process_that_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
