@@ -28,7 +28,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #define HEAP_STEP (4 << 20)
-#define MAX_IN_HEAP (32 << 20) /* what is larger gets pages of its own; malloc allows no more */
+#define MAX_IN_HEAP (4 << 20) /* what is larger gets pages of its own, and gives them back */
 
 /* `PyObjectArenaAllocator` */
 typedef struct {
