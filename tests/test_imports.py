@@ -83,7 +83,8 @@ MAY_IMPORT = {
     "api.plan": PLANNER
     | DUMPS
     | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
-    "api.scale": {"base", "dump", "hlo", "pipeline", "api.plan", "api.subject", "jax.fit_search"}
+    "api.fit_search": set[str](),
+    "api.scale": {"base", "dump", "hlo", "pipeline", "api.plan", "api.subject", "api.fit_search"}
     | {"machines.capacity", "machines.machine", "report"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
@@ -122,9 +123,8 @@ MAY_IMPORT = {
     "jax.flops": set[str](),
     "jax.jobs": set[str](),
     "jax.child": {"base", "jax"},
-    "jax.fit_search": set[str](),
     "jax.forecasts": {"base", "api.scale", "jax"},
-    "jax.fitting": {"base", "jax", "machines.capacity", "report"},
+    "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
     "jax.factory_front": {"api.front", "api.improve", "jax", "machines.capacity"}
     | {"remat", "report", "schedule"},
     "jax.plan_only": {"base", "dump", "api.explain", "jax"},

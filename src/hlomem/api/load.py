@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -23,7 +24,6 @@ from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextvars import ContextVar
     from gzip import GzipFile
     from pathlib import Path
 
@@ -38,10 +38,9 @@ _PIECE = 1 << 20
 _MAX_GROWTH = 100
 """How much larger than packed a text may be; dumps are 5 to 25 times as large."""
 MAX_BYTES = 4 << 30
-_limits: list[ContextVar[int]] = []
-"""The limit every input is held to, once somebody has set one: few do, and its type takes as long
-to import as all of this; the command line sets it once for all that is read."""
-_seen: list[dict[int, list[tuple[str, Any]]]] = []
+_max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
+"""The limit every input is held to; the command line sets it once for all that is read."""
+_seen = ContextVar[dict[int, list[tuple[str, Any]]] | None]("seen", default=None)
 """Texts that were read, by their lengths, while somebody wants equal ones to be read once: two
 large texts are compared faster than one is hashed."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
@@ -52,30 +51,26 @@ _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 @contextmanager
 def reading_once() -> Iterator[None]:
     """Texts that are equal are read once meanwhile, and their records are the same objects."""
-    _seen.append({})
+    before = _seen.set({})
     try:
         yield
     finally:
-        _seen.pop()
+        _seen.reset(before)
 
 
 @contextmanager
 def limited_to(size: int) -> Iterator[None]:
     """Inputs of more than `size` bytes, unpacked, are refused meanwhile."""
-    if not _limits:
-        from contextvars import ContextVar  # noqa: PLC0415 - see there
-
-        _limits.append(ContextVar("max_bytes", default=MAX_BYTES))
-    before = _limits[0].set(size)
+    before = _max_bytes.set(size)
     try:
         yield
     finally:
-        _limits[0].reset(before)
+        _max_bytes.reset(before)
 
 
 def max_input() -> int:
     """How many bytes an input may have, unpacked."""
-    return _limits[0].get() if _limits else MAX_BYTES
+    return _max_bytes.get()
 
 
 def read_source(path: str | Path) -> Source:
@@ -273,9 +268,10 @@ def _parse_dump(name: str, sources: Sequence[Source]) -> Dump:
 
 def _parse_once(source: Source, parse: Callable[[], _Parsed]) -> _Parsed:
     """A text, parsed; the same object for an equal text while `reading_once`."""
-    if not _seen:
+    seen = _seen.get()
+    if seen is None:
         return parse()
-    alike = _seen[-1].setdefault(len(source.text), [])
+    alike = seen.setdefault(len(source.text), [])
     known: _Parsed | None = next((it for text, it in alike if text == source.text), None)
     if known is None:
         known = parse()

@@ -14,22 +14,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from hlomem import hlo
+from hlomem.api.fit_search import Planned, next_value, straddle
 from hlomem.api.plan import plan
 from hlomem.api.subject import open_subject
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.growth import Growth
-from hlomem.jax.fit_search import Planned, next_value, straddle
 from hlomem.pipeline import start_stages
 from hlomem.report.data.scaling import ScaleReport, SizedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hlomem.api.fit_search import Straddle
     from hlomem.api.subject import OpenedSubject, Subject
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.jax.fit_search import Straddle
     from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages

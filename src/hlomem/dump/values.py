@@ -201,19 +201,17 @@ class Layout:
     """The text between the lines of a value."""
 
     def __init__(self, style: Style) -> None:
-        self.no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
-        """The whole of the uses of a value that has none."""
-        self.source = " from instruction:" + (" " if style.space_before_instruction else "")
-        """The text before the instruction."""
-        self.end = "\n" if style.newline_after_instruction else ""
+        self._no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
+        self._from = " from instruction:" + (" " if style.space_before_instruction else "")
+        self._end = "\n" if style.newline_after_instruction else ""
 
     def format_value(self, name: str, positions: str, uses: str, instruction: str) -> str:
         """A value: its name, the lines of its positions, what is said of its uses."""
-        return f"{name}\n positions:\n{positions}{uses}{self.source}{instruction}{self.end}"
+        return f"{name}\n positions:\n{positions}{uses}{self._from}{instruction}{self._end}"
 
     def format_uses(self, uses: str) -> str:
         """The lines of a value's uses, with their title."""
-        return f" uses:\n{uses}" if uses else self.no_uses
+        return f" uses:\n{uses}" if uses else self._no_uses
 
 
 def format_total(total: int) -> str:

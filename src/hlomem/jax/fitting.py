@@ -22,10 +22,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.jax.fit_search import MAX_PLANS, Planned, next_value, straddle
 from hlomem.jax.forecasts import Forecasts
 from hlomem.jax.jobs import Facts, Job
 from hlomem.jax.plan_only import plan_unless_known

@@ -7,6 +7,7 @@ Mirrors `BufferAssignment::MemoryUsageReport` and `BufferAllocation::MemoryUsage
 from __future__ import annotations
 
 from operator import attrgetter
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from hlomem.base.named_tuples import NamedTuple
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _SHOWN_AT_LEAST = 50  # `more_than_k`
 _NEGLIGIBLE = 0.05000000074505806  # `percentile`: 0.05 as a 32-bit float
 
-_FLOAT = memoryview(bytearray(4)).cast("f")
-"""A place for a 32-bit float."""
+
+_FLOAT = Struct("f")
 _by_id = attrgetter("id")
 
 
@@ -71,5 +72,5 @@ def count_shown(sizes: Sequence[int]) -> tuple[int, bool]:
 
 def _in_single_precision(number: float) -> float:
     """A number as a 32-bit float holds it."""
-    _FLOAT[0] = number
-    return _FLOAT[0]
+    rounded: float = _FLOAT.unpack(_FLOAT.pack(number))[0]
+    return rounded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.jax.fit_search import MAX_PLANS, Planned, next_value, straddle
+from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
 
 LIMIT = 1_000_000
 
