@@ -17,6 +17,7 @@ PROGRAM = {"base", "hlo", *MACHINE}
 """What a program is, and what the machine it runs on is like."""
 DUMPS = {"base", "hlo", "dump", *MACHINE, "machines.registry"}
 PLANNER = PROGRAM | {"analysis", "history", "assign", "pipeline"}
+CHECKS = {"opt.checks.edit", "opt.checks.equivalence", "opt.checks.offload", "opt.checks.order"}
 MAY_IMPORT = {
     "base": set[str](),
     "base._pages": set[str](),
@@ -78,43 +79,46 @@ MAY_IMPORT = {
     "api.load": {"base", "dump", "hlo", "api.folder", "api.protos", "proto"},
     "api.doctor": {"__version__", "jax.target_kinds", "report"},
     "api.tables": {"base", "dump"},
-    "api.subject": DUMPS | {"api.load", "api.plan", "report"},
-    "api.compare": {"hlo", "advice", "api.load", "api.subject", "report"},
+    "api.opening": DUMPS | {"api.load", "api.plan", "report"},
+    "api.compare": {"hlo", "advice", "api.load", "api.opening", "report"},
     "api.plan": PLANNER
     | DUMPS
-    | {"write", "view", "rebuild", "report.page.notebook", "schedule", "proto"},
+    | {"write", "view", "rebuild", "report.page.notebook", "opt.orders", "proto"},
     "api.fit_search": set[str](),
-    "api.scale": {"base", "dump", "hlo", "pipeline", "api.plan", "api.subject", "api.fit_search"}
+    "api.scale": {"base", "dump", "hlo", "pipeline", "api.plan", "api.opening", "api.fit_search"}
     | {"machines.capacity", "machines.machine", "report"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
-    | {"api.subject", "api.tables", "machines.capacity", "report", "report.page.notebook"}
+    | {"api.opening", "api.tables", "machines.capacity", "report", "report.page.notebook"}
     | {"advice.page", "report.page.html"},
     "advice.page": {"advice", "machines.capacity", "report", "report.page.page"},
-    "advice.rules.order": {"advice", "report", "schedule"},
+    "advice.rules.order": {"advice", "report", "opt.orders"},
     "advice": PLANNER | {"dump", "view", "report", "api.plan", "api.replan", "machines.registry"},
-    "api.tight_heaps": {"api.pack", "assign", "hlo", "packer", "pipeline", "schedule"},
-    "api.improve": PLANNER | DUMPS | {"check", "report", "schedule", "write", "view"},
-    "api.improvement": PLANNER
+    "opt.tight_packing": {"api.pack", "assign", "hlo", "packer", "pipeline", "opt.orders"},
+    "opt.order_search": PLANNER
+    | CHECKS
     | DUMPS
-    | {"api.almost_free", "api.improve", "api.plan", "api.replan", "api.tight_heaps"}
-    | {"report", "schedule"},
-    "api.failure": {"base", "advice", "api.explain", "report"},
-    "run": {"base", "dump", "api.explain", "api.failure", "api.folder", "api.load", "report"},
+    | {"check", "report", "opt.orders", "write", "view"},
+    "api.improve": PLANNER
+    | DUMPS
+    | {"opt.cheap_remat", "opt.order_search", "api.plan", "api.replan", "opt.tight_packing"}
+    | {"report", "opt.orders"},
+    "api.oom": {"base", "advice", "api.explain", "report"},
+    "run": {"base", "dump", "api.explain", "api.oom", "api.folder", "api.load", "report"},
     "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
-    | {"api.explain", "api.subject"},
+    | {"api.explain", "api.opening"},
     "pytest_plugin": {"base", "api.explain", "jax", "testing"},
-    "api.improved_page": {"base", "hlo", "api.plan", "api.improve", "report"},
-    "schedule.check": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
-    "schedule": PLANNER,
+    "api.improved_page": {"base", "hlo", "api.plan", "opt.order_search", "report"},
+    "opt.checks.order": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
+    "opt.orders": PLANNER,
     "fleet.schema": set[str](),
     "fleet.extras": {"base"},
     "fleet": DUMPS | {"__version__", "advice", "api", "check", "fleet", "machines", "report"},
     "jax.capture": {"base", "api.load", "jax", "proto"},
     "jax.compiled_programs": DUMPS
     | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "report"},
-    "jax.oom": {"api.failure", "jax", "proto", "report"},
-    "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.subject", "jax", "machines"},
+    "jax.oom": {"api.oom", "jax", "proto", "report"},
+    "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.opening", "jax", "machines"},
     "jax.executables": DUMPS | {"api.protos"},
     "jax.target_kinds": {"base", "machines"},
     "jax.compiles": set[str](),
@@ -125,21 +129,56 @@ MAY_IMPORT = {
     "jax.child": {"base", "jax"},
     "jax.forecasts": {"base", "api.scale", "jax"},
     "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
-    "jax.factory_front": {"api.front", "api.improve", "jax", "machines.capacity"}
-    | {"remat", "report", "schedule"},
+    "jax.factory_front": {"opt.pareto", "opt.order_search", "jax", "machines.capacity"}
+    | {"opt.remat", "opt.loops", "report", "opt.orders"},
     "jax.plan_only": {"base", "dump", "api.explain", "jax"},
-    "remat.check": {"base", "hlo", "check", "schedule.check"},  # knows nothing of who chose
-    "remat.host_check": {"base", "hlo", "check", "remat.check", "schedule.check"},  # nor does this
-    "remat.meaning": {"base", "hlo", "remat.check"},  # nor does this
-    "remat": PLANNER | {"schedule"},
-    "api.recompute": {"base", "hlo", "pipeline", "api.improve", "remat", "schedule"},
-    "api.almost_free": {"hlo", "pipeline", "api.improve", "api.recompute", "remat", "report"}
-    | {"schedule"},
-    "api.front": {"base", "hlo", "pipeline", "api.improve", "api.recompute"}
-    | {"remat", "report", "schedule"},
+    "opt.checks.edit": {"base", "hlo", "check", "opt.checks.order"},  # knows nothing of who chose
+    "opt.checks.offload": {
+        "base",
+        "hlo",
+        "check",
+        "opt.checks.edit",
+        "opt.checks.order",
+    },  # nor does this
+    "opt.checks.equivalence": {"base", "hlo", "opt.checks.edit"},  # nor does this
+    "opt": set[str](),
+    "opt.checks": set[str](),
+    "opt.remat": PLANNER | CHECKS | {"opt.orders", "opt.loops"},
+    "opt.loops": PLANNER | {"opt.orders", "opt.remat"},
+    "opt.budget": CHECKS
+    | {
+        "opt.checks",
+        "base",
+        "hlo",
+        "pipeline",
+        "opt.order_search",
+        "opt.remat",
+        "opt.loops",
+        "opt.orders",
+    },
+    "opt.cheap_remat": {
+        "hlo",
+        "pipeline",
+        "opt.order_search",
+        "opt.budget",
+        "opt.remat",
+        "opt.loops",
+        "report",
+    }
+    | {"opt.orders"},
+    "opt.pareto": {"base", "hlo", "pipeline", "opt.order_search", "opt.budget"}
+    | {"opt.remat", "opt.loops", "report", "opt.orders"},
     "jax": PROGRAM
-    | {"__version__", "machines.registry", "machines.capacity", "api.almost_free", "api.improve"}
-    | {"api.recompute", "dump", "pipeline", "remat", "report", "schedule"},
+    | CHECKS
+    | {
+        "__version__",
+        "machines.registry",
+        "machines.capacity",
+        "opt.cheap_remat",
+        "opt.order_search",
+    }
+    | {"opt.budget", "dump", "pipeline", "opt.remat", "opt.loops"}
+    | {"report", "opt.orders"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

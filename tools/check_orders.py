@@ -3,7 +3,7 @@
     python -m tools.check_orders [--corpus FOLDER] [--json FILE]
 
 The programs are those of the newest XLA for CPU and GPU, and those from production, with more than
-16 KiB of temporaries. Every order is judged by `hlomem.schedule.check`; the exit code is 1 if one
+16 KiB of temporaries. Every order is judged by `hlomem.opt.checks.order`; the exit code is 1 if one
 is wrong or needs more than XLA's.
 """
 
@@ -19,10 +19,10 @@ from hlomem import hlo
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
+from hlomem.opt.checks.order import find_problems
+from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.orders.search import improve
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.check import find_problems
-from hlomem.schedule.planned_orders import temporary_bytes
-from hlomem.schedule.search import improve
 from tools.corpus import check_all, parse_arguments
 
 if TYPE_CHECKING:

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 import hlomem.jax
 from hlomem import hlo
-from hlomem.api.improve import new_findings
 from hlomem.base.errors import HlomemError
 from hlomem.jax import log, recomputing
 from hlomem.jax.module_proto import name_of, text_of, with_text
 from hlomem.jax.proven_fits import write_recomputed
 from hlomem.jax.registration import compiler_options
-from hlomem.remat.check import find_edit_problems
-from hlomem.remat.meaning import find_meaning_problems
+from hlomem.opt.checks.edit import find_edit_problems
+from hlomem.opt.checks.equivalence import find_meaning_problems
+from hlomem.opt.order_search import new_findings
 from tools.random_programs import arguments, make_program
 from tools.spoiling import spoil
 

@@ -19,7 +19,7 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
-from hlomem.schedule.xla_schedulers import choose_schedule
+from hlomem.opt.orders.xla_schedulers import choose_schedule
 from tools.corpus import check_all, entries_in, parse_arguments, write_counts
 
 if TYPE_CHECKING:

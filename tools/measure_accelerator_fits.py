@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.api.improve import Rules, improve_stages
 from hlomem.base.errors import HlomemError
 from hlomem.jax.factory_orders import capture
 from hlomem.jax.jobs import Job
@@ -30,8 +29,9 @@ from hlomem.jax.module_plans import planned_bytes, temporaries_of
 from hlomem.jax.module_proto import text_of
 from hlomem.jax.proven_fits import prove_fit
 from hlomem.jax.registration import compiler_options
+from hlomem.opt.order_search import Rules, improve_stages
+from hlomem.opt.orders.planned_orders import other_bytes
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.planned_orders import other_bytes
 from tools.tables import known, put
 
 if TYPE_CHECKING:

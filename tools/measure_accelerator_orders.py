@@ -7,7 +7,7 @@
 For every program of `tools.large_programs`: temporaries in XLA's own order and with the pass, both
 as the target's compiler plans them; what the order alone comes to by the pass's forecast, and what
 is computed again; whether the pass forecast the size; the time of a run by the model of
-`hlomem.schedule.cost`; CPU time of the search, children aside. Each compile is a child
+`hlomem.opt.orders.cost`; CPU time of the search, children aside. Each compile is a child
 process, stopped when its plan is there. `--json` keeps what was measured: programs in the file are
 not measured again. `--write` puts the table into a document, between the lines that mark the place
 of this target's. The exit code is 1 if an order needs more.

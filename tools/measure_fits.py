@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hlomem.jax
 from hlomem import hlo
 from hlomem.jax import log
+from hlomem.opt.remat.lower_bound import find_floor
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.remat.floor import find_floor
 from tools.fit_programs import FIT_PROGRAMS
 from tools.tables import put
 

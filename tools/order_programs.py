@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hlomem.jax
-from hlomem.api.almost_free import RECOMPUTE
-from hlomem.api.improve import Rules
 from hlomem.jax import log
 from hlomem.jax.registration import compiler_options
 from hlomem.jax.transform import Limits, Transform
+from hlomem.opt.cheap_remat import RECOMPUTE
+from hlomem.opt.order_search import Rules
 from tools.carried_programs import carry
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ __all__ = [
 if TYPE_CHECKING:
     from hlomem.api.compare import advise, diff
     from hlomem.api.explain import BufferExplanation, MemoryExplanation, explain
-    from hlomem.api.improvement import improve
+    from hlomem.api.improve import improve
     from hlomem.api.load import load
     from hlomem.api.pack import pack
     from hlomem.api.plan import Plan, plan
@@ -83,7 +83,7 @@ _HOME = {
     "advise": "hlomem.api.compare",
     "diff": "hlomem.api.compare",
     "explain": "hlomem.api.explain",
-    "improve": "hlomem.api.improvement",
+    "improve": "hlomem.api.improve",
     "load": "hlomem.api.load",
     "pack": "hlomem.api.pack",
     "plan": "hlomem.api.plan",

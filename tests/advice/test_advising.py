@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 import hlomem
 from hlomem.advice.advising import advise, advise_with
+from hlomem.advice.case import subject_of_dump
 from hlomem.advice.registry import RULES
-from hlomem.advice.subject import subject_of_dump
 from hlomem.api.load import find_program, load
 from hlomem.base.errors import InputError
 from hlomem.report.screens.advice_text import draw_advice
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.report.data.advice import Advice
 
 PAIRS = GOLDENS / "pairs"

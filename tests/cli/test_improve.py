@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
+from tests.opt.remat.programs import products
 from tests.places import GOLDENS, ROOT
-from tests.remat.programs import products
 
 TRAIN_STEP = ROOT / "examples" / "train_step"
 

@@ -34,20 +34,30 @@ OWN_TABLES = {
     Path("check/flow.py"): "the judge's: a rule of its own for all that hands values on",
     Path("hlo/resize.py"): "what a new size means for the attributes of each opcode that has some",
     Path("view/families.py"): "the judge goes by these families: it must not rest on the planner's",
-    Path("schedule/check.py"): "judges the search, and must not rest on what it judges",
-    Path("schedule/cost.py"): "what reads or writes a part of a buffer, by the model of time alone",
-    Path("schedule/effects.py"): "what the world outside sees and what takes no time: order alone",
-    Path("schedule/xla_schedulers.py"): "what each scheduler of XLA treats apart",
-    Path("remat/body_values.py"): "what is no value of its own in a loop's body",
-    Path("remat/check.py"): "judges what is computed again, and must not rest on what it judges",
-    Path("remat/host_check.py"): "judges what is moved, and must not rest on what it judges",
-    Path("remat/flops.py"): "what moves elements and computes nothing, and what counts operands",
-    Path("remat/fusion_edit.py"): "the products that make a fusion one of its kind",
-    Path("remat/loop_edit.py"): "what goes when nobody reads it",
-    Path("remat/meaning.py"): "judges what loops stack, and must not rest on what it judges",
-    Path("schedule/scalars.py"): "the arithmetic of counters that is worked out",
-    Path("remat/stack_access.py"): "how slices of stacks are written and read",
-    Path("remat/state.py"): "what is free to do again, and what is never done again",
+    Path("opt/checks/order.py"): "judges the search, and must not rest on what it judges",
+    Path(
+        "opt/orders/cost.py"
+    ): "what reads or writes a part of a buffer, by the model of time alone",
+    Path(
+        "opt/orders/effects.py"
+    ): "what the world outside sees and what takes no time: order alone",
+    Path("opt/orders/xla_schedulers.py"): "what each scheduler of XLA treats apart",
+    Path("opt/loops/body_values.py"): "what is no value of its own in a loop's body",
+    Path(
+        "opt/checks/edit.py"
+    ): "judges what is computed again, and must not rest on what it judges",
+    Path("opt/checks/offload.py"): "judges what is moved, and must not rest on what it judges",
+    Path(
+        "opt/remat/flops.py"
+    ): "what moves elements and computes nothing, and what counts operands",
+    Path("opt/loops/fusion_edit.py"): "the products that make a fusion one of its kind",
+    Path("opt/loops/edit.py"): "what goes when nobody reads it",
+    Path(
+        "opt/checks/equivalence.py"
+    ): "judges what loops stack, and must not rest on what it judges",
+    Path("opt/orders/scalars.py"): "the arithmetic of counters that is worked out",
+    Path("opt/loops/stacks.py"): "how slices of stacks are written and read",
+    Path("opt/remat/state.py"): "what is free to do again, and what is never done again",
     Path("jax/registration.py"): "what does not count when a program is too small to search",
     Path("proto/opcode_attributes.py"): "the attributes each opcode has in protos, in XLA's order",
     Path("machines/gpu_alias.py"): "opcodes that may share by NVIDIA's rules alone",

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hlomem.api.improve import Rules
 from hlomem.jax import kept_answers, log
 from hlomem.jax.kept_answers import FOLDER, Answer, AnswerStore
 from hlomem.jax.log import Outcome
 from hlomem.jax.module_proto import text_of, with_number
 from hlomem.jax.registration import compiler_options
 from hlomem.jax.transform import Limits, Transform
-from tests.schedule.programs import CPU
+from hlomem.opt.order_search import Rules
+from tests.opt.orders.programs import CPU
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
 jax: Any = pytest.importorskip("jax")

@@ -10,8 +10,8 @@ import hlomem
 from hlomem.jax.module_plans import planned_bytes, temporaries_of
 from hlomem.jax.plan_only import CompileError
 from tests.check.faults import rebuilt
+from tests.opt.orders.programs import CPU
 from tests.places import GOLDENS
-from tests.schedule.programs import CPU
 
 SOLVE = CPU / "g_cholesky_solve"
 

@@ -6,9 +6,9 @@ import pytest
 
 from hlomem import hlo
 from hlomem.jax.module_proto import with_edit, with_schedule, with_text
+from hlomem.opt.checks.edit import find_edit_problems
+from hlomem.opt.remat.edit import Clone, Edit, apply_edit
 from hlomem.proto.module import read_module
-from hlomem.remat.check import find_edit_problems
-from hlomem.remat.edit import Clone, Edit, apply_edit
 
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from hlomem import hlo
-from hlomem.api.improve import Rules, improve_stages
 from hlomem.base.errors import HlomemError, UnsupportedError
 from hlomem.jax import log, proven_fits
 from hlomem.jax.module_proto import text_of
 from hlomem.jax.plan_only import CompileError
 from hlomem.jax.proven_fits import MAX_FITS, ProvenFit, prove_fit
 from hlomem.jax.transform import Limits, Transform
+from hlomem.opt.order_search import Rules, improve_stages
+from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.pipeline import Stages, in_text_order, start_stages
-from hlomem.schedule.planned_orders import temporary_bytes
-from tests.remat.programs import chain
+from tests.opt.remat.programs import chain
 
 _hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
 RULES = Rules("low")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hlomem import hlo
-from hlomem.api.improve import Rules
 from hlomem.base.errors import HlomemError
 from hlomem.hlo.text.printer import format_module
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
+from hlomem.opt.order_search import Rules
+from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.planned_orders import temporary_bytes
-from tests.remat.programs import HOST, MEBIBYTE, gpu_chain
+from tests.opt.remat.programs import HOST, MEBIBYTE, gpu_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

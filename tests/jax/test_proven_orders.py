@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from hlomem import hlo
-from hlomem.api.improve import Rules, improve_stages
 from hlomem.base.errors import HlomemError
 from hlomem.jax.module_proto import text_of
 from hlomem.jax.plan_only import CompileError
 from hlomem.jax.proven_orders import MAX_TRIED, ProvenOrder, prove_orders
 from hlomem.jax.transform import Limits, Transform
+from hlomem.opt.order_search import Rules, improve_stages
+from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.planned_orders import temporary_bytes
-from tests.schedule.programs import CPU
+from tests.opt.orders.programs import CPU
 
 _hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
 RULES = Rules("low")

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from hlomem.api import improve as improve_api
-from hlomem.api.improve import Rules
 from hlomem.hlo.barriers import without_barriers
 from hlomem.hlo.text.parser import parse
 from hlomem.jax import log, recomputing
 from hlomem.jax.registration import compiler_options
 from hlomem.jax.transform import Limits, Transform
+from hlomem.opt import order_search as improve_api
+from hlomem.opt.order_search import Rules
+from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.orders.search import Improvement
 from hlomem.pipeline import start_stages
 from hlomem.proto.module import read_module
-from hlomem.schedule.planned_orders import temporary_bytes
-from hlomem.schedule.search import Improvement
-from hlomem.schedule.waiting import module_time
 from tests.analysis.programs import DONATE_SWAP
-from tests.remat.programs import SHAPE, WIDE, chain, products
-from tests.schedule.programs import CPU
+from tests.opt.orders.programs import CPU
+from tests.opt.remat.programs import SHAPE, WIDE, chain, products
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
 TEXT = (CPU / "g_cholesky_solve" / "module.hlo").read_text()

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem import hlo
-from hlomem.advice.registry import RULES
-from hlomem.advice.subject import (
+from hlomem.advice.case import (
     Subject,
     subject_of_dump,
     subject_of_memory,
     subject_of_program,
 )
+from hlomem.advice.registry import RULES
 from hlomem.base.errors import HlomemError
 from hlomem.dump.dump import Dump
 from hlomem.machines.registry import given_machine

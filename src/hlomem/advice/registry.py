@@ -17,7 +17,7 @@ from hlomem.advice.rules.padding import advise_padding
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.report.data.advice import Advice
 
     Rule = Callable[[Subject], Iterator[Advice]]

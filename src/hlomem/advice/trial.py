@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.hlo.ir import HloModule
     from hlomem.pipeline import Stages
     from hlomem.report.data.advice import Advice, Confidence

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from hlomem.advice.advising import advise as advise_program
 from hlomem.api.load import is_given_as_text
-from hlomem.api.subject import open_memory, open_subject
+from hlomem.api.opening import open_memory, open_subject
 from hlomem.report.data.diff import GROUPINGS, build_diff
 from hlomem.report.data.lookup import check_choice
 
 if TYPE_CHECKING:
-    from hlomem.api.subject import Subject
+    from hlomem.api.opening import Subject
     from hlomem.hlo.ir import HloModule
     from hlomem.report.data.advice import AdviceReport
     from hlomem.report.data.diff import Diff, Grouping

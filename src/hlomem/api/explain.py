@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.api.subject import open_memory
+from hlomem.api.opening import open_memory
 from hlomem.api.tables import Table
 from hlomem.base.atomic_files import write_files
 from hlomem.base.sizes import format_bytes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from hlomem.api.subject import Subject
+    from hlomem.api.opening import Subject
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine

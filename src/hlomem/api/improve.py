@@ -1,221 +1,117 @@
-"""An order of a program's instructions that needs less memory, found and judged.
+"""`hlomem.improve`: a program that needs less memory: another order, a few values computed again.
 
-In: the stages of a plan. Out: a `BetterOrder`. The search is `hlomem.schedule.search`; what it
-finds is judged twice by others: `hlomem.schedule.check` works out anew whether the program may run
-so, and the program in its new order is planned and verified. An order that either of them objects
-to is not handed out. `hlomem.improve` itself is in `improvement.py`.
+In: a program, or a dump of one. Out: a `BetterOrder`. The order is found and judged by
+`improve.py`; then values are computed again where that is almost free (`almost_free.py`), as the
+pass of `hlomem.jax` does by default.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hlomem import hlo
-from hlomem.base.errors import CommandError
-from hlomem.base.source import visible
-from hlomem.check.verify import verify
+from hlomem.api.plan import plan
+from hlomem.api.replan import replan
+from hlomem.base.errors import UnsupportedError
 from hlomem.dump.dump import Dump
-from hlomem.dump.eras import NEWEST
-from hlomem.dump.parts import Part, Wrapping
-from hlomem.hlo.rewrite import Rewriter
-from hlomem.hlo.schedule import running_computations
-from hlomem.hlo.text.printer import format_module
+from hlomem.opt.cheap_remat import RECOMPUTE, recompute_freely
+from hlomem.opt.order_search import Rules, check_rules, improve_stages
+from hlomem.opt.tight_packing import pack_tightly
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.report.data.improvement import (
-    ComputationOrder,
-    ImprovementReport,
-    Verdict,
-)
-from hlomem.schedule.check import find_problems
-from hlomem.schedule.planned_orders import in_orders
-from hlomem.schedule.search import EFFORTS, Effort, Improvement
-from hlomem.schedule.search import improve as search
-from hlomem.write.build import build_contents
+from hlomem.report.data.improvement import TightPacking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hlomem.hlo.ir import HloModule
-    from hlomem.machines.options import Options
+    from hlomem.opt.order_search import BetterOrder
+    from hlomem.opt.orders.search import Effort
     from hlomem.pipeline import Stages
-    from hlomem.schedule.search import Orders
 
 
-class BetterOrder(NamedTuple):
-    """An order that was found, right and verified."""
-
-    report: ImprovementReport
-    stages: Stages
-    """Of the program in the given order."""
-    orders: Orders
-    """The instructions of every computation whose order is another."""
-    is_rebuilt: bool
-    """Whether the program was made of a dump, and is not the text XLA had."""
-    edited: str = ""
-    """The text with values computed again, scheduled; empty where none are."""
-
-    @property
-    def total(self) -> int:
-        """Bytes of all allocations in the new order, as planned; nothing is computed again."""
-        return in_orders(self.stages, self.orders).assignment.total_bytes
-
-    def text(self) -> str:
-        """The program's text in the new order, scheduled, with what is computed again."""
-        return self.edited or _text_of(self.stages, self.orders)
-
-    def given_text(self) -> str:
-        """The program's text in the order it came in."""
-        return _text_of(self.stages, {})
-
-
-class Rules(NamedTuple):
-    """How an order is looked for, and what it may do."""
-
-    effort: Effort = "default"
-    may_reorder_collectives: bool = False
-    max_slowdown: float = 0.0
-    recompute: float = 0.0
-    """The share of a program's operations, and of its modelled time, that computing values again
-    may add; nothing is computed again for 0."""
-
-
-def check_rules(rules: Rules) -> Rules:
-    """The rules, if they make sense; `CommandError` where one does not."""
-    effort = rules.effort
-    if effort not in EFFORTS:
-        raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
-    shares = {"max_slowdown": rules.max_slowdown, "recompute": rules.recompute}
-    for name, share in shares.items():
-        if not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise CommandError(f"`{name}` is a share between 0 and 1, not {visible(str(share))}")
-    return rules
-
-
-def improve_stages(
-    name: str,
-    stages: Stages,
-    rules: Rules,
-    notes: Iterable[str] = (),
+def improve(
+    subject: Dump | HloModule | str,
     *,
-    is_rebuilt: bool = False,
-    judges: bool = True,
+    module: HloModule | None = None,
+    backend: str = "",
+    chip: str = "",
+    era: str = "",
+    effort: Effort = "default",
+    may_reorder_collectives: bool = False,
+    max_slowdown: float = 0.0,
+    recompute: float = RECOMPUTE,
 ) -> BetterOrder:
-    """Look for an order of a program whose plan is begun; nothing is computed again.
+    """An order that needs less memory, of a program (HLO text or a module) or a dump's program.
 
-    Without `judges` nobody has been asked about the order: it is for those who ask later.
+    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
+    is `cpu` for a program, and inferred for a dump. `may_reorder_collectives` is for programs of
+    which every device gets the same order. `max_slowdown` is the share of the program's time, by a
+    rough model, for which transfers may no longer be hidden. `recompute` is the share of the
+    program's operations, and of its modelled time, that computing values again may add; 0 leaves
+    the instructions as they are, in another order.
     """
-    found = search(
-        stages,
-        rules.effort,
-        may_reorder_collectives=rules.may_reorder_collectives,
-        max_slowdown=rules.max_slowdown,
-    )
-    notes = [*notes]
-    if judges:
-        found = _judged(stages, found, rules, notes, is_rebuilt=is_rebuilt)
-    report = _report(name, stages, found, rules.effort, notes)
-    return BetterOrder(report, stages, found.orders, is_rebuilt)
+    rules = check_rules(Rules(effort, may_reorder_collectives, max_slowdown, recompute))
+    notes: list[str] = []
+    is_rebuilt = isinstance(subject, Dump) and module is None
+    if isinstance(subject, Dump):
+        name = subject.name
+        stages = _stages_of_dump(subject, module, backend, chip, notes)
+    else:
+        program = hlo.parse(subject) if isinstance(subject, str) else subject
+        name = program.name
+        made = plan(program, backend=backend, chip=chip, era=era, order="text")
+        stages = made.stages
+        notes += made.notes
+    _refuse_fixed(stages)
+    found = improve_stages(name, stages, rules, notes, is_rebuilt=is_rebuilt)
+    found = recompute_freely(found, rules)
+    return found._replace(report=replace(found.report, packing=_packing(found)))
 
 
-def _judged(
-    stages: Stages, found: Improvement, rules: Rules, notes: list[str], *, is_rebuilt: bool
-) -> Improvement:
-    """The order found, if nothing objects; else the given one."""
-    if not found.orders:
-        return found
-    problems = find_objections(stages, found.orders, rules, is_rebuilt=is_rebuilt)
-    if not problems:
-        return found
-    notes.append(f"an order was found and rejected: {problems[0]}")
-    kept = tuple(order._replace(peak=order.given_peak, is_proven=False) for order in found.found)
-    return found._replace(orders={}, after=found.before, method="as given", found=kept)
-
-
-def find_objections(
-    stages: Stages, orders: Orders, rules: Rules, *, is_rebuilt: bool = False
-) -> list[str]:
-    """Objections to orders: that the program may not run so, or that its plan is wrong.
-
-    The plan of a program that was rebuilt from a dump is not verified.
-    """
-    problems = find_problems(
-        stages.module,
-        orders,
-        given={
-            computation: stages.schedule.sequence(computation)
-            for computation in running_computations(stages.module)
-        },
-        may_reorder_collectives=rules.may_reorder_collectives,
-        may_lose_overlap=bool(rules.max_slowdown),
-    )
-    return problems if problems or is_rebuilt else _objections(stages, orders)
-
-
-def _objections(stages: Stages, orders: Orders) -> list[str]:
-    """Findings of the judge in the new order's plan that the given order's plan does not have."""
-    found = _findings(hlo.parse(_text_of(stages, orders)), stages.options)
-    known = _findings(hlo.parse(_text_of(stages, {})), stages.options) if found else {}
-    return [message for rule, message in found.items() if rule not in known]
-
-
-def new_findings(new: HloModule, given: HloModule, options: Options) -> list[str]:
-    """Findings of the judge in the plan of one module that the plan of another does not have."""
-    found = _findings(new, options)
-    known = _findings(given, options) if found else {}
-    return [message for rule, message in found.items() if rule not in known]
-
-
-def _findings(module: HloModule, options: Options) -> dict[str, str]:
-    """Findings of the judge in the plan of a module, one for each rule."""
-    stages = start_stages(module, options, order_lists=in_text_order)
-    contents = build_contents(stages, NEWEST.features)
-    part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
-    dump = Dump("plan", (part,), (NEWEST,))
-    verdict = verify(dump, module=module, machine=options.machine)
-    return {finding.rule: finding.message for finding in verdict.findings}
-
-
-def _text_of(stages: Stages, orders: Orders) -> str:
-    rewriter = Rewriter(stages.module)
-    rewriter.schedule(
-        {
-            computation: orders.get(computation) or stages.schedule.sequence(computation)
-            for computation in running_computations(stages.module)
-        }
-    )
-    return format_module(rewriter.finish())
-
-
-def _report(
-    name: str, stages: Stages, found: Improvement, effort: Effort, notes: list[str]
-) -> ImprovementReport:
-    computations = tuple(
-        ComputationOrder(
-            name=order.computation.name,
-            instructions=len(order.computation.instructions),
-            given_peak=order.given_peak,
-            peak=order.peak,
-            method=order.method,
-            proven=order.is_proven,
-        )
-        for order in reversed(found.found)
-        if order.computation in found.orders
-    )
-    return ImprovementReport(
-        name=name,
-        backend=stages.options.machine.name,
-        effort=effort,
-        before=found.before,
-        after=found.after,
-        bound=found.bound,
-        verdict=_verdict(found),
-        method=found.method,
-        computations=computations,
-        notes=tuple(notes),
+def _packing(found: BetterOrder) -> TightPacking:
+    """The bytes that the best packing needs of the program as given, and of that found."""
+    before = after = pack_tightly(found.stages, {})
+    if found.edited:
+        module = hlo.parse(found.edited)
+        stages = start_stages(module, found.stages.options, order_lists=in_text_order)
+        after = pack_tightly(stages, {})
+    elif found.orders:
+        after = pack_tightly(found.stages, found.orders)
+    return TightPacking(
+        before=before.size,
+        before_proven=before.is_proven,
+        after=after.size,
+        after_proven=after.is_proven,
     )
 
 
-def _verdict(found: Improvement) -> Verdict:
-    if found.bound is not None and found.after <= found.bound:
-        return "at the bound"
-    return "proven" if all(order.is_proven for order in found.found) else "open"
+def _stages_of_dump(
+    dump: Dump, module: HloModule | None, backend: str, chip: str, notes: list[str]
+) -> Stages:
+    base = replan(dump, backend=backend, chip=chip)
+    if module is None:
+        notes.append("the program was rebuilt from the dump")
+        return base.stages
+    machine = base.stages.options.machine
+    order = None if module.is_scheduled else dump
+    return plan(
+        module,
+        backend=machine,
+        like=dump,
+        schedule=order,
+        order="text",
+    ).stages
+
+
+def _refuse_fixed(stages: Stages) -> None:
+    """Places that were chosen for the given order are wrong for any other."""
+    color = stages.options.machine.preset_color
+    is_fixed = color is not None and any(
+        allocation.color == color and allocation.slices
+        for allocation in stages.assignment.allocations
+    )
+    if is_fixed:
+        source = stages.module.source
+        problem = "values lie in fast memory where they were placed for the order at hand"
+        hint = "a TPU's program can only get another order before that, while it is compiled"
+        raise UnsupportedError(source, source.first_line, problem, hint)

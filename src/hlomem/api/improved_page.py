@@ -22,7 +22,7 @@ from hlomem.report.page.page import build_page
 from hlomem.report.page.waterfall import Reason, build_waterfall
 
 if TYPE_CHECKING:
-    from hlomem.api.improve import BetterOrder
+    from hlomem.opt.order_search import BetterOrder
     from hlomem.report.data.diff import Diff
     from hlomem.report.data.memory import MemoryView
     from hlomem.report.page.waterfall import Waterfall

@@ -399,7 +399,7 @@ def _notes_on_elements(module: HloModule) -> list[str]:
 
 def _schedule_anew(module: HloModule, options: Options, notes: list[str]) -> Schedule | None:
     """The order the backend's scheduler gives a text without one; None where it is not known."""
-    from hlomem.schedule.xla_schedulers import choose_schedule  # noqa: PLC0415 - few need it
+    from hlomem.opt.orders.xla_schedulers import choose_schedule  # noqa: PLC0415 - few need it
 
     chosen = choose_schedule(module, options)
     if chosen is None:

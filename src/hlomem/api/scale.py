@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from hlomem import hlo
 from hlomem.api.fit_search import Planned, next_value, straddle
+from hlomem.api.opening import open_subject
 from hlomem.api.plan import plan
-from hlomem.api.subject import open_subject
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.growth import Growth
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hlomem.api.fit_search import Straddle
-    from hlomem.api.subject import OpenedSubject, Subject
+    from hlomem.api.opening import OpenedSubject, Subject
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.capacity import Capacity

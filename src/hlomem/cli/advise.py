@@ -6,9 +6,9 @@ import click
 
 from hlomem.advice.advising import advise
 from hlomem.api.load import load_any, load_program
+from hlomem.cli.arguments import write
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
-from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
 from hlomem.report.screens.advice_text import draw_advice
 

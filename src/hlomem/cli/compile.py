@@ -12,10 +12,10 @@ import msgspec
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
+from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings
 from hlomem.cli.options import AS_JSON, SPACE
 from hlomem.cli.progress import progress
-from hlomem.cli.subject import with_options
 from hlomem.jax.jobs import Job
 from hlomem.jax.plan_only import plan_in_child
 from hlomem.machines.capacity import parse_capacity

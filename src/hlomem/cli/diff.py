@@ -9,9 +9,9 @@ import click
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.limits import parse_limit
 from hlomem.base.sizes import format_bytes
+from hlomem.cli.arguments import open_both, write
 from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
-from hlomem.cli.subject import open_both, write
 from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
 

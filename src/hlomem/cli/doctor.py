@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from hlomem.api.doctor import examine
+from hlomem.cli.arguments import write
 from hlomem.cli.options import AS_JSON
-from hlomem.cli.subject import write
 from hlomem.report.screens.health_text import draw_health
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.cli.subject import about_memory, write
+from hlomem.cli.arguments import about_memory, write
 from hlomem.report.data.explain import explain
 from hlomem.report.data.lookup import find_buffer
 from hlomem.report.screens.explain_text import draw_explanation

@@ -10,10 +10,10 @@ import click
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, CommandError
 from hlomem.base.source import visible
+from hlomem.cli.arguments import with_options, write
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, parse_value
 from hlomem.cli.options import AS_JSON
 from hlomem.cli.progress import progress
-from hlomem.cli.subject import with_options, write
 from hlomem.jax.fitting import fit
 from hlomem.report.page.fit_page import format_fit
 from hlomem.report.screens.fit_text import draw_fit

@@ -12,9 +12,9 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
+from hlomem.cli.arguments import SUBJECT, open_both, open_memory, with_options
 from hlomem.cli.process import keep, say, say_new_folder
 from hlomem.cli.progress import working
-from hlomem.cli.subject import SUBJECT, open_both, open_memory, with_options
 from hlomem.fleet.schema import MARKER
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.page.html import format_page

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from hlomem.api.almost_free import RECOMPUTE
-from hlomem.api.improve import Rules
+from hlomem.api.improve import improve
 from hlomem.api.improved_page import format_orders
-from hlomem.api.improvement import improve
 from hlomem.api.load import encode, find_program, load_any, load_program
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
+from hlomem.cli.arguments import write
 from hlomem.cli.factory import parse_settings
 from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUMP
 from hlomem.cli.progress import progress, working
-from hlomem.cli.subject import write
 from hlomem.dump.dump import Dump
 from hlomem.machines.capacity import parse_capacity
+from hlomem.opt.cheap_remat import RECOMPUTE
+from hlomem.opt.order_search import Rules
+from hlomem.opt.orders.search import EFFORTS
 from hlomem.report.screens.improvement_text import draw_improvement
-from hlomem.schedule.search import EFFORTS
 
 if TYPE_CHECKING:
-    from hlomem.api.improve import BetterOrder
+    from hlomem.opt.order_search import BetterOrder
+    from hlomem.opt.orders.search import Effort
     from hlomem.report.data.front import FrontPoint
-    from hlomem.schedule.search import Effort
 
 Front: TypeAlias = "tuple[tuple[FrontPoint, ...], tuple[str, ...]]"
 """Points of memory against operations, and notes on them."""
@@ -150,7 +150,7 @@ def command(
         if pareto:
             front = _front(found, rules, limit), ()
     if pareto:
-        from hlomem.api.front import with_front  # noqa: PLC0415 - only this needs it
+        from hlomem.opt.pareto import with_front  # noqa: PLC0415 - only this needs it
 
         found = found._replace(report=with_front(found.report, front[0], limit, front[1]))
     if output is not None:
@@ -161,7 +161,7 @@ def command(
 
 
 def _front(found: BetterOrder, rules: Rules, limit: int | None) -> tuple[FrontPoint, ...]:
-    from hlomem.api.front import find_front  # noqa: PLC0415 - only this needs it
+    from hlomem.opt.pareto import find_front  # noqa: PLC0415 - only this needs it
 
     if found.is_rebuilt:
         raise CommandError("`--pareto` needs the HLO module; give --hlo MODULE")

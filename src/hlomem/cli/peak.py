@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.base.errors import CommandError
-from hlomem.cli.subject import about_memory, write
+from hlomem.cli.arguments import about_memory, write
 from hlomem.report.data.branches import DEFAULT_DEPTH
 from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.screens.peak_text import draw_snapshot

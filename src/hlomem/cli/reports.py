@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.cli.subject import about_memory, write
+from hlomem.cli.arguments import about_memory, write
 from hlomem.report.registry import REPORTS
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import click
 from hlomem.api.scale import scale
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
+from hlomem.cli.arguments import write
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, MODULE_ERA
 from hlomem.cli.progress import working
-from hlomem.cli.subject import write
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.screens.scale_text import draw_scale
 

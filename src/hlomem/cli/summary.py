@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.cli.arguments import MEMORY, with_memory, write
 from hlomem.cli.parameters import declare, option
-from hlomem.cli.subject import MEMORY, with_memory, write
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.summary_text import draw_summary

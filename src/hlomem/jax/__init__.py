@@ -9,10 +9,10 @@
     print(hlomem.jax.report())
 
 `memory` compiles a function, for a machine that need not be here, and explains XLA's plan. The pass
-is handed every module XLA has scheduled and gives back the order found by `hlomem.schedule.search`
-(`jax.extend.xla`, since jax 0.10.2); whatever goes wrong leaves XLA's own order in place. Nothing
-outside this package imports JAX, and this package imports it when asked to work, not before. The
-names below are imported when first used.
+is handed every module XLA has scheduled and gives back the order found by
+`hlomem.opt.orders.search` (`jax.extend.xla`, since jax 0.10.2); whatever goes wrong leaves XLA's
+own order in place. Nothing outside this package imports JAX, and this package imports it when asked
+to work, not before. The names below are imported when first used.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem.api.front import find_front, with_front
-from hlomem.api.improve import Rules
 from hlomem.jax.factory_orders import improve_factory
 from hlomem.jax.fitting import spec_of
 from hlomem.jax.jobs import Job
@@ -21,15 +19,17 @@ from hlomem.jax.module_proto import with_orders, with_text
 from hlomem.jax.policies import try_policies
 from hlomem.jax.registration import FITTED
 from hlomem.machines.capacity import parse_capacity
+from hlomem.opt.order_search import Rules
+from hlomem.opt.pareto import find_front, with_front
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hlomem.jax.factory_orders import ImprovedFactory
-    from hlomem.remat.variants import Variant
+    from hlomem.opt.orders.search import Effort, Orders
+    from hlomem.opt.remat.variants import Variant
     from hlomem.report.data.front import FrontPoint
     from hlomem.report.data.improvement import ImprovementReport
-    from hlomem.schedule.search import Effort, Orders
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""

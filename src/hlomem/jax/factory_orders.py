@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hlomem import hlo
-from hlomem.api.almost_free import recompute_freely
-from hlomem.api.improve import improve_stages
 from hlomem.base.source import visible
 from hlomem.jax.jobs import Job
 from hlomem.jax.kept_module import FACTORY
@@ -26,12 +24,14 @@ from hlomem.jax.module_proto import text_of
 from hlomem.jax.plan_only import CompileError, PlannedProgram, plan_in_child
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.jax.registration import TRIED, compiler_options
+from hlomem.opt.cheap_remat import recompute_freely
+from hlomem.opt.order_search import improve_stages
 from hlomem.pipeline import in_text_order, start_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.api.improve import BetterOrder, Rules
+    from hlomem.opt.order_search import BetterOrder, Rules
 
 
 class ImprovedFactory(NamedTuple):

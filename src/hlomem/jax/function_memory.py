@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hlomem.api.explain import explain
 from hlomem.api.load import load
-from hlomem.api.subject import machine_of
+from hlomem.api.opening import machine_of
 from hlomem.base.errors import CommandError
 from hlomem.jax.compiles import module_name, write_dump
 from hlomem.jax.executables import dump_of

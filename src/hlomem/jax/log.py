@@ -45,8 +45,8 @@ class Outcome(NamedTuple):
     """CPU time of the thread that looked for it."""
     time_ratio: float = 1.0
     """The time of a run, divided by that of XLA's program, by the rough model of
-    `hlomem.schedule.cost`: bytes moved, multiplications, what is computed again, and transfers that
-    are waited for."""
+    `hlomem.opt.orders.cost`: bytes moved, multiplications, recomputation, and transfers that are
+    waited for."""
     total: int = 0
     """Bytes of all allocations of what was handed back, as planned, where a limit was named."""
     limit: int | None = None

@@ -13,13 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.patterns import lazy_pattern
-from hlomem.remat.edit import SUFFIX
+from hlomem.opt.remat.edit import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hlomem.remat.edit import Edit
-    from hlomem.schedule.search import Orders
+    from hlomem.opt.orders.search import Orders
+    from hlomem.opt.remat.edit import Edit
 
 _PACKAGE = "hlomem.jax"
 _FUSION = "fusion"

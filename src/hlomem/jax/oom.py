@@ -111,7 +111,7 @@ def annotate(error: BaseException, page: str | Path | None = PAGE) -> None:
 
 def _failure_of(error: BaseException) -> Failure | None:
     """The failure in an error, in what caused it, or in one of its group."""
-    from hlomem.api.failure import find_failure  # noqa: PLC0415 - only an error needs it
+    from hlomem.api.oom import find_failure  # noqa: PLC0415 - only an error needs it
 
     for link in _chain(error):
         if isinstance(link, (RuntimeError, ValueError, MemoryError)):
@@ -140,7 +140,7 @@ def _has_note(error: BaseException) -> bool:
 
 
 def _describe(failure: Failure, page: Path | None) -> str:
-    from hlomem.api.failure import describe_failure, describe_unknown  # noqa: PLC0415 - as above
+    from hlomem.api.oom import describe_failure, describe_unknown  # noqa: PLC0415 - as above
 
     programs = live_programs() if failure.moment == "run" else []
     found = match_failure(failure, programs)

@@ -23,9 +23,9 @@ from hlomem.jax.kept_module import PLACES
 from hlomem.jax.module_plans import temporaries_of
 from hlomem.jax.module_proto import text_of
 from hlomem.jax.registration import compiler_options
+from hlomem.opt.orders.latency import model_time
+from hlomem.opt.remat.variants import program_flops
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.remat.variants import program_flops
-from hlomem.schedule.waiting import model_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,20 +13,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.api.improve import improve_stages
-from hlomem.api.recompute import choose_cheapest, judge_edited, recompute_program
 from hlomem.base.errors import HlomemError
 from hlomem.jax.module_proto import text_of, with_edit, with_orders, with_text
 from hlomem.jax.proven_orders import prove_orders
+from hlomem.opt.budget import choose_cheapest, judge_edited, recompute_program
+from hlomem.opt.order_search import improve_stages
+from hlomem.opt.orders.planned_orders import other_bytes
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.schedule.planned_orders import other_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.api.improve import BetterOrder, Rules
-    from hlomem.api.recompute import Recomputed
-    from hlomem.schedule.search import Effort
+    from hlomem.opt.budget import Recomputed
+    from hlomem.opt.order_search import BetterOrder, Rules
+    from hlomem.opt.orders.search import Effort
 
 MAX_FITS: Mapping[Effort, int] = {"low": 2, "default": 6, "high": 12}
 """Programs that a compiler plans, beside other orders of one."""

@@ -1,7 +1,7 @@
 """Values that wait in the host's memory until a program fits by the plan of its own compiler.
 
 In: a module as it would be handed back, the bytes its temporaries may take, and a way to let the
-compiler plan it. Out: `ProvenMoves`. What hlomem moves (`hlomem.remat.host`) is judged, then
+compiler plan it. Out: `ProvenMoves`. What hlomem moves (`hlomem.opt.remat.offload`) is judged, then
 planned by the compiler; where that misses, more is moved, by as much as it missed.
 """
 
@@ -10,24 +10,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.api.improve import new_findings
 from hlomem.base.errors import HlomemError
 from hlomem.hlo.text.printer import format_module
 from hlomem.jax.module_proto import text_of, with_text
+from hlomem.opt.checks.offload import find_move_problems
+from hlomem.opt.order_search import new_findings
+from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.remat.offload import choose_moves, make_moves, model_moves
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.remat.host import choose_moves, make_moves, model_moves
-from hlomem.remat.host_check import find_move_problems
-from hlomem.schedule.planned_orders import temporary_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.api.improve import Rules
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
+    from hlomem.opt.order_search import Rules
+    from hlomem.opt.orders.search import Effort
+    from hlomem.opt.remat.offload import Move
     from hlomem.pipeline import Stages
-    from hlomem.remat.host import Move
-    from hlomem.schedule.search import Effort
 
 MAX_TRIED: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
 """Programs that a compiler plans."""

@@ -12,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.api.improve import find_objections
 from hlomem.base.errors import HlomemError
 from hlomem.jax.module_proto import with_orders
-from hlomem.schedule.candidates import iter_candidates
+from hlomem.opt.order_search import find_objections
+from hlomem.opt.orders.candidates import iter_candidates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hlomem.api.improve import BetterOrder, Rules
-    from hlomem.schedule.candidates import CandidateOrder
-    from hlomem.schedule.search import Effort, Orders
+    from hlomem.opt.order_search import BetterOrder, Rules
+    from hlomem.opt.orders.candidates import CandidateOrder
+    from hlomem.opt.orders.search import Effort, Orders
 
     Plan = Callable[[bytes], int]
 

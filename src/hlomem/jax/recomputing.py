@@ -11,25 +11,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem import hlo
-from hlomem.api.almost_free import find_recomputed
-from hlomem.api.recompute import choose_cheapest
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.jax.kept_answers import Answer
 from hlomem.jax.module_proto import text_of
 from hlomem.jax.proven_fits import prove_fit, write_recomputed
 from hlomem.jax.proven_moves import prove_moves
+from hlomem.opt.budget import choose_cheapest
+from hlomem.opt.cheap_remat import find_recomputed
+from hlomem.opt.orders.latency import model_time, module_time
+from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.remat.origins import find_origins
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.remat.origins import find_origins
-from hlomem.schedule.planned_orders import temporary_bytes
-from hlomem.schedule.waiting import model_time, module_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hlomem.api.improve import BetterOrder, Rules
-    from hlomem.api.recompute import Recomputed
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
+    from hlomem.opt.budget import Recomputed
+    from hlomem.opt.order_search import BetterOrder, Rules
     from hlomem.pipeline import Stages
 
 MAX_REJECTED = 3

@@ -16,8 +16,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from hlomem import __version__, hlo
-from hlomem.api.almost_free import RECOMPUTE
-from hlomem.api.improve import Rules, check_rules
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax import cache_guard
@@ -31,6 +29,8 @@ from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_device, find_machine
 from hlomem.machines.releases import Release
+from hlomem.opt.cheap_remat import RECOMPUTE
+from hlomem.opt.order_search import Rules, check_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.jax.target_kinds import Target
     from hlomem.machines.options import Options
-    from hlomem.schedule.search import Effort
+    from hlomem.opt.orders.search import Effort
 
 FIRST_JAX = (0, 10, 2)
 DEFAULT_PLATFORMS = ("cpu", "cuda")

@@ -17,8 +17,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.api.improve import Rules, find_objections, improve_stages
-from hlomem.api.recompute import choose_cheapest, recompute_program
 from hlomem.hlo.barriers import has_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.kept_answers import Answer
@@ -26,19 +24,21 @@ from hlomem.jax.log import Outcome, logger, record
 from hlomem.jax.module_proto import text_of, with_orders
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.jax.recomputing import fit, fit_by_trying, forecast, noted, offload, recompute_freely
+from hlomem.opt.budget import choose_cheapest, recompute_program
+from hlomem.opt.order_search import Rules, find_objections, improve_stages
+from hlomem.opt.orders.latency import model_time
+from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
+from hlomem.opt.remat.lower_bound import find_floor
 from hlomem.pipeline import in_text_order, start_stages
-from hlomem.remat.floor import find_floor
-from hlomem.schedule.planned_orders import other_bytes, temporary_bytes
-from hlomem.schedule.waiting import model_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.api.improve import BetterOrder
-    from hlomem.api.recompute import Recomputed
     from hlomem.hlo.ir import HloModule
     from hlomem.jax.kept_answers import AnswerStore
     from hlomem.machines.options import Options
+    from hlomem.opt.budget import Recomputed
+    from hlomem.opt.order_search import BetterOrder
     from hlomem.pipeline import Stages
 
 MAX_REMEMBERED = 256

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.api.explain import explain
-from hlomem.api.failure import describe_failure, describe_unknown, find_failure
 from hlomem.api.folder import draw_list, list_modules, measure_all
 from hlomem.api.load import read_source
+from hlomem.api.oom import describe_failure, describe_unknown, find_failure
 from hlomem.base.errors import HlomemError, InputError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hlomem import hlo
-from hlomem.api.subject import open_memory
+from hlomem.api.opening import open_memory
 from hlomem.base.atomic_files import write_files
 from hlomem.dump.file_names import FILE_NAMES
 

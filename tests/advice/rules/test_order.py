@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hlomem.advice.advising import advise
-from hlomem.api.improvement import improve
+from hlomem.api.improve import improve
+from tests.opt.orders.programs import CPU
 from tests.places import GOLDENS
-from tests.schedule.programs import CPU
 
 WIDE = """HloModule m, is_scheduled=true
 

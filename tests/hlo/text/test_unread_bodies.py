@@ -9,7 +9,7 @@ import pytest
 from hlomem.hlo.ir import HloComputation
 from hlomem.hlo.text.parser import parse
 from tests.analysis.programs import CONDITIONAL
-from tests.schedule.programs import CPU
+from tests.opt.orders.programs import CPU
 
 TEXTS = [CONDITIONAL, (CPU / "g_cholesky_solve" / "module.hlo").read_text()]
 LAYOUTS: dict[str, Callable[[str], str]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hlomem
-from hlomem.api.failure import describe_failure, describe_unknown, find_failure
+from hlomem.api.oom import describe_failure, describe_unknown, find_failure
 from hlomem.report.oom.note import Remark, draw_note
 from tests.check.faults import rebuilt
 from tests.places import GOLDENS, ROOT
@@ -47,7 +47,7 @@ def test_advice_is_tried_or_for_large_programs_counted(
     assert "jax.checkpoint(layer)" in note
     assert f"page: {tmp_path / 'page.html'}" in note
     assert "train_step" in (tmp_path / "page.html").read_text()
-    monkeypatch.setattr("hlomem.api.failure.MAX_ADVISED", 10)
+    monkeypatch.setattr("hlomem.api.oom.MAX_ADVISED", 10)
     note = describe_failure(hlomem.explain(BEFORE), failure, "", None)
     assert "best advice: up to 11.33 GiB: stacked by loops" in note
 

@@ -20,7 +20,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
 

@@ -19,8 +19,8 @@ from hlomem.report.data.advice import Advice
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hlomem.advice.case import Subject
     from hlomem.advice.layers import Layers
-    from hlomem.advice.subject import Subject
     from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
 

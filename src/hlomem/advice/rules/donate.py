@@ -24,7 +24,7 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.pipeline import Stages
     from hlomem.report.data.donation import Argument

@@ -18,7 +18,7 @@ from hlomem.report.data.advice import Advice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape
 

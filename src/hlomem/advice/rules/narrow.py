@@ -16,7 +16,7 @@ from hlomem.report.data.advice import Advice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"

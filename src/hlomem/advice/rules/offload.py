@@ -16,7 +16,7 @@ from hlomem.report.data.phases import is_recomputed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
     from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.opt.orders.search import improve
 from hlomem.report.data.advice import Advice
-from hlomem.schedule.search import improve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
 
 LINK = "https://docs.jax.dev/en/latest/jax.extend.html"
 _HOW = """import hlomem.jax

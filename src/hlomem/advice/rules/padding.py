@@ -17,7 +17,7 @@ from hlomem.report.data.padding import build_padding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.subject import Subject
+    from hlomem.advice.case import Subject
 
 LINK = "https://openxla.org/xla/tiled_layout"
 _LEAST = 0.8

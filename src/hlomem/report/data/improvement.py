@@ -1,7 +1,7 @@
 """A better order as data: what it saves, how near to the least it is, how it was found.
 
-Made by `hlomem.api.improve` and `almost_free`; drawn by `improvement_text`, and by the page of both
-orders.
+Made by `hlomem.opt.order_search` and `almost_free`; drawn by `improvement_text`, and by the page of
+both orders.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ComputedAgain(Record, frozen=True, kw_only=True):
     program_flops: int
     """Operations of the program as given."""
     time: int
-    """Time more than that of the program as given, by the model of `hlomem.schedule.cost`."""
+    """Time more than that of the program as given, by the model of `hlomem.opt.orders.cost`."""
     program_time: int
     """The time of the program as given."""
     lines: tuple[str, ...] = ()

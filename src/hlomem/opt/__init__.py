@@ -1,0 +1,1 @@
+"""Programs that need less memory: orders, rematerialization, loops, offload."""

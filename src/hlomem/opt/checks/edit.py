@@ -1,0 +1,221 @@
+"""A judge of edited programs, which must compute what the given ones do; it knows no chooser.
+
+In: two scheduled modules. Out: what is wrong with the second, nothing where it is the first up to
+the order and to pure instructions of the entry that are computed more than once. Instructions are
+put into classes: two of one class have the same opcode, shape, attributes and bodies, and operands
+of the same classes. Every instruction of the given module must be there, in its class; every other
+must be of a class of a pure one. No new reader may read memory that the next value has been written
+to; all else about the order is judged by `hlomem.opt.checks.order`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, TypeAlias
+
+from hlomem.check.flow import trace
+from hlomem.opt.checks.order import find_families, find_problems, run_times, touching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.check.flow import Flow, Position
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+
+Key: TypeAlias = tuple[object, ...]
+
+_ONCE = """
+    add-dependency after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done
+    all-reduce-start all-to-all async-done async-start async-update call collective-broadcast
+    collective-permute collective-permute-done collective-permute-start collective-reduce
+    conditional copy-done copy-start custom-call domain infeed opt-barrier outfeed parameter
+    partition-id ragged-all-to-all recv recv-done reduce-scatter replica-id rng rng-bit-generator
+    rng-get-and-update-state send send-done tuple while
+"""
+_NEVER_TWICE = frozenset(_ONCE.split())
+_SAME_BY_OPERANDS = ("parameter", "tuple")
+_NAMING = """
+    body branch_computations called_computations calls condition control-predecessors
+    false_computation metadata scatter select to_apply true_computation
+"""
+NAMES = frozenset(_NAMING.split())
+"""Attributes that name what is compared otherwise, or where it comes from."""
+HEADER = ("input_output_alias", "buffer_donor", "entry_computation_layout", "is_scheduled")
+ELIDED = "{...}"
+OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
+
+
+def find_edit_problems(
+    given: HloModule,
+    edited: HloModule,
+    *,
+    may_reorder_collectives: bool = False,
+    may_lose_overlap: bool = False,
+) -> list[str]:
+    """Problems of an edited module."""
+    problems = [
+        f"the header says another {name}"
+        for name in HEADER
+        if given.attributes.get(name) != edited.attributes.get(name)
+    ]
+    problems += _compare(given, edited)
+    if problems:
+        return problems
+    by_name = {
+        computation.name: {
+            instruction.name: instruction for instruction in computation.instructions
+        }
+        for computation in given.outer_computations
+    }
+    orders = {
+        given.computation_by_name[computation.name]: [
+            by_name[computation.name][instruction.name]
+            for instruction in computation.instructions
+            if instruction.name in by_name[computation.name]
+        ]
+        for computation in edited.outer_computations
+        if computation.name in by_name
+    }
+    problems = find_problems(
+        given,
+        orders,
+        may_reorder_collectives=may_reorder_collectives,
+        may_lose_overlap=may_lose_overlap,
+    )
+    return problems or list(_check_new_readers(given, edited))
+
+
+# What is computed.
+
+
+class Classes:
+    """The classes of a pair of modules' instructions."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[Key, int] = {}
+        self._of: dict[HloInstruction, int] = {}
+        self._bodies: dict[HloComputation, int] = {}
+
+    def of(self, instruction: HloInstruction) -> int:
+        """The class of an instruction whose operands have theirs."""
+        known = self._of.get(instruction)
+        if known is None:
+            known = self._of[instruction] = self._number(self._key(instruction))
+        return known
+
+    def _key(self, instruction: HloInstruction) -> Key:
+        attributes = instruction.attributes
+        own = tuple(sorted((key, attributes[key]) for key in attributes if key not in NAMES))
+        name = instruction.name if self._is_unique(instruction) else ""
+        if instruction.payload.strip().endswith(ELIDED):  # the text does not tell it from others
+            name = OF_CLONE.sub("", instruction.name)
+        return (
+            instruction.opcode,
+            instruction.shape.text,
+            own,
+            instruction.payload,
+            name,
+            tuple([self.of(operand) for operand in instruction.operands]),
+            tuple([self.of_body(callee) for callee in instruction.called_computations]),
+            tuple([self.of(earlier) for earlier in instruction.control_predecessors]),
+        )
+
+    def _is_unique(self, instruction: HloInstruction) -> bool:
+        """Whether no other instruction is like it, since something beside its operands counts."""
+        if instruction.opcode in _SAME_BY_OPERANDS:
+            return False
+        return not is_pure(instruction) and not instruction.parent.is_fused
+
+    def of_body(self, computation: HloComputation) -> int:
+        """The class of what a computation computes from its parameters."""
+        known = self._bodies.get(computation)
+        if known is None:
+            for instruction in computation.instructions:
+                self.of(instruction)
+            known = self._bodies[computation] = self.of(computation.root)
+        return known
+
+    def _number(self, key: Key) -> int:
+        return self._number_of.setdefault(key, len(self._number_of))
+
+
+def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
+    """Whether the same operands always give the same result, and nothing else happens.
+
+    `may_wait` lets pass what runs behind others that it does not read.
+    """
+    if instruction.opcode in _NEVER_TWICE:
+        return False
+    if instruction.control_predecessors and not may_wait:
+        return False
+    return all(
+        inside.opcode in _SAME_BY_OPERANDS or is_pure(inside, may_wait=may_wait)
+        for callee in instruction.called_computations
+        for inside in callee.instructions
+    )
+
+
+def _compare(given: HloModule, edited: HloModule) -> Iterator[str]:
+    """All instructions that run, computation by computation."""
+    classes = Classes()
+    names = {computation.name: computation for computation in edited.outer_computations}
+    missing = [one.name for one in given.outer_computations if one.name not in names]
+    if missing or len(names) != len(given.outer_computations):
+        yield f"other computations run: {', '.join(missing) or 'some are new'}"
+        return
+    for computation in given.outer_computations:
+        yield from _compare_bodies(computation, names[computation.name], classes)
+
+
+def _compare_bodies(old: HloComputation, new: HloComputation, classes: Classes) -> Iterator[str]:
+    class_of = {instruction.name: classes.of(instruction) for instruction in old.instructions}
+    pure = {class_of[one.name] for one in old.instructions if is_pure(one)}
+    seen = set()
+    for instruction in new.instructions:
+        name = instruction.name
+        seen.add(name)
+        if name in class_of:
+            if classes.of(instruction) != class_of[name]:
+                yield f"{name} does not compute what it did"
+        elif not old.is_entry:
+            yield f"{name} is new in {old.name}, which is not the entry"
+        elif not is_pure(instruction):
+            yield f"{name} is new, and {instruction.opcode} may not run twice"
+        elif classes.of(instruction) not in pure:
+            yield f"{name} is new, and computes what nothing in the given program does"
+    for name in class_of.keys() - seen:
+        yield f"{name} is missing"
+    if old.root.name != new.root.name:
+        yield f"{old.name} returns {new.root.name}, not {old.root.name}"
+
+
+# Who reads what too late.
+
+
+def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
+    """New readers of a value come before the next value in that memory."""
+    before, flow = trace(given), trace(edited)
+    was, now = run_times(given, {}), run_times(edited, {})
+    for family in find_families(edited, flow):
+        new = [name for name, _ in family if name not in was and name in now]
+        if new:
+            yield f"{new[0]} is new, and has to lie where another value lies"
+            continue
+        written = sorted({was[name] for name, _ in family if name in was})
+        name_at = {was[name]: name for name, _ in family if name in was}
+        for value in family:
+            if value[0] in was:
+                following = bisect_right(written, was[value[0]])
+                if following < len(written):
+                    writer = name_at[written[following]]
+                    yield from _late(before, flow, value, writer, now)
+
+
+def _late(
+    before: Flow, flow: Flow, value: Position, writer: str, now: dict[str, int]
+) -> Iterator[str]:
+    old = set(touching(before, value))
+    for name in touching(flow, value):
+        if name not in old and name in now and now[name] > now[writer]:
+            yield f"{name} reads {value[0]}, which {writer} has written over by then"

@@ -1,0 +1,455 @@
+"""A judge of programs whose loops stack other values: both must compute the same terms.
+
+In: two scheduled modules. Out: what is wrong with the second. Both are run through on terms instead
+of numbers: an argument is a term, and so is every operation on terms; equal operations on equal
+terms are one term. Integers that are known are computed, so that loops whose state or body differs
+are gone through iteration by iteration, and a slice written into a stack is found again by its
+place. Results must be the same terms, and what has effects must happen to the same terms in the
+same order. It knows nothing of who changed the program, nor why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from hlomem.hlo.shape import Shape
+from hlomem.opt.checks.edit import ELIDED, HEADER, NAMES, OF_CLONE, Classes, is_pure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.opcodes import Opcode
+
+Value: TypeAlias = "int | tuple[Value, ...]"
+"""A term's number, or the values of a tuple's elements."""
+MAX_OPERATIONS = 4_000_000
+"""Operations on terms, beyond which nothing is said for a program."""
+MAX_PASSES = 5000
+"""Iterations of one loop, likewise."""
+_TOO_LONG = "the loops are too long to be gone through"
+_OPAQUE = "kCustom"
+"""The kind of fusions whose bodies are not all that counts: emitters know them by their names."""
+_EMPTY = '"AllocateBuffer"'
+"""The target of custom calls that make room and write nothing to it."""
+_RUNNING = ("async-start", "call", "conditional", "while")
+_HANDING_ON = ("async-done", "parameter", "tuple")
+_ALIKE = frozenset({"bitcast", "copy", "reshape"})
+_RANGES = {
+    "pred": range(2),
+    "s32": range(-(1 << 31), 1 << 31),
+    "s64": range(-(1 << 31), 1 << 31),
+    "u32": range(1 << 31),
+    "u64": range(1 << 31),
+}
+"""By type the numbers that are computed with; others might wrap around."""
+_ARITHMETIC: Mapping[Opcode, Callable[..., int]] = {
+    "add": lambda one, other: one + other,
+    "subtract": lambda one, other: one - other,
+    "multiply": lambda one, other: one * other,
+    "negate": lambda only: -only,
+    "maximum": max,
+    "minimum": min,
+    "and": lambda one, other: one & other,
+    "or": lambda one, other: one | other,
+    "select": lambda which, one, other: one if which else other,
+}
+_ORDERINGS: Mapping[str, Callable[[int, int], bool]] = {
+    "LT": lambda one, other: one < other,
+    "LE": lambda one, other: one <= other,
+    "GT": lambda one, other: one > other,
+    "GE": lambda one, other: one >= other,
+    "EQ": lambda one, other: one == other,
+    "NE": lambda one, other: one != other,
+}
+_MAX_INT32 = (1 << 31) - 1
+
+
+def find_meaning_problems(given: HloModule, edited: HloModule) -> list[str]:
+    """Problems of an edited module; one that is too large to be judged has one, too."""
+    problems = [
+        f"the header says another {name}"
+        for name in HEADER
+        if given.attributes.get(name) != edited.attributes.get(name)
+    ]
+    if problems:
+        return problems
+    terms = _Terms(_other_loops(given, edited))
+    try:
+        before, after = terms.run(given), terms.run(edited)
+    except _Undecided as reason:
+        return [str(reason)]
+    if before.effects != after.effects:
+        problems.append("what has effects does not happen to the same values in the same order")
+    problems += [
+        f"result {number} is another value"
+        for number, (one, other) in enumerate(zip(before.results, after.results, strict=True))
+        if one != other
+    ]
+    return problems
+
+
+class _Undecided(Exception):  # noqa: N818 - nobody outside sees it
+    """A program of which nothing can be said."""
+
+
+class _Outcome:
+    def __init__(self, results: Sequence[int], effects: list[tuple[object, ...]]) -> None:
+        self.results = results
+        self.effects = effects
+
+
+def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
+    """Names of loops that do not compute in both modules what their bodies say alike."""
+    classes = Classes()
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for module in (given, edited):
+        for computation in module.outer_computations:
+            for instruction in computation.instructions:
+                if instruction.opcode == "while":
+                    bodies = tuple(map(classes.of_body, instruction.called_computations))
+                    found.setdefault(instruction.name, set()).add(bodies)
+    return {name for name, bodies in found.items() if len(bodies) != 1}
+
+
+class _Stack:
+    """A stack as it is after some writes; those that follow one another share what was written."""
+
+    def __init__(self, base: int, slices: dict[int, tuple[int, int]], count: int) -> None:
+        self.base = base
+        """The stack before the first write."""
+        self._slices = slices
+        """By place: the number of the write, and the slice."""
+        self._count = count
+        """The writes that are this stack's; later ones are those of others."""
+
+    def at(self, place: int) -> int | None:
+        """The slice at a place; None where nothing was written."""
+        number, found = self._slices.get(place, (self._count, 0))
+        return found if number < self._count else None
+
+    def cost(self, place: int) -> int:
+        """Operations to write another slice, beyond the first."""
+        return 0 if self._may_share(place) else len(self._slices) // 16
+
+    def written(self, place: int, part: int) -> _Stack:
+        """The stack after one more write."""
+        slices = self._slices
+        if not self._may_share(place):
+            others = [one for one in slices if one != place and self.at(one) is not None]
+            slices = {one: (number, slices[one][1]) for number, one in enumerate(others)}
+        slices[place] = len(slices), part
+        return _Stack(self.base, slices, len(slices))
+
+    def _may_share(self, place: int) -> bool:
+        return self._count == len(self._slices) and place not in self._slices
+
+
+class _Terms:
+    def __init__(self, opened: set[str]) -> None:
+        self._opened = opened
+        self._classes = Classes()
+        self._number_of: dict[tuple[object, ...], int] = {}
+        self._integer: dict[int, int] = {}
+        """By term the integer it is."""
+        self._source: dict[int, int] = {}
+        """By term of the same bytes in another shape: whose."""
+        self._shape: dict[int, Shape] = {}
+        self._stack: dict[int, _Stack] = {}
+        """By term what was written to a stack, in no shape of its own."""
+        self._written: dict[tuple[_Stack | int, int, int], _Stack] = {}
+        """The same by what it was before, place and slice."""
+        self._left = MAX_OPERATIONS
+        self._effects: list[tuple[object, ...]] = []
+
+    def run(self, module: HloModule) -> _Outcome:
+        """The terms of a module's results, and what happened."""
+        self._effects = []
+        arguments = [
+            self._fresh(parameter.shape, ("argument", number))
+            for number, parameter in enumerate(module.entry.parameters)
+        ]
+        results = self._evaluate(module.entry, arguments)
+        return _Outcome(list(_leaves(results)), self._effects)
+
+    def _fresh(self, shape: Shape, key: tuple[object, ...]) -> Value:
+        """Terms of which nothing is known but their names."""
+        if shape.is_tuple:
+            return tuple(
+                [
+                    self._fresh(element, (*key, number))
+                    for number, element in enumerate(shape.elements)
+                ]
+            )
+        return self._term(shape, key)
+
+    def _term(self, shape: Shape, key: tuple[object, ...]) -> int:
+        number = self._number_of.setdefault((*key, shape.text), len(self._number_of))
+        self._shape[number] = shape
+        return number
+
+    def _evaluate(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
+        values: dict[HloInstruction, Value] = dict(
+            zip(computation.parameters, arguments, strict=True)
+        )
+        self._left -= len(computation.instructions)
+        if self._left < 0:
+            raise _Undecided(_TOO_LONG)
+        for instruction in computation.instructions:
+            if instruction.opcode != "parameter":
+                operands = [values[operand] for operand in instruction.operands]
+                values[instruction] = self._value(instruction, operands)
+        return values[computation.root]
+
+    def _value(self, instruction: HloInstruction, operands: list[Value]) -> Value:
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "get-tuple-element":
+            whole = operands[0]
+            if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
+                raise _Undecided(f"{instruction.name} takes a result that is not there")
+            return whole[instruction.tuple_index]
+        if opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE:
+            return self._evaluate(instruction.called_computations[0], operands)
+        if opcode == "async-start" and _is_still(instruction):
+            result = self._evaluate(instruction.called_computations[0], operands)
+            return tuple(operands), result
+        if opcode == "async-done" and isinstance(operands[0], tuple):
+            return operands[0][1]
+        if opcode == "call":
+            return self._evaluate(instruction.called_computations[0], operands)
+        if opcode == "while" and instruction.name in self._opened:
+            return self._iterate(instruction, operands[0])
+        plain = [operand for operand in operands if isinstance(operand, int)]
+        if len(plain) == len(operands) and not instruction.shape.is_tuple:
+            known = self._known(instruction, plain)
+            if known is not None:
+                return known
+        return self._operation(instruction, operands)
+
+    def _iterate(self, loop: HloInstruction, state: Value) -> Value:
+        body, condition = loop.called_computations
+        for _ in range(MAX_PASSES):
+            goes_on = self._evaluate(condition, [state])
+            if not isinstance(goes_on, int) or goes_on not in self._integer:
+                raise _Undecided(f"how often {loop.name} runs is not known")
+            if not self._integer[goes_on]:
+                return state
+            state = self._evaluate(body, [state])
+        raise _Undecided(_TOO_LONG)
+
+    # Operations whose outcome is known.
+
+    def _known(self, instruction: HloInstruction, operands: list[int]) -> int | None:
+        opcode, shape = instruction.opcode, instruction.shape
+        if opcode in _ALIKE:
+            return self._alike(instruction, operands[0])
+        if opcode == "convert":
+            return self._convert(shape, operands[0])
+        if opcode == "dynamic-slice":
+            return self._read(instruction, operands)
+        if opcode == "dynamic-update-slice":
+            return self._write(instruction, operands)
+        if shape.dimensions or shape.element_type.text not in _RANGES:
+            return None
+        if opcode == "constant":
+            return self._constant(instruction)
+        numbers = [self._integer.get(operand) for operand in operands]
+        if None in numbers:
+            return None
+        operation = _ARITHMETIC.get(opcode)
+        if opcode == "compare":
+            operation = _ORDERINGS.get(instruction.attributes.get("direction", ""))
+        if operation is None:
+            return None
+        number = int(operation(*numbers))
+        is_sure = number in _RANGES[shape.element_type.text]
+        return self._of_integer(shape, number) if is_sure else None
+
+    def _constant(self, instruction: HloInstruction) -> int | None:
+        text = instruction.payload.strip()
+        if text in ("true", "false"):
+            return self._of_integer(instruction.shape, int(text == "true"))
+        digits = text.removeprefix("-")
+        if digits.isascii() and digits.isdecimal() and len(digits) < len(str(_MAX_INT32)):
+            return self._of_integer(instruction.shape, int(text))
+        return None
+
+    def _of_integer(self, shape: Shape, number: int) -> int:
+        term = self._term(shape, ("integer", number))
+        self._integer[term] = number
+        return term
+
+    def _alike(self, instruction: HloInstruction, operand: int) -> int | None:
+        """The same bytes in another shape are the same value in that shape."""
+        shape = instruction.shape
+        if self._shape[operand].text == shape.text:
+            return operand
+        if instruction.opcode != "bitcast":  # what others do to bytes, the layouts say
+            return None
+        if operand in self._stack:
+            return self._restacked(shape, operand)
+        return self._view(shape, operand)
+
+    def _view(self, shape: Shape, operand: int) -> int:
+        """The bytes of a term in a shape."""
+        source = self._source.get(operand, operand)
+        if self._shape[source].text == shape.text:
+            return source
+        term = self._term(shape, ("bitcast", source))
+        self._source[term] = source
+        if source in self._integer and not shape.dimensions:
+            self._integer[term] = self._integer[source]
+        return term
+
+    def _read(self, instruction: HloInstruction, operands: list[int]) -> int | None:
+        whole, part = instruction.operands[0].shape, instruction.shape
+        if self._shape[operands[0]].text == part.text:  # all of it, wherever it begins
+            return operands[0]
+        place = self._place(whole, part, operands[1:])
+        if place is None:
+            return None
+        stack = self._stack.get(operands[0])
+        if stack is None:
+            return None
+        found = stack.at(place)
+        if found is None:
+            return self._term(part, ("slice", stack.base, place))
+        return self._view(part, found)
+
+    def _write(self, instruction: HloInstruction, operands: list[int]) -> int | None:
+        whole, part = instruction.shape, instruction.operands[1].shape
+        if self._shape[operands[1]].text == whole.text:
+            return operands[1]
+        place = self._place(whole, part, operands[2:])
+        if place is None:
+            return None
+        update: int | None = operands[1]
+        if part.element_type is not whole.element_type:  # TPUs convert what they write
+            update = self._convert(_slice_of(whole), operands[1])
+        if update is None:
+            return None
+        base = self._source.get(operands[0], operands[0])
+        before: _Stack | int = self._stack.get(operands[0], base)
+        key = before, place, self._source.get(update, update)
+        if key not in self._written:
+            stack = _Stack(base, {}, 0) if isinstance(before, int) else before
+            self._left -= stack.cost(place)
+            self._written[key] = stack.written(place, key[2])
+        return self._stacked(whole, self._written[key])
+
+    def _stacked(self, shape: Shape, stack: _Stack) -> int:
+        term = self._term(shape, ("stack", stack))
+        self._stack[term] = stack
+        return term
+
+    def _restacked(self, shape: Shape, operand: int) -> int | None:
+        """A stack in a shape whose slices are the same bytes."""
+        if not _have_same_slices(shape, self._shape[operand]):
+            return None
+        return self._stacked(shape, self._stack[operand])
+
+    def _convert(self, shape: Shape, operand: int) -> int | None:
+        """Elements of another type, in whichever shape they are converted."""
+        given = self._shape[operand]
+        if not _have_same_order(shape, given) or operand in self._stack:
+            return None
+        source = self._source.get(operand, operand)
+        plain = Shape(shape.element_type, self._shape[source].dimensions, (), None)
+        tiles = None if shape.layout is None else shape.layout.tiles
+        return self._view(shape, self._term(plain, ("converted", source, tiles)))
+
+    def _place(self, whole: Shape, part: Shape, starts: Sequence[int]) -> int | None:
+        """The place of a slice in its stack; None where it is no whole slice, or not known."""
+        if not whole.dimensions or part.dimensions != (1, *whole.dimensions[1:]):
+            return None
+        first, *others = [self._integer.get(start) for start in starts]
+        if first is None or any(other != 0 for other in others):
+            return None
+        return min(max(first, 0), whole.dimensions[0] - 1)
+
+    # All others.
+
+    def _operation(self, instruction: HloInstruction, operands: list[Value]) -> Value:
+        attributes = instruction.attributes
+        own = tuple(sorted((name, attributes[name]) for name in attributes if name not in NAMES))
+        name = ""
+        if instruction.payload.strip().endswith(ELIDED):  # the text does not tell it from others
+            name = OF_CLONE.sub("", instruction.name)
+        key: tuple[object, ...] = (
+            instruction.opcode,
+            own,
+            instruction.payload,
+            name,
+            tuple(operands),
+            tuple(map(self._classes.of_body, instruction.called_computations)),
+        )
+        if not _is_free_of_effects(instruction):
+            key = (*key, instruction.name, len(self._effects))
+            self._effects.append(key)
+        return self._fresh(instruction.shape, key)
+
+
+def _slice_of(whole: Shape) -> Shape:
+    """The shape of a slice that is read of a stack."""
+    return Shape(whole.element_type, (1, *whole.dimensions[1:]), (), whole.layout)
+
+
+def _have_same_order(one: Shape, other: Shape) -> bool:
+    """Whether the elements of two arrays lie in the same order, tiles of each type's own aside."""
+    if one.layout is None or other.layout is None or any((*one.dynamic, *other.dynamic)):
+        return False
+    same = one.layout.minor_to_major == other.layout.minor_to_major
+    tiled = [shape.layout.tiles[:1] for shape in (one, other) if shape.layout is not None]
+    return same and one.dimensions == other.dimensions and tiled[0] == tiled[1]
+
+
+def _have_same_slices(one: Shape, other: Shape) -> bool:
+    """Whether slices lie whole and one after another in two shapes of the same bytes."""
+    if not one.dimensions or one.dimensions[:1] != other.dimensions[:1]:
+        return False
+    for shape in (one, other):
+        if shape.layout is None or any(shape.dynamic) or shape.layout.minor_to_major[-1] != 0:
+            return False
+        if any(len(tile) >= len(shape.dimensions) for tile in shape.layout.tiles):
+            return False
+    return True
+
+
+def _is_free_of_effects(instruction: HloInstruction) -> bool:
+    """Whether nothing happens but that a value is computed, or room is made for one."""
+    if instruction.opcode == "custom-call" and not instruction.operands:
+        return instruction.attributes.get("custom_call_target") == _EMPTY
+    return is_pure(instruction, may_wait=True) or _is_still(instruction)
+
+
+def _is_still(instruction: HloInstruction) -> bool:
+    """Whether a loop, branch or call does nothing but compute."""
+    if instruction.opcode not in _RUNNING:
+        return False
+    pending = list(instruction.called_computations)
+    seen: set[HloComputation] = set()
+    while pending:
+        computation = pending.pop()
+        if computation in seen:
+            continue
+        seen.add(computation)
+        for inside in computation.instructions:
+            if inside.opcode in _RUNNING:
+                pending += inside.called_computations
+            elif inside.opcode not in _HANDING_ON and not is_pure(inside, may_wait=True):
+                return False
+    return True
+
+
+def _leaves(value: Value) -> list[int]:
+    found: list[int] = []
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, int):
+            found.append(part)
+        else:
+            pending += reversed(part)
+    return found

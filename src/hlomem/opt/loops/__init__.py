@@ -1,0 +1,1 @@
+"""Rematerialization across loops: stacks that need not be kept."""

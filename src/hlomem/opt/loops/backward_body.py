@@ -1,0 +1,412 @@
+"""The second body of a pair of loops, with values computed again that it had read from stacks.
+
+In: a `LoopPlan` and the draft of the body. Out: the draft changed, the bodies of fusions that are
+new or take other operands, and the new elements of the state. A reader of a dropped stack gets the
+slice that was computed for it (`fusion_edit.py`). What several stacks of one fusion held is
+computed again by one fusion, of those of its values that are needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.text.body import CONTROL_PREDECESSORS
+from hlomem.opt.loops.body_draft import BodyDraft
+from hlomem.opt.loops.body_values import BodyValues, repeated_by
+from hlomem.opt.loops.fusion_edit import fitting_attributes
+from hlomem.opt.loops.stacks import fusion_of, narrowed, stacked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.opcodes import Opcode
+    from hlomem.hlo.shape import Shape
+    from hlomem.opt.loops.body_draft import Names, Wrapper
+    from hlomem.opt.loops.choice import LoopPlan
+    from hlomem.opt.loops.fusion_edit import FusionEdits
+    from hlomem.opt.loops.pairs import Loop, Stack
+
+
+class LoopEditError(Exception):
+    """A plan that cannot be carried out."""
+
+
+def element_of(
+    body: BodyDraft, name: str, whole: HloInstruction, shape: Shape, index: int
+) -> HloInstruction:
+    """An element of a tuple, in no list yet."""
+    return body.make(name, shape, "get-tuple-element", [whole], attributes={"index": str(index)})
+
+
+def find_counter(loop: Loop) -> HloInstruction:
+    """The integer of a body that counts its iterations and is read until last."""
+    counting = [
+        value
+        for value in loop.ticks[0]
+        if value.parent is loop.body
+        and [tick.get(value) for tick in loop.ticks] == list(range(len(loop.ticks)))
+    ]
+    if not counting:
+        raise LoopEditError("no integer of the loop counts its iterations")
+    return max(counting, key=lambda value: max([user.index for user in value.users], default=-1))
+
+
+def _step(numbers: Sequence[int]) -> int | None:
+    """By how much numbers grow from one to the next, if by one, nothing, or less one."""
+    start = numbers[0]
+    for step in (0, 1, -1):
+        if all(number == start + step * place for place, number in enumerate(numbers)):
+            return step
+    return None
+
+
+class Remaker:
+    """The second body on its way."""
+
+    def __init__(
+        self,
+        plan: LoopPlan,
+        body: BodyDraft,
+        names: Names,
+        wrapper: Wrapper,
+        kept: Mapping[HloInstruction, Stack],
+        fusions: FusionEdits,
+    ) -> None:
+        self._plan = plan
+        self._pair = plan.pair
+        self._first, self._second = plan.pair.first, plan.pair.second
+        self._body = body
+        self._names = names
+        self._wrapper = wrapper
+        self._kept = kept
+        self._fusions = fusions
+        self._values = BodyValues(plan.pair)
+        self._remade = frozenset(plan.remade)
+        self._made: dict[HloInstruction, HloInstruction] = {}
+        """By value of the first body, the same in the second."""
+        self._stacks: dict[HloInstruction, HloInstruction] = {}
+        """By stored value of the first body, its stack in the second."""
+        self._narrowed: dict[Stack, HloInstruction] = {}
+        """By stack of another type than its value: the slice as the stack held it."""
+        self._roots = self._find_roots()
+        self._pending: list[HloInstruction] = []
+        self._counts: dict[tuple[int, ...], HloInstruction] = {}
+        self.elements: list[HloInstruction] = []
+        """New elements of the state, which go around unchanged."""
+        self.callees: list[BodyDraft] = []
+        """New bodies of fusions."""
+
+    def run(self, new: Sequence[HloInstruction], shapes: Sequence[Shape]) -> list[HloInstruction]:
+        """Change the body; the values outside the loops that it is given in addition."""
+        for value, shape in zip(new, shapes, strict=True):
+            self._stacks[value] = self._add_element("stack", shape)
+        for value, stack in self._kept.items():
+            element = self._second.elements[stack.later_index][0]
+            self._stacks[value] = self._body.copy_of[element]
+        outside = [
+            self._first.initial.operands[value.tuple_index]
+            for value in self._invariants()
+            if not self._find_invariant(value)
+        ]
+        by_reader: dict[HloInstruction, list[Stack]] = {}
+        for stack in self._plan.dropped:
+            reader = min((read.instruction for read in stack.reads), key=lambda one: one.index)
+            by_reader.setdefault(reader, []).append(stack)
+        for reader in sorted(by_reader, key=lambda one: one.index):
+            slices = [(stack, self._remake(stack)) for stack in by_reader[reader]]
+            self._body.put_before(self._body.copy_of[reader], *self._pending)
+            self._pending.clear()
+            for stack, part in slices:
+                for read in stack.reads:
+                    self._fusions.feed(self._body, read.instruction, read.number, part)
+        return outside
+
+    def _find_roots(self) -> dict[HloInstruction, list[HloInstruction | Stack]]:
+        """By fusion that is looked into: what is needed of it, stacks where they narrow a value."""
+        found: dict[HloInstruction, list[HloInstruction | Stack]] = {}
+        for stack in self._plan.dropped:
+            owner = self._values.owner(stack.value)
+            if owner is not None and stack.value in self._remade:
+                found.setdefault(owner, []).append(stack.value if stack.is_exact else stack)
+        for value in self._plan.remade:
+            if self._values.is_result(value):
+                result = self._values.result(value)
+                owner = self._values.owner(result)
+                if owner is not None and result in self._remade:
+                    found.setdefault(owner, []).append(result)
+        return {owner: list(dict.fromkeys(roots)) for owner, roots in found.items()}
+
+    # Values that are there.
+
+    def _add_element(self, name: str, shape: Shape) -> HloInstruction:
+        """An element behind those of the state."""
+        parameter = self._body.copy_of[self._second.body.parameters[0]]
+        index = len(self._second.initial.operands) - len(self._plan.dropped) + len(self.elements)
+        element = element_of(self._body, self._names.new(name), parameter, shape, index)
+        self._body.put_behind([parameter], element)
+        self.elements.append(element)
+        return element
+
+    def _invariants(self) -> list[HloInstruction]:
+        """Elements of the first state that do not change, and are needed."""
+        needed = {operand for one in self._plan.remade for operand in self._values.operands(one)}
+        needed.update(stack.value for stack in self._plan.dropped)
+        return [
+            element
+            for index, elements in sorted(self._first.elements.items())
+            if self._first.is_invariant(index)
+            for element in elements
+            if element in needed and element not in self._first.ticks[0]
+        ]
+
+    def _find_invariant(self, value: HloInstruction) -> bool:
+        """Find the element that is the same outside the loops, or add it; whether it was there."""
+        outside = self._first.initial.operands[value.tuple_index]
+        for index, given in enumerate(self._second.initial.operands):
+            elements = self._second.elements.get(index)
+            if given is outside and elements and self._second.is_invariant(index):
+                self._made[value] = self._body.copy_of[elements[0]]
+                return True
+        self._made[value] = self._add_element(value.name, outside.shape)
+        return False
+
+    # Values that are made.
+
+    def _remake(self, stack: Stack) -> HloInstruction:
+        """The slice of a stack, computed again with all that it needs."""
+        for value in self._needed(stack.value):
+            is_part = value in self._remade and self._values.owner(value) is not None
+            if value not in self._made and not is_part:
+                self._made[value] = self._value(value)
+        owner = self._values.owner(stack.value)
+        if owner is not None and stack.value in self._remade:
+            self._repeat_fusion(owner)
+        part = self._narrowed.get(stack)
+        if part is None:
+            part = self._made[stack.value]
+            if not stack.is_exact:
+                shape = narrowed(part.shape, stack.shape)
+                name = f"{stack.value.name}.converted"
+                part = self._emit(self._wrapper.wrap(self._body, name, shape, "convert", [part]))
+        name = self._names.new(stack.write.runs.name)
+        return self._emit(self._body.make(name, stack.part, "bitcast", [part]))
+
+    def _needed(self, wanted: HloInstruction) -> list[HloInstruction]:
+        """Values of the first body behind one, itself included, in their order."""
+        found: set[HloInstruction] = set()
+        pending = [wanted]
+        while pending:
+            value = pending.pop()
+            if value in found:
+                continue
+            found.add(value)
+            if value in self._remade:
+                pending += self._values.operands(value)
+                owner = self._values.owner(value)
+                if owner is not None:
+                    roots = self._roots.get(owner, ())
+                    pending += [one.value if isinstance(one, tuple) else one for one in roots]
+        return sorted(found, key=self._values.place)
+
+    def _value(self, value: HloInstruction) -> HloInstruction:
+        if all(value in tick for tick in self._first.ticks):
+            return self._integer(value)
+        if value in self._stacks:
+            return self._read(value)
+        if not self._values.is_result(value):
+            return self._clone(value)
+        result = self._values.result(value)
+        owner = self._values.owner(result)
+        if owner is not None and result not in self._made:
+            self._repeat_fusion(owner)
+        return self._made[result]
+
+    def _emit(self, instruction: HloInstruction) -> HloInstruction:
+        self._pending.append(instruction)
+        return instruction
+
+    def _clone(self, value: HloInstruction) -> HloInstruction:
+        """The same instruction, on operands of the second body; nobody waits for it."""
+        made_by = repeated_by(value)
+        assert made_by is not None
+        attributes = dict(made_by.attributes)
+        attributes.pop(CONTROL_PREDECESSORS, None)
+        clone = self._body.make(
+            self._names.new(value.name),
+            value.shape,
+            made_by.opcode,
+            [self._made[operand] for operand in self._values.operands(value)],
+            payload=made_by.payload,
+            attributes=attributes,
+            called=[self._callee(one, made_by) for one in made_by.called_computations],
+        )
+        return self._emit(clone)
+
+    def _callee(self, callee: HloComputation, caller: HloInstruction) -> HloComputation:
+        """A body of its own for a fusion; what others apply is shared."""
+        if caller.opcode != "fusion":
+            return callee
+        draft = BodyDraft(callee, self._names.new(callee.name))
+        self._rename(draft)
+        self.callees.append(draft)
+        return draft.made
+
+    def _rename(self, draft: BodyDraft) -> None:
+        """Names of their own for all in a new body, and bodies of their own for its fusions."""
+        for instruction in draft.instructions:
+            instruction.name = self._names.new(instruction.name)
+            instruction.called_computations = tuple(
+                [self._callee(inner, instruction) for inner in instruction.called_computations]
+            )
+
+    def _integer(self, value: HloInstruction) -> HloInstruction:
+        """An integer of the iteration that is gone through again."""
+        wanted = [self._first.ticks[tick][value] for tick in self._pair.counterparts]
+        counter = find_counter(self._second)
+        if value.shape.text == counter.shape.text and _step(wanted) is not None:
+            return self._count(wanted, value.name)
+        if value.opcode == "get-tuple-element":
+            raise LoopEditError(f"{value.name} does not go up or down by one")
+        for operand in value.operands:
+            if operand not in self._made:
+                self._made[operand] = self._integer(operand)
+        return self._clone(value)
+
+    def _count(self, wanted: Sequence[int], name: str) -> HloInstruction:
+        """Integers by iteration, made of this loop's counter."""
+        counter = self._body.copy_of[find_counter(self._second)]
+        key = tuple(wanted)
+        if key not in self._counts:
+            self._counts[key] = self._new_count(key, name, counter)
+        return self._counts[key]
+
+    def _new_count(
+        self, wanted: tuple[int, ...], name: str, counter: HloInstruction
+    ) -> HloInstruction:
+        start, step = wanted[0], _step(wanted)
+        if step is None:
+            raise LoopEditError(f"{name} does not go up or down by one")
+        if not step:
+            return self._constant(counter.shape, start)
+        opcode: Opcode = "add" if step > 0 else "subtract"
+        made = self._wrapper.wrap(self._body, name, counter.shape, opcode, [start, counter])
+        return self._emit(made)
+
+    def _constant(self, shape: Shape, number: int) -> HloInstruction:
+        name = self._names.new("constant")
+        return self._emit(self._body.make(name, shape, "constant", payload=str(number)))
+
+    def _read(self, value: HloInstruction) -> HloInstruction:
+        """The slice of a stored value, in the value's own shape."""
+        stack = self._stacks[value]
+        kept = self._kept.get(value)
+        part = stacked(value.shape, 1) if kept is None else kept.part
+        place = self._place(value)
+        sizes = ",".join(map(str, part.dimensions))
+        read = self._emit(
+            self._wrapper.wrap(
+                self._body,
+                f"{value.name}.slice",
+                part,
+                "dynamic-slice",
+                [stack, place, *[0] * (len(part.dimensions) - 1)],
+                {"dynamic_slice_sizes": f"{{{sizes}}}"},
+            )
+        )
+        name = self._names.new(value.name)
+        return self._emit(self._body.make(name, value.shape, "bitcast", [read]))
+
+    def _place(self, value: HloInstruction) -> HloInstruction:
+        """The place of the slice of a stored value in its stack."""
+        kept = self._kept.get(value)
+        if kept is None:
+            wanted = list(self._pair.counterparts)
+        else:
+            wanted = [kept.places[tick] for tick in self._pair.counterparts]
+        return self._count(wanted, value.name)
+
+    # Fusions of which some values are needed.
+
+    def _repeat_fusion(self, owner: HloInstruction) -> None:
+        """Compute again what is needed of a fusion, once."""
+        roots = self._roots[owner]
+        if all(one in self._made or one in self._narrowed for one in roots):
+            return
+        fusion = fusion_of(owner)
+        assert fusion is not None
+        [body] = fusion.called_computations
+        draft = BodyDraft(body, self._names.new(body.name))
+        given = {
+            draft.copy_of[parameter]: operand
+            for parameter, operand in zip(body.parameters, owner.operands, strict=True)
+        }
+        given |= self._hand_in(draft, body)
+        results = [self._root(draft, root) for root in roots]
+        draft.set_results(results, self._names.new("tuple"))
+        attributes = fitting_attributes(fusion, draft)
+        attributes.pop("backend_config", None)
+        attributes.pop(CONTROL_PREDECESSORS, None)
+        operands = self._finish_body(draft, given)
+        made = self._body.make(
+            self._names.new(owner.name),
+            draft.root.shape,
+            "fusion",
+            operands,
+            attributes=attributes,
+            called=[draft.made],
+        )
+        self._take(self._emit(made), roots, results)
+
+    def _finish_body(
+        self, draft: BodyDraft, given: Mapping[HloInstruction, HloInstruction]
+    ) -> list[HloInstruction]:
+        """Leave in a new body what counts, under new names; the operands that it is given."""
+        draft.drop_dead(lambda _: True)
+        operands: list[HloInstruction] = []
+        for parameter in [one for one in draft.instructions if one.opcode == "parameter"]:
+            parameter.payload = str(len(operands))
+            operands.append(self._made[given[parameter]])
+        self._rename(draft)
+        self.callees.append(draft)
+        return operands
+
+    def _hand_in(
+        self, draft: BodyDraft, body: HloComputation
+    ) -> dict[HloInstruction, HloInstruction]:
+        """Parameters for values in a body that are there already."""
+        given: dict[HloInstruction, HloInstruction] = {}
+        for inside in body.instructions:
+            if inside in self._stacks:
+                name = self._names.new(inside.name)
+                parameter = draft.make(name, inside.shape, "parameter", payload="0")
+                draft.replace(draft.copy_of[inside], parameter)
+                draft.instructions.insert(0, parameter)
+                given[parameter] = inside
+        return given
+
+    def _root(self, draft: BodyDraft, root: HloInstruction | Stack) -> HloInstruction:
+        """A result of a fusion: a value of its body, or that in the type of a stack."""
+        if not isinstance(root, tuple):
+            return draft.copy_of[root]
+        inside = draft.copy_of[root.value]
+        shape = narrowed(inside.shape, root.shape)
+        made = draft.make(self._names.new(inside.name), shape, "convert", [inside])
+        draft.instructions.append(made)
+        return made
+
+    def _take(
+        self,
+        fusion: HloInstruction,
+        roots: Sequence[HloInstruction | Stack],
+        results: Sequence[HloInstruction],
+    ) -> None:
+        for number, (root, result) in enumerate(zip(roots, results, strict=True)):
+            made = fusion
+            if len(roots) > 1:
+                name = self._names.new(result.name)
+                made = self._emit(element_of(self._body, name, fusion, result.shape, number))
+            if isinstance(root, tuple):
+                self._narrowed[root] = made
+            else:
+                self._made[root] = made

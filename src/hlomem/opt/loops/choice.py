@@ -1,0 +1,198 @@
+"""The choice of what a pair of loops stacks: as few bytes as a price for computing again allows.
+
+In: a `LoopPair`, and what a byte is worth. Out: a `LoopPlan`. Every value of the first body that
+the second needs is either stacked, for its bytes in every iteration, or computed again in the
+second body, for its operations and the bytes it touches, from others of which the same is true.
+That is a least cut between what is there in any case (invariants, constants, the counter) and the
+slices that are read: so the choice is the best there is for a price, not a guess. A value in a
+fusion can be stacked where the fusion does so already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.opt.loops.body_values import BodyValues, repeated_by
+from hlomem.opt.loops.stacks import holds_slices, stacked
+from hlomem.opt.remat.min_cut import UNCUT, Network
+from hlomem.opt.remat.state import is_repeatable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.shape import Shape
+    from hlomem.opt.loops.pairs import LoopPair, Stack
+    from hlomem.opt.orders.effects import Effects
+    from hlomem.opt.remat.flops import Costs
+
+MAX_NODES = 4000
+"""Instructions of a body that is looked at."""
+
+
+class LoopPlan(NamedTuple):
+    """The stacks of a pair of loops as they shall be."""
+
+    pair: LoopPair
+    dropped: tuple[Stack, ...]
+    """Not stacked any more."""
+    stored: tuple[HloInstruction, ...]
+    """Values of the first body that are stacked, by a stack that is there or a new one."""
+    remade: tuple[HloInstruction, ...]
+    """Values of the first body computed again in the second."""
+    freed: int
+    """Bytes of stacks that are freed; new ones are taken off."""
+
+
+def plan_loops(
+    pair: LoopPair, costs: Costs, size_of: Callable[[Shape], int], effects: Effects, price: int
+) -> LoopPlan | None:
+    """The plan of a pair for a price; None where it frees nothing."""
+    chooser = _Chooser(pair, costs, size_of, effects)
+    if len(chooser.nodes) > MAX_NODES:
+        return None
+    plan = chooser.choose(price)
+    return plan if plan.dropped and plan.freed > 0 else None
+
+
+class _Chooser:
+    def __init__(
+        self, pair: LoopPair, costs: Costs, size_of: Callable[[Shape], int], effects: Effects
+    ) -> None:
+        self._pair = pair
+        self._costs = costs
+        self._size_of = size_of
+        self._effects = effects
+        self._trips = len(pair.first.ticks)
+        self._known = frozenset.intersection(*(frozenset(tick) for tick in pair.first.ticks))
+        free = frozenset(self._find_free())
+        self._values = BodyValues(pair)
+        self.nodes = [value for value in self._values if value not in free]
+        self._node_of = {value: node for node, value in enumerate(self.nodes)}
+        self._held = _by_value(pair.stacks)
+
+    def _find_free(self) -> Iterator[HloInstruction]:
+        """Values that the second body has in any case, or can make of nothing."""
+        first = self._pair.first
+        for index, elements in first.elements.items():
+            if first.is_invariant(index):
+                yield from elements
+        for instruction in first.body.instructions:
+            if instruction.opcode == "constant" or instruction in self._known:
+                yield instruction
+
+    def choose(self, price: int) -> LoopPlan:
+        """The plan for a price."""
+        stacks, count = self._pair.stacks, len(self.nodes)
+        source, sink = 2 * (count + len(stacks)), 2 * (count + len(stacks)) + 1
+        network = Network(sink + 1)
+        for node, value in enumerate(self.nodes):
+            operands = self._values.operands(value)
+            cost = self._cost(value, price) if self._may_repeat(value) else UNCUT
+            self._add(network, node, self._room(value), cost, source, operands)
+        for number, stack in enumerate(stacks):
+            node = count + number
+            size = self._bytes(stack.part)
+            cost = size // price + 1 if price and self._is_inside(stack.value) else 1
+            self._add(network, node, size, cost, source, [stack.value])
+            network.connect(2 * node + 1, sink, UNCUT)
+        near = network.source_side(source, sink)
+        return self._plan(near, count)
+
+    def _add(
+        self,
+        network: Network,
+        node: int,
+        size: int,
+        cost: int,
+        source: int,
+        operands: Iterable[HloInstruction],
+    ) -> None:
+        """A node is cut in two where it is stacked, and from the source where it is made again."""
+        network.connect(2 * node, 2 * node + 1, size)
+        network.connect(source, 2 * node, cost)
+        for operand in operands:
+            if operand in self._node_of:
+                network.connect(2 * self._node_of[operand] + 1, 2 * node, UNCUT)
+
+    def _plan(self, near: set[int], count: int) -> LoopPlan:
+        stored: set[HloInstruction] = set()
+        remade: set[HloInstruction] = set()
+        again = [
+            stack
+            for number, stack in enumerate(self._pair.stacks)
+            if 2 * (count + number) not in near
+        ]
+        pending = [stack.value for stack in again]
+        while pending:
+            needed = pending.pop()
+            node = self._node_of.get(needed)
+            if node is None or needed in stored or needed in remade:
+                continue
+            if 2 * node in near:
+                stored.add(needed)
+            else:
+                remade.add(needed)
+                pending += self._values.operands(needed)
+        return self._finish(again, self._sorted(stored), self._sorted(remade))
+
+    def _finish(
+        self,
+        again: Sequence[Stack],
+        stored: tuple[HloInstruction, ...],
+        remade: tuple[HloInstruction, ...],
+    ) -> LoopPlan:
+        """Keep a stack that holds a stored value already; count what changes."""
+        kept = {value: self._held[value] for value in stored if value in self._held}
+        dropped = tuple(stack for stack in again if stack not in kept.values())
+        freed = sum(self._bytes(stack.part) for stack in dropped)
+        freed -= sum(self._bytes(one.shape) for one in stored if one not in kept)
+        return LoopPlan(self._pair, dropped, stored, remade, freed * self._trips)
+
+    def _sorted(self, chosen: set[HloInstruction]) -> tuple[HloInstruction, ...]:
+        return tuple(sorted(chosen, key=self._values.place))
+
+    def _is_inside(self, value: HloInstruction) -> bool:
+        return self._values.owner(value) is not None
+
+    def _may_repeat(self, value: HloInstruction) -> bool:
+        if value.opcode == "get-tuple-element":  # of the state, and changed by iterations
+            return value.operands[0].opcode != "parameter"
+        if value.opcode == "constant":
+            return True
+        made_by = repeated_by(value)
+        return made_by is not None and is_repeatable(made_by, self._effects)
+
+    def _room(self, value: HloInstruction) -> int:
+        """The bytes of a slice that holds a value; one in a fusion is held by a stack or not."""
+        if value in self._held:
+            return self._bytes(self._held[value].part)
+        if self._is_inside(value) or not value.shape.is_array:
+            return UNCUT
+        return self._bytes(value.shape) if holds_slices(stacked(value.shape, 1)) else UNCUT
+
+    def _cost(self, value: HloInstruction, price: int) -> int:
+        made_by = repeated_by(value)
+        if not price or made_by is None or self._values.is_result(value):
+            return 1
+        flops = self._costs.flops(made_by)
+        touched = 0 if self._is_inside(value) else self._costs.bytes_touched(made_by)
+        return (flops + touched) // price + 1
+
+    def _bytes(self, shape: Shape) -> int:
+        return sum(self._size_of(leaf) for _, leaf in shape.leaves())
+
+
+def kept_stacks(plan: LoopPlan) -> dict[HloInstruction, Stack]:
+    """By stored value the stack that holds it and stays."""
+    held = _by_value(plan.pair.stacks)
+    return {value: held[value] for value in plan.stored if value in held}
+
+
+def _by_value(stacks: Sequence[Stack]) -> dict[HloInstruction, Stack]:
+    """By value the first stack that holds it as it is."""
+    held: dict[HloInstruction, Stack] = {}
+    for stack in stacks:
+        if stack.is_exact:
+            held.setdefault(stack.value, stack)
+    return held

@@ -1,0 +1,181 @@
+"""Fusions with fewer results, or with a slice where they had read a stack.
+
+In: the draft of a body, and who changes in it. Out: the same drafts changed, and those of the
+bodies of fusions. A body is changed in place, since only one instruction calls it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.hlo.shape import tuple_shape
+from hlomem.opt.loops.body_draft import BodyDraft
+from hlomem.opt.loops.stacks import fusion_of, is_transparent, one_slice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.shape import Shape
+
+_ALIASING = "output_to_operand_aliasing"
+_PRODUCTS = ("convolution", "dot")
+
+
+class FusionEdits:
+    """The bodies of fusions that are changed."""
+
+    def __init__(self) -> None:
+        self.changed: dict[HloComputation, BodyDraft] = {}
+        """By given body its draft."""
+
+    def _draft(self, computation: HloComputation) -> BodyDraft:
+        if computation not in self.changed:
+            self.changed[computation] = BodyDraft(computation)
+        return self.changed[computation]
+
+    # Results that nobody takes.
+
+    def drop_results(self, body: BodyDraft) -> None:
+        """Drop those results of fusions that nobody in a body takes."""
+        takers: dict[HloInstruction, list[HloInstruction]] = {}
+        for instruction in body.instructions:
+            for operand in dict.fromkeys(instruction.operands):
+                takers.setdefault(operand, []).append(instruction)
+        for instruction in list(body.instructions):
+            taken = takers.get(instruction, [])
+            if instruction.opcode != "fusion" or not instruction.shape.is_tuple or not taken:
+                continue
+            is_opaque = not is_transparent(instruction) or instruction is body.root
+            if is_opaque or any(one.opcode != "get-tuple-element" for one in taken):
+                continue
+            wanted = sorted({one.tuple_index for one in taken})
+            if len(wanted) < len(instruction.shape.elements):
+                self._keep_results(body, instruction, taken, wanted)
+
+    def _keep_results(
+        self,
+        body: BodyDraft,
+        fusion: HloInstruction,
+        taken: Iterable[HloInstruction],
+        wanted: list[int],
+    ) -> None:
+        draft = self._draft(fusion.called_computations[0])
+        results = [draft.root.operands[index] for index in wanted]
+        if draft.root.opcode != "tuple" or any(one.opcode == "parameter" for one in results):
+            return
+        if len(results) == 1:
+            draft.instructions.remove(draft.root)
+            [draft.root] = results
+            fusion.shape = draft.root.shape
+            for instruction in taken:
+                body.replace(instruction, fusion)
+        else:
+            draft.root.operands = tuple(results)
+            draft.root.shape = fusion.shape = tuple_shape([one.shape for one in results])
+            place_of = {index: place for place, index in enumerate(wanted)}
+            for instruction in taken:
+                place = str(place_of[instruction.tuple_index])
+                instruction.set_attributes({**instruction.attributes, "index": place})
+        fusion.set_attributes(fitting_attributes(fusion, draft))
+        shrink(draft, fusion)
+
+    # Slices instead of stacks.
+
+    def feed(
+        self, body: BodyDraft, reader: HloInstruction, number: int, part: HloInstruction
+    ) -> None:
+        """Let an instruction of a body take a slice where it had taken it of a stack."""
+        copy = body.copy_of[reader]
+        if reader.opcode == "async-start":
+            copy = self._wait(body, reader)
+        operands = list(copy.operands)
+        operands[number] = part
+        copy.operands = tuple(operands)
+        if copy.opcode == "fusion":
+            self._feed_inside(copy.called_computations[0], number, part.shape)
+        else:
+            copy.opcode, copy.operands = "bitcast", (part,)
+            copy.set_attributes({})
+
+    def _wait(self, body: BodyDraft, start: HloInstruction) -> HloInstruction:
+        """Let run where it is done what ran asynchronously."""
+        [done] = start.users
+        made, begun = body.copy_of[done], body.copy_of[start]
+        if made.opcode != "fusion":
+            fusion = fusion_of(start)
+            assert fusion is not None
+            made.opcode, made.operands = "fusion", begun.operands
+            made.called_computations = fusion.called_computations
+            made.set_attributes(dict(fusion.attributes))
+            body.instructions.remove(begun)
+        return made
+
+    def _feed_inside(self, callee: HloComputation, number: int, shape: Shape) -> None:
+        """A parameter of a body is one slice from now on."""
+        draft = self._draft(callee)
+        parameter = callee.parameters[number]
+        draft.copy_of[parameter].shape = shape
+        self._pass_on(draft, parameter)
+
+    def _pass_on(self, draft: BodyDraft, given: HloInstruction) -> None:
+        """Change all that take what has only one slice now."""
+        copy = draft.copy_of[given]
+        for user in given.users:
+            later = draft.copy_of[user]
+            if user.opcode == "bitcast":
+                later.shape = one_slice(later.shape)
+                self._pass_on(draft, user)
+            elif user.opcode == "fusion":
+                for number, operand in enumerate(user.operands):
+                    if operand is given:
+                        self._feed_inside(user.called_computations[0], number, copy.shape)
+            elif later in draft.instructions and later.shape.text == copy.shape.text:
+                draft.replace(later, copy)
+
+    def tidy(self, body: BodyDraft) -> None:
+        """Drop operands that fusions with changed bodies do not need any more."""
+        for instruction in list(body.instructions):
+            if instruction.opcode != "fusion":
+                continue
+            draft = self.changed.get(instruction.called_computations[0])
+            if draft is None:
+                continue
+            self.tidy(draft)
+            shrink(draft, instruction)
+            if draft.root.opcode == "parameter":  # it hands on what it is given
+                [given] = instruction.operands
+                instruction.opcode, instruction.called_computations = "bitcast", ()
+                instruction.operands = (given,)
+                instruction.set_attributes({})
+
+
+def shrink(draft: BodyDraft, fusion: HloInstruction) -> None:
+    """Drop what a body computes in vain, and the operands that only that had read."""
+    parameters = [one for one in draft.instructions if one.opcode == "parameter"]
+    draft.drop_dead(lambda _: True)
+    left = [one for one in parameters if one in draft.instructions]
+    left.sort(key=lambda one: one.parameter_number)
+    fusion.operands = tuple([fusion.operands[one.parameter_number] for one in left])
+    for number, parameter in enumerate(left):
+        parameter.payload = str(number)
+
+
+def fitting_attributes(fusion: HloInstruction, draft: BodyDraft) -> dict[str, str]:
+    """The attributes of a fusion whose body computes less."""
+    attributes = dict(fusion.attributes)
+    attributes.pop(_ALIASING, None)
+    draft.drop_dead(lambda one: one.opcode != "parameter")
+    has_product = any(one.opcode in _PRODUCTS for one in _inside(draft))
+    if attributes.get("kind") == "kOutput" and not has_product:
+        attributes["kind"] = "kLoop"
+    return attributes
+
+
+def _inside(draft: BodyDraft) -> list[HloInstruction]:
+    """The instructions of a body, and of the fusions within."""
+    found = list(draft.instructions)
+    for instruction in found:
+        if instruction.opcode == "fusion":
+            found += instruction.called_computations[0].instructions
+    return found

@@ -1,0 +1,1 @@
+"""Orders of a program's instructions that need less memory."""

@@ -1,0 +1,111 @@
+"""Several orders of a program, for a compiler whose plan cannot be foreseen to choose from.
+
+In: the stages of a plan, made before the compiler fills its fast memory. Out: orders of the whole
+program, the most promising first. A TPU's compiler moves values into fast memory after the order is
+fixed, and packs what is left: of two orders that keep equally little alive one may then need a
+third more. So the candidates differ in how they are made, and in which values they care for: all,
+or only those too large for fast memory. They are ranked by hlomem's plan of the program as it is,
+the kinds taking turns. All is counted in steps, none in seconds: the same program gives the same
+list everywhere.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem.base.gc_pause import collector_off
+from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.list_schedules import iter_constructions
+from hlomem.opt.orders.local_search import Budget, improve_order
+from hlomem.opt.orders.model import peak_of
+from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.opt.orders.flow import Flow
+    from hlomem.opt.orders.search import Orders
+    from hlomem.pipeline import Stages
+
+LEAST_SIZES = (0, 1 << 23, 1 << 25)
+"""Bytes below which a value is taken to find a place in fast memory, one kind of candidate each."""
+_SMALL_SHARE = 16
+"""How much less a value counts that is smaller."""
+_MOVES_PER_NODE = 100
+_MAX_MOVED = 2
+"""Constructions that moves are made from, beside the given order."""
+
+
+class CandidateOrder(NamedTuple):
+    """An order of the whole program."""
+
+    name: str
+    size: int
+    """Bytes of temporaries as hlomem plans the program before fast memory is filled."""
+    orders: Orders
+    """Of the computations whose order is another."""
+
+
+def iter_candidates(
+    stages: Stages, first: Orders, *, may_reorder_collectives: bool = False
+) -> Iterable[CandidateOrder]:
+    """Orders to try, each once; `first` is what the search found, where it found any."""
+    builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
+    seen: set[tuple[object, ...]] = {()}
+    with collector_off():
+        kinds = [_made(stages, builder, least) for least in LEAST_SIZES]
+    if first:
+        size = temporary_bytes(in_orders(stages, first))
+        kinds.insert(0, [CandidateOrder("search", size, first)])
+    for turn in zip_longest(*kinds):
+        for candidate in turn:
+            if candidate is not None:
+                key = tuple(
+                    (computation, *order) for computation, order in candidate.orders.items()
+                )
+                if key not in seen:
+                    seen.add(key)
+                    yield candidate
+
+
+def _made(stages: Stages, builder: FlowBuilder, least: int) -> list[CandidateOrder]:
+    """Candidates of one kind, the smallest plan first."""
+    peaks: dict[HloComputation, int] = {}
+    inner: dict[HloComputation, list[HloInstruction]] = {}
+    made: list[CandidateOrder] = []
+    *callees, entry = builder.computations()
+    for computation in callees:
+        flow = _weighed(builder.build(computation, peaks), least)
+        _, order = min(_orders_of(flow), key=lambda found: peak_of(flow, found[1]).size)
+        peaks[computation] = peak_of(flow, order).size
+        inner |= _changed(flow, order)
+    flow = _weighed(builder.build(entry, peaks), least)
+    for name, order in _orders_of(flow):
+        orders = inner | _changed(flow, order)
+        size = temporary_bytes(in_orders(stages, orders))
+        made.append(CandidateOrder(name, size, orders))
+    return sorted(made, key=lambda candidate: candidate.size)
+
+
+def _weighed(flow: Flow, least: int) -> Flow:
+    sizes = [size if size >= least else size // _SMALL_SHARE for size in flow.sizes]
+    return replace(flow, sizes=sizes)
+
+
+def _orders_of(flow: Flow) -> list[tuple[str, list[int]]]:
+    """Constructions, and the best of them and the given order with moves."""
+    made = list(iter_constructions(flow))
+    best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:_MAX_MOVED]
+    for name, order in (made[0], *best):
+        budget = Budget(_MOVES_PER_NODE * len(flow.nodes))
+        made += [(f"{name}, moved", moved) for moved in improve_order(flow, order, budget)[-1:]]
+    return made
+
+
+def _changed(flow: Flow, order: list[int]) -> dict[HloComputation, list[HloInstruction]]:
+    named = [flow.nodes[node] for node in order]
+    return {} if named == flow.nodes else {flow.computation: named}

@@ -1,0 +1,243 @@
+"""The time a program takes, and waits for what runs in the background: an open, rough model.
+
+In: the instructions of a computation, and an order of them. Out: times, in bytes moved within a
+device. The model: every instruction takes as long as moving the bytes it reads and writes; a dot or
+convolution, in a fusion or not, as long as moving its multiplications and additions divided by
+`Machine.flops_per_byte`, where that is longer. What reads or writes a part of a buffer, such as a
+slice of a stack, moves that part. Loops take the time of their body as often as they are known to
+run, once where that is not known; of branches the longest counts. Custom calls count by their
+bytes. A transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links between
+devices are slower than memory by about that. It is hidden by what runs between its start and its
+end; what is not hidden, the program waits for. The figures are those of current accelerators, and
+of cores of a CPU, to within a factor of two; no figure of a particular machine is claimed.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.opt.orders.effects import find_end, is_start, takes_time
+from hlomem.opt.orders.trips import trip_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.shape import Shape
+    from hlomem.machines.machine import Machine
+
+_READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
+"""Opcodes that read of their first operand what they return."""
+_WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
+"""Opcodes that write into the memory of their first operand."""
+_LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
+_WINDOW = re.compile(r"(\w+)=([\w\-]+)")
+TRANSFER_FACTOR = 10
+"""How much longer a byte takes between devices than within one."""
+HOST_FACTOR = 64
+"""How much longer it takes to the host, or from it."""
+
+
+class _Transfer(NamedTuple):
+    start: int
+    end: int
+    time: int
+
+
+class Delays:
+    """The time of transfers that an order of one computation leaves unhidden."""
+
+    def __init__(self, nodes: Sequence[HloInstruction], machine: Machine) -> None:
+        node_of = {instruction: node for node, instruction in enumerate(nodes)}
+        self._time = list(map(Times(machine).of, nodes))
+        self._transfers = [
+            _Transfer(node, node_of[end], TRANSFER_FACTOR * _bytes_of(end, machine.size_of))
+            for node, instruction in enumerate(nodes)
+            if is_start(instruction) and (end := find_end(instruction)) is not None
+        ]
+        self.total = sum(self._time)
+        """The time of the computation, if everything is hidden."""
+
+    def of(self, order: Sequence[int]) -> int:
+        """The time for which an order makes the program wait."""
+        begun = [0] * len(order)
+        ended = [0] * len(order)
+        clock = 0
+        for node in order:
+            begun[node] = clock
+            clock += self._time[node]
+            ended[node] = clock
+        return sum(
+            max(0, transfer.time - (begun[transfer.end] - ended[transfer.start]))
+            for transfer in self._transfers
+        )
+
+
+class Times:
+    """The time of instructions if all transfers are hidden, that of bodies worked out once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._size_of = machine.size_of
+        self._flops_per_byte = machine.flops_per_byte
+        self._bodies: dict[HloComputation, int] = {}
+
+    def of(self, instruction: HloInstruction) -> int:
+        """The time of one instruction, all that it runs included."""
+        opcode = instruction.opcode
+        if not takes_time(instruction) or is_start(instruction) or opcode.endswith("-done"):
+            return 0
+        if opcode in RUN_IN_PLACE:
+            return time_inside(instruction, self._of_body)
+        if opcode == "fusion":
+            [body] = instruction.called_computations
+            return self._of_fusion(body)
+        return max(self._moved(instruction), product_flops(instruction) // self._flops_per_byte)
+
+    def _of_body(self, body: HloComputation) -> int:
+        if body not in self._bodies:
+            self._bodies[body] = sum(map(self.of, body.instructions))
+        return self._bodies[body]
+
+    def _of_fusion(self, body: HloComputation) -> int:
+        if body not in self._bodies:
+            moved = sum(map(self._read, body.parameters)) + self._written(body.root)
+            products = _products_in(body) // self._flops_per_byte
+            self._bodies[body] = max(moved, products)
+        return self._bodies[body]
+
+    def _moved(self, instruction: HloInstruction) -> int:
+        """Bytes that an instruction reads and writes."""
+        first, *rest = instruction.operands or (None,)
+        others = sum(map(self._bytes, rest))
+        if instruction.opcode in _READS_PART:
+            return 2 * self._bytes(instruction) + others
+        if instruction.opcode in _WRITES_PART:
+            return others + self._part(instruction)
+        own = self._bytes(instruction) + others
+        return own if first is None else own + self._bytes(first)
+
+    def _read(self, value: HloInstruction) -> int:
+        """Bytes of a parameter that a fusion reads."""
+        whole, parts = self._bytes(value), 0
+        for user in value.users:
+            is_first = user.operands[0] is value and value not in user.operands[1:]
+            if user.opcode == "bitcast":
+                parts += self._read(user)
+            elif is_first and user.opcode in _READS_PART:
+                parts += self._bytes(user)
+            elif not (is_first and user.opcode in _WRITES_PART):
+                return whole
+        return min(whole, parts)
+
+    def _written(self, root: HloInstruction) -> int:
+        """Bytes that a fusion writes."""
+        if root.opcode == "tuple":
+            return sum(map(self._written, root.operands))
+        if root.opcode == "bitcast":
+            return self._written(root.operands[0])
+        return self._part(root) if root.opcode in _WRITES_PART else self._bytes(root)
+
+    def _part(self, writer: HloInstruction) -> int:
+        """Bytes of what is written into another value: one operand, or as many as there are."""
+        if writer.opcode == "scatter":
+            count = (len(writer.operands) - 1) // 2
+            return sum(map(self._bytes, writer.operands[count + 1 :]))
+        return self._bytes(writer.operands[1])
+
+    def _bytes(self, instruction: HloInstruction) -> int:
+        return _bytes_of(instruction, self._size_of)
+
+
+def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]) -> int:
+    """The time of what an instruction runs: a loop every pass, one of several branches."""
+    inside = list(map(time_of, caller.called_computations))
+    if caller.opcode == "conditional":
+        return max(inside, default=0)
+    return sum(inside) * (trip_count(caller) if caller.opcode == "while" else 1)
+
+
+def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
+    return sum(size_of(leaf) for _, leaf in instruction.shape.leaves())
+
+
+def _products_in(body: HloComputation) -> int:
+    """Operations of the products in a fusion, and in fusions within it."""
+    return sum(
+        product_flops(instruction)
+        if instruction.opcode != "fusion"
+        else sum(map(_products_in, instruction.called_computations))
+        for instruction in body.instructions
+    )
+
+
+def product_flops(instruction: HloInstruction) -> int:
+    """Multiplications and additions of a dot or a convolution; nothing for any other."""
+    if instruction.opcode == "dot":
+        left = instruction.operands[0].shape.dimensions
+        contracted = prod(
+            left[dimension] for dimension in instruction.integers("lhs_contracting_dims")
+        )
+        return 2 * contracted * prod(instruction.shape.dimensions)
+    if instruction.opcode == "convolution":
+        return 2 * _products(instruction)
+    return 0
+
+
+def _products(convolution: HloInstruction) -> int:
+    """Products that count: those of a window's places that lie on elements, not on what is between.
+
+    As `HloCostAnalysis::HandleConvolution` counts them; TPUs write dots as convolutions whose
+    windows lie beside their operands but for one place.
+    """
+    labels = _LABELS.fullmatch(convolution.attributes.get("dim_labels", ""))
+    left, kernel = (operand.shape.dimensions for operand in convolution.operands[:2])
+    if labels is None:
+        return prod(convolution.shape.dimensions) * prod(kernel)
+    window = dict(_WINDOW.findall(convolution.attributes.get("window", "")))
+    count = kernel[labels["kernel"].index("i")] * kernel[labels["kernel"].index("o")]
+    count *= left[labels["left"].index("b")]
+    count //= max(_integer(convolution, "batch_group_count"), 1)
+    spatial = [label for label in labels["left"] if label.isdecimal()]
+    for number, label in enumerate(spatial):
+        count *= _places(
+            left[labels["left"].index(label)],
+            convolution.shape.dimensions[labels["out"].index(label)],
+            _Side(window, number),
+        )
+    return count
+
+
+class _Side:
+    """A window in one dimension."""
+
+    def __init__(self, window: dict[str, str], number: int) -> None:
+        def part(name: str, default: str) -> str:
+            return window[name].split("x")[number] if name in window else default
+
+        self.size = int(part("size", "1"))
+        self.stride = int(part("stride", "1"))
+        self.pad = int(part("pad", "0_0").partition("_")[0])
+        self.spread = int(part("rhs_dilate", "1"))
+        self.holes = int(part("lhs_dilate", "1"))
+
+
+def _places(size: int, out: int, side: _Side) -> int:
+    """Pairs of a place of the window and one of the output that meet an element."""
+    end = (size - 1) * side.holes + 1
+    return sum(
+        1
+        for place in range(side.size)
+        for start in range(
+            place * side.spread - side.pad,
+            place * side.spread - side.pad + out * side.stride,
+            side.stride,
+        )
+        if 0 <= start < end and start % side.holes == 0
+    )
+
+
+def _integer(instruction: HloInstruction, name: str) -> int:
+    return int(instruction.attributes.get(name, "1"))

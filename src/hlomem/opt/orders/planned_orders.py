@@ -1,0 +1,225 @@
+"""The order of a program whose plan is the smallest, among orders that promise to be.
+
+In: the flows of a program's computations, an order chosen for each, the candidates of the entry.
+Out: the cheapest plan; the orders that were chosen are changed to those it is of. The model of
+`model.py` counts bytes alive, and knows nothing of what packing loses, nor of temporaries that
+borrow the memory of results; so candidates are planned as XLA plans them. What is seen to lie in
+borrowed memory is then left out of the model, and orders are looked for again. What plans are left
+to spend are spent on climbing (`climb.py`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem.hlo.schedule import Schedule
+from hlomem.opt.orders.hill_climb import Planned, climb
+from hlomem.opt.orders.one_computation import construct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.assign.allocation import BufferAllocation
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.opt.orders.flow import Flow
+    from hlomem.opt.orders.one_computation import Candidate, OrderFinder
+    from hlomem.opt.orders.search import Orders
+    from hlomem.pipeline import Stages
+
+MIN_FINALISTS = 3
+"""How many orders are planned at least."""
+_MAX_BORROWING = 3
+"""Orders of which what lies in borrowed memory is left out, to look for better ones."""
+_MAX_ROUNDS = 3
+"""How often that is done again with the better one."""
+_MAX_ANEW = 3
+"""Constructions that are planned in such a round, beside what moves lead to."""
+_MAX_CLIMBED = 2
+"""How many of the best plans of the entry are climbed from, beside that of the given order; and how
+many of what it runs, those that need most."""
+
+
+class Judged(NamedTuple):
+    """An order of the entry and its plan."""
+
+    name: str
+    order: list[int]
+    planned: Planned
+
+    @property
+    def cost(self) -> int:
+        """Bytes of temporaries."""
+        return self.planned.cost
+
+
+class Best(NamedTuple):
+    """The cheapest plan so far, and how the entry's order was made."""
+
+    cost: int
+    name: str
+
+
+class PlanJudge:
+    """Plans a program in other orders, and keeps the best."""
+
+    def __init__(
+        self,
+        stages: Stages,
+        flows: Sequence[Flow],
+        chosen: dict[HloComputation, list[int]],
+        plans: int,
+        floor: int,
+    ) -> None:
+        """`plans` may be made; a plan of `floor` bytes or less ends the search."""
+        self._stages = stages
+        self._flows = flows
+        self._entry = flows[-1]
+        self.chosen = chosen
+        self._plans = max(plans, MIN_FINALISTS)
+        self._floor = floor
+
+    def choose(self, candidates: Sequence[Candidate]) -> list[Judged]:
+        """Plan the most promising orders of the entry, and the given one; the best first."""
+        count = max(MIN_FINALISTS, self._plans // 8)
+        given = next(candidate for candidate in candidates if not candidate.rank)
+        finalists = [given, *(other for other in candidates[:count] if other is not given)]
+        judged = [self._judge(finalist.name, finalist.order) for finalist in finalists]
+        return self._ranked(judged)
+
+    def borrow(self, judged: list[Judged], finder: OrderFinder) -> list[Judged]:
+        """Look again, without what lies in borrowed memory; the best first."""
+        found = list(judged)
+        by_cost = {one.cost: one for one in reversed(judged)}
+        starts = [one for one in judged if by_cost[one.cost] is one][:_MAX_BORROWING]
+        starts += [one for one in judged if _is_given(one) and one not in starts]
+        for start in starts:
+            self._borrow_from(start, finder, found)
+        return self._ranked(found)
+
+    def _borrow_from(self, start: Judged, finder: OrderFinder, found: list[Judged]) -> None:
+        """Go on from an order while that helps; what is met is added."""
+        current = start
+        for _ in range(_MAX_ROUNDS):
+            flow = current.planned.flow
+            if current.cost <= self._floor or self._plans <= 0 or flow.sizes == self._entry.sizes:
+                return
+            tried = [(f"{start.name}, moved", finder.move(flow, current.order))]
+            made = construct(flow, {}, lambda _: True)[:_MAX_ANEW]
+            tried += [(f"{candidate.name}, borrowed", candidate.order) for candidate in made]
+            seen = [one.order for one in found]
+            new = [self._judge(name, order) for name, order in tried if order not in seen]
+            found += new
+            best = min(new, key=lambda one: one.cost, default=current)
+            if best.cost >= current.cost:
+                return
+            current = best
+
+    def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Best:
+        """Judge moves by plans: of the entry from several starts, then of what it runs."""
+        best = Best(judged[0].cost, judged[0].name)
+        starts = judged[:_MAX_CLIMBED]
+        starts += [one for one in judged if _is_given(one) and one not in starts]
+        inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
+        inner.sort(key=lambda flow: -peaks[flow.computation])
+        del inner[_MAX_CLIMBED:]
+        share = self._plans // (len(starts) + len(inner))
+        for start in starts:
+            if share > 1 and best.cost > self._floor:
+                plan = partial(self.plan, self._entry)
+                climbed = climb(start.order, plan, share, self._floor)
+                if climbed.cost < best.cost:
+                    best = Best(climbed.cost, f"{start.name}, climbed")
+                    self.chosen[self._entry.computation] = climbed.order
+        for flow in inner:
+            if share > 1 and best.cost > self._floor:
+                plan = partial(self.plan, flow)
+                climbed = climb(self.chosen[flow.computation], plan, share, self._floor)
+                self.chosen[flow.computation] = climbed.order
+                if climbed.cost < best.cost:
+                    best = Best(climbed.cost, f"{best.name}, climbed")
+        return best
+
+    def take_if_less(self, orders: dict[HloComputation, list[int]], cost: int) -> int | None:
+        """Choose other orders for all computations if their plan needs less than a size."""
+        chosen = self.chosen.copy()
+        self.chosen.update(orders)
+        found = self.plan(self._entry, self.chosen[self._entry.computation]).cost
+        if found < cost:
+            return found
+        self.chosen.update(chosen)
+        return None
+
+    def orders(self) -> dict[HloComputation, list[HloInstruction]]:
+        """The orders chosen so far, where they are not the given ones."""
+        return {
+            computation: order
+            for flow in self._flows
+            for computation, order in _named(flow, self.chosen[flow.computation]).items()
+            if order != flow.nodes
+        }
+
+    def plan(self, flow: Flow, order: list[int]) -> Planned:
+        """The plan if one computation had another order than is chosen so far."""
+        self._plans -= 1
+        orders = {
+            computation: order
+            for computation, order in (self.orders() | _named(flow, order)).items()
+            if order != self._stages.schedule.sequence(computation)
+        }
+        stages = self._stages.rescheduled(Schedule(orders)) if orders else self._stages
+        placed = {
+            value
+            for allocation in _temporaries(stages)
+            for value in allocation.slices
+            if value.instruction.parent is flow.computation
+        }
+        sizes = [
+            size if any(value in placed for value in buffer.values) else 0
+            for size, buffer in zip(flow.sizes, flow.buffers, strict=True)
+        ]
+        return Planned(temporary_bytes(stages), replace(flow, sizes=sizes))
+
+    def _judge(self, name: str, order: list[int]) -> Judged:
+        return Judged(name, order, self.plan(self._entry, order))
+
+    def _ranked(self, judged: list[Judged]) -> list[Judged]:
+        """The best first, of equals the one that was tried first; its order is chosen."""
+        ranked = sorted(judged, key=lambda one: one.cost)
+        self.chosen[self._entry.computation] = ranked[0].order
+        return ranked
+
+
+def _is_given(judged: Judged) -> bool:
+    return judged.order == list(range(len(judged.order)))
+
+
+def in_orders(stages: Stages, orders: Orders) -> Stages:
+    """The program in other orders of some of its computations; itself where there are none."""
+    if not orders:
+        return stages
+    return stages.rescheduled(
+        Schedule({computation: list(order) for computation, order in orders.items()})
+    )
+
+
+def temporary_bytes(stages: Stages, color: int = 0) -> int:
+    """Bytes of temporaries in a memory space, as planned."""
+    return sum(allocation.size for allocation in _temporaries(stages, color))
+
+
+def other_bytes(stages: Stages) -> int:
+    """Bytes of all allocations but the temporaries, which no order changes."""
+    return stages.assignment.total_bytes - temporary_bytes(stages)
+
+
+def _temporaries(stages: Stages, color: int = 0) -> Iterator[BufferAllocation]:
+    for allocation in stages.assignment.allocations:
+        if allocation.color == color and allocation.is_preallocated_temp:
+            yield allocation
+
+
+def _named(flow: Flow, order: Sequence[int]) -> dict[HloComputation, list[HloInstruction]]:
+    return {flow.computation: [flow.nodes[number] for number in order]}

@@ -1,0 +1,200 @@
+"""An order of instructions that needs less memory than the given one, found and proven by planning.
+
+In: the stages of a plan. Out: an `Improvement`: for every computation an order, with the bytes of
+temporaries before and after as the planner packs them. Inner computations come first, so that their
+callers know what they need. Every computation tries several constructions and moves what is in the
+way of the peak; small ones are searched until the peak is proven to be the least. The best orders
+of the entry are planned exactly, and the best plan wins. XLA's own order is among them: the result
+is never worse. All budgets count steps, none counts seconds: the same program gets the same order
+on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from hlomem.base.gc_pause import collector_off
+from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
+from hlomem.opt.orders.cost import Delays
+from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.model import peak_of
+from hlomem.opt.orders.one_computation import Limits, OrderFinder
+from hlomem.opt.orders.planned_orders import Best, PlanJudge, temporary_bytes
+from hlomem.opt.orders.xla_schedulers import Lists, depth_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.opt.orders.flow import Flow
+    from hlomem.opt.orders.one_computation import Searched
+    from hlomem.pipeline import Stages
+
+Effort: TypeAlias = Literal["low", "default", "high"]
+EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
+Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
+_GIVEN = "as given"
+_DEPTH_FIRST = "xla, depth first"
+
+
+_LIMITS: Mapping[Effort, Limits] = {
+    "low": Limits(0, 0, 0, 0, 3),
+    "default": Limits(400, 500_000, 40, 16_000, 60),
+    "high": Limits(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
+}
+_NEAR = 1.005
+"""How near to the bound no better plan is looked for."""
+
+
+class Found(NamedTuple):
+    """The order of one computation."""
+
+    computation: HloComputation
+    given_peak: int
+    """The most bytes of temporaries alive at once in the given order, packing aside."""
+    peak: int
+    """The same in the order found."""
+    method: str
+    is_proven: bool
+    """Whether no order that keeps the rules has a lower peak."""
+
+
+class Improvement(NamedTuple):
+    """An order that was found, and what it is worth."""
+
+    orders: Orders
+    """Only of the computations whose order is another; empty where none is better."""
+    before: int
+    """Bytes of temporaries in the given order, as planned."""
+    after: int
+    """Bytes of temporaries in the order found, as planned."""
+    bound: int | None
+    """Bytes that the temporaries of the entry need in any order; None where it is unknown."""
+    method: str
+    """How the entry's order was made."""
+    found: tuple[Found, ...]
+    """Every computation with an order, callees before callers."""
+
+
+def improve(
+    stages: Stages,
+    effort: Effort = "default",
+    *,
+    may_reorder_collectives: bool = False,
+    max_slowdown: float = 0.0,
+) -> Improvement:
+    """Look for an order of every computation that needs less memory.
+
+    `may_reorder_collectives` is for programs of which every device runs the same, and gets this
+    order. `max_slowdown` is the share of the program's time, by the model of `cost.py`, that what
+    runs in the background may no longer be hidden for.
+    """
+    with collector_off():
+        builder = FlowBuilder(
+            stages,
+            may_reorder_collectives=may_reorder_collectives,
+            keeps_overlap=not max_slowdown,
+        )
+        return _Search(stages, builder, _LIMITS[effort], max_slowdown).run()
+
+
+class _Search:
+    def __init__(
+        self, stages: Stages, builder: FlowBuilder, limits: Limits, max_slowdown: float
+    ) -> None:
+        self._stages = stages
+        self._builder = builder
+        self._limits = limits
+        self._max_slowdown = max_slowdown
+        self._finder = OrderFinder(limits)
+        self._lists = Lists(stages)
+        self._depth_first: dict[HloComputation, list[int]] = {}
+        self._peaks: dict[HloComputation, int] = {}
+        self._bounds: dict[HloComputation, Moment | None] = {}
+        self._flows: list[Flow] = []
+        self._chosen: dict[HloComputation, list[int]] = {}
+        self._found: list[Found] = []
+
+    def run(self) -> Improvement:
+        """All computations, callees first; the entry is decided by plans."""
+        for computation in self._builder.computations():
+            flow = self._builder.build(computation, self._peaks)
+            searched = self._finder.find(flow, self._others(flow), self._allows(flow))
+            best = searched.candidates[0]
+            self._flows.append(flow)
+            self._bounds[computation] = self._bound_of(flow)
+            self._peaks[computation] = best.peak
+            self._chosen[computation] = best.order
+            given = peak_of(flow, range(len(flow.nodes))).size
+            self._found.append(Found(computation, given, best.peak, best.name, searched.is_proven))
+        return self._judge(searched)
+
+    def _others(self, flow: Flow) -> dict[str, list[int]]:
+        """The order of XLA's other scheduler, where the given order's rules allow it."""
+        node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
+        order = [node_of[part] for part in depth_first(self._lists, flow.computation)]
+        place_of = {node: place for place, node in enumerate(order)}
+        for node, needed in enumerate(flow.before):
+            if any(place_of[earlier] > place_of[node] for earlier in needed):
+                return {}
+        self._depth_first[flow.computation] = order
+        return {_DEPTH_FIRST: order}
+
+    def _bound_of(self, flow: Flow) -> Moment | None:
+        """The bound of a computation, with those of what it calls."""
+        inside = {
+            node: max(
+                self._bounds.get(callee) or NO_MOMENT
+                for callee in flow.nodes[node].called_computations
+            )
+            for node in flow.inner
+        }
+        inner = {node: moment.size for node, moment in inside.items()}
+        return find_moment(replace(flow, inner=inner), inside)
+
+    def _allows(self, flow: Flow) -> Callable[[Sequence[int]], bool] | None:
+        """A test that an order hides the background work well enough; None where any will do."""
+        if not self._max_slowdown:
+            return None
+        delays = Delays(flow.nodes, self._stages.options.machine)
+        most = delays.of(range(len(flow.nodes))) + self._max_slowdown * delays.total
+        return lambda order: delays.of(order) <= most
+
+    def _judge(self, searched: Searched) -> Improvement:
+        """The order whose plan is the smallest, if it is smaller than that of the given one."""
+        before = temporary_bytes(self._stages)
+        moment = self._bounds[self._flows[-1].computation]
+        bound = None if moment is None else moment.size
+        floor = round((bound or 0) * _NEAR)
+        judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
+        judged = judge.choose(searched.candidates)
+        best = Best(judged[0].cost, judged[0].name)
+        if not self._max_slowdown:
+            best = judge.climb(judge.borrow(judged, self._finder), self._peaks)
+            if len(self._depth_first) == len(self._flows):
+                cost = judge.take_if_less(self._depth_first, best.cost)
+                best = Best(cost, _DEPTH_FIRST) if cost is not None else best
+        if best.cost >= before:
+            return Improvement({}, before, before, bound, _GIVEN, self._report({}))
+        orders = judge.orders()
+        self._found[-1] = self._found[-1]._replace(method=best.name)
+        return Improvement(orders, before, best.cost, bound, best.name, self._report(orders))
+
+    def _count_plans(self) -> int:
+        """How many plans of the program are worth their time."""
+        nodes = sum(len(flow.nodes) for flow in self._flows)
+        return min(self._limits.max_plans, self._limits.planned_nodes // nodes)
+
+    def _report(self, orders: Orders) -> tuple[Found, ...]:
+        """The findings for each computation, given the orders taken in the end."""
+        report = []
+        for flow, found in zip(self._flows, self._found, strict=True):
+            is_taken = flow.computation in orders
+            order = self._chosen[flow.computation] if is_taken else range(len(flow.nodes))
+            peak = peak_of(flow, order).size
+            method = found.method if is_taken else _GIVEN
+            is_proven = found.is_proven and peak <= found.peak
+            report.append(found._replace(peak=peak, method=method, is_proven=is_proven))
+        return tuple(report)

@@ -1,0 +1,1 @@
+"""Values worth computing twice, and what may go to the host."""

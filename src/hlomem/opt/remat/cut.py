@@ -1,0 +1,180 @@
+"""Values dropped together at the peak and computed again behind it, each once: a least cut.
+
+In: a `State` and what a byte is worth. Out: the next, or None where nothing is freed. All that is
+alive at the peak and read behind it was made before: each such value is kept, for its bytes, or
+computed again before its first reader behind the peak, for its operations and the bytes it touches,
+from others of which the same is true. That is a least cut, as for loops (`loop_choice.py`), so that
+values made of the same others are dropped together, and what they share is computed once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.opt.remat.draft import Draft
+from hlomem.opt.remat.min_cut import UNCUT, Network
+from hlomem.opt.remat.state import FORWARDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.opt.remat.flops import Costs
+    from hlomem.opt.remat.state import State
+
+MAX_NODES = 6000
+"""Instructions of an entry that is cut."""
+MAX_RETRIES = 40
+"""Nodes found one by one that cannot be computed again."""
+
+
+def cut_at_peak(state: State, costs: Costs, price: int) -> State | None:
+    """The program cut at its peak for a price; None where nothing is freed."""
+    if len(state.order) > MAX_NODES:
+        return None
+    levels = state.levels()
+    return _Cut(state, costs, price, levels.index(max(levels))).run()
+
+
+class _Overwritten(Exception):  # noqa: N818 - nobody outside sees it
+    """A node that would read what has been written over."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__()
+        self.node = node
+
+
+class _Cut:
+    def __init__(self, state: State, costs: Costs, price: int, at: int) -> None:
+        self._state = state
+        self._costs = costs
+        self._price = price
+        self._at = at
+        self._places = {node: place for place, node in enumerate(state.order)}
+        self._before = state.order[: at + 1]
+        self._behind = state.order[at + 1 :]
+        self._kept = self._find_tupled()
+        """Nodes not to be computed again: what they read is written over by then, or a loop's state
+        begins with them, and with it the memory that others lie in."""
+
+    def run(self) -> State | None:
+        """The program with all that changes; None where nothing is freed."""
+        for _ in range(MAX_RETRIES):
+            try:
+                return self._write(self._choose())
+            except _Overwritten as found:
+                self._kept.add(found.node)
+        return None
+
+    def _write(self, remade: set[int]) -> State | None:
+        draft = Draft(self._state)
+        clones: dict[int, int] = {}
+        renamed: dict[int, int] = {}
+        sequence = list(self._before)
+        for node in self._behind:
+            for missing in self._missing(node, remade, clones):
+                if not self._is_intact(missing, remade, self._places[node]):
+                    raise _Overwritten(missing)
+                clone = draft.clone(missing, self._read(missing, clones))
+                clones[missing] = clone
+                renamed.update(draft.renamed_all(missing, clone))
+                sequence.append(clone)
+            if not renamed.keys().isdisjoint(self._state.flow.read_by[node]):
+                draft.rewire(node, self._read(node, clones), renamed)
+            elif any(operand in clones for operand in self._state.operands[node]):
+                draft.rewire(node, self._read(node, clones), {})
+            sequence.append(node)
+        return draft.finish(sequence) if clones else None
+
+    def _find_tupled(self) -> set[int]:
+        """Nodes whose values are put into a tuple behind the peak."""
+        state = self._state
+        pending = [
+            operand
+            for node in self._behind
+            if state.instruction(node).opcode == "tuple"
+            for operand in state.operands[node]
+        ]
+        found: set[int] = set()
+        while pending:
+            node = pending.pop()
+            if node not in found:
+                found.add(node)
+                if state.instruction(node).opcode in FORWARDS:
+                    pending += state.operands[node]
+        return found
+
+    def _read(self, node: int, clones: Mapping[int, int]) -> tuple[int, ...]:
+        return tuple([clones.get(operand, operand) for operand in self._state.operands[node]])
+
+    def _missing(self, node: int, remade: set[int], clones: Mapping[int, int]) -> list[int]:
+        """The nodes to compute again before one, in their order."""
+        found: set[int] = set()
+        pending = list(self._state.operands[node])
+        while pending:
+            needed = pending.pop()
+            if needed in remade and needed not in clones and needed not in found:
+                found.add(needed)
+                pending += self._state.operands[needed]
+        return sorted(found, key=lambda needed: self._places[needed])
+
+    def _is_intact(self, node: int, remade: set[int], place: int) -> bool:
+        """Whether nothing that a clone reads is written over before it runs."""
+        return all(
+            self._places[writer] >= place
+            for operand in self._state.operands[node]
+            if operand not in remade
+            for writer in self._state.limits(operand)
+        )
+
+    # The cut.
+
+    def _choose(self) -> set[int]:
+        """The nodes that are computed again behind the peak."""
+        count = len(self._state.origin)
+        source, sink = 2 * count, 2 * count + 1
+        network = Network(sink + 1)
+        needed = {
+            operand
+            for node in self._behind
+            for operand in self._state.operands[node]
+            if self._places[operand] <= self._at
+        }
+        for node in self._before:
+            network.connect(2 * node, 2 * node + 1, self._size(node))
+            network.connect(source, 2 * node, self._cost(node))
+            for operand in self._state.operands[node]:
+                network.connect(2 * operand + 1, 2 * node, UNCUT)
+            if node in needed:
+                network.connect(2 * node + 1, sink, UNCUT)
+        near = network.source_side(source, sink)
+        remade: set[int] = set()
+        pending = list(needed)
+        while pending:
+            node = pending.pop()
+            if node not in remade and 2 * node not in near:
+                remade.add(node)
+                pending += self._state.operands[node]
+        return remade
+
+    def _size(self, node: int) -> int:
+        """Bytes to keep what a node holds; one that only hands on keeps nothing of its own."""
+        state = self._state
+        if state.instruction(node).opcode in FORWARDS and node not in self._kept:
+            return UNCUT
+        return sum(
+            state.flow.sizes[state.flow.values[value].buffer]
+            for value in state.holds[node]
+            if not state.flow.values[value].lives_on
+        )
+
+    def _cost(self, node: int) -> int:
+        state = self._state
+        if not state.may_repeat(node) or node in self._kept:
+            return UNCUT
+        instruction = state.instruction(node)
+        if instruction.opcode in FORWARDS:
+            return 0
+        if not self._price:
+            return 1
+        touched = self._costs.bytes_touched(instruction)
+        return (self._costs.flops(instruction) + touched) // self._price + 1

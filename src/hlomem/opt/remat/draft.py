@@ -1,0 +1,209 @@
+"""A state on its way to another: nodes computed again, nodes that read others, clones taken back.
+
+In: a `State`. Out: another, of which the first knows nothing. `apply_step` makes a `Step`; `Draft`
+has the single changes, for those who make many at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.opt.orders.flow import FlowValue
+from hlomem.opt.remat.state import FORWARDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hlomem.opt.remat.state import State, Step
+
+
+def apply_step(state: State, step: Step) -> State:
+    """The program with one more value computed again."""
+    draft = Draft(state)
+    first = draft.count
+
+    def resolved(operands: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple([first - 1 - node if node < 0 else node for node in operands])
+
+    for node, operands in step.clones:
+        draft.clone(node, resolved(operands))
+    for node, operands in step.moved.items():
+        draft.rewire(node, resolved(operands), draft.renamed(node, resolved(operands)))
+    if step.readers:
+        renamed = draft.renamed_by(
+            step.dropped, first + [node for node, _ in step.clones].index(step.maker)
+        )
+        for node, operands in step.readers.items():
+            draft.rewire(node, resolved(operands), renamed)
+    order = [node for node in state.order if node not in step.moved]
+    place = order.index(step.before)
+    order[place:place] = [*range(first, draft.count), *step.moved]
+    return draft.finish(order)
+
+
+def take_back(state: State, clone: int, other: int) -> tuple[State, list[int]]:
+    """The program in which readers of a clone read another node that computes the same.
+
+    Clones that nobody reads any more are gone with it; the second of the pair says which.
+    """
+    draft = Draft(state)
+    gone = draft.merge(clone, other)
+    dropped = set(gone)
+    return draft.finish([node for node in state.order if node not in dropped]), gone
+
+
+class Draft:
+    """The changes to a state."""
+
+    def __init__(self, state: State) -> None:
+        flow = state.flow
+        self._state = state
+        self._values = list(flow.values)
+        self._sizes = list(flow.sizes)
+        self._full = list(state.full)
+        self._made_by = list(flow.made_by)
+        self._read_by = list(flow.read_by)
+        self._shares = dict(flow.shares)
+        self._origin = list(state.origin)
+        self._operands = list(state.operands)
+        self._holds = list(state.holds)
+
+    @property
+    def count(self) -> int:
+        """The nodes there are, clones among them."""
+        return len(self._origin)
+
+    def finish(self, order: list[int]) -> State:
+        """The new state."""
+        flow = replace(
+            self._state.flow,
+            values=self._values,
+            sizes=self._sizes,
+            made_by=self._made_by,
+            read_by=self._read_by,
+            shares=self._shares,
+        )
+        return replace(
+            self._state,
+            flow=flow,
+            order=order,
+            origin=self._origin,
+            operands=self._operands,
+            holds=self._holds,
+            full=self._full,
+        )
+
+    def clone(self, node: int, operands: tuple[int, ...]) -> int:
+        """A node like another, with operands of its own; it has no place yet."""
+        number = len(self._origin)
+        renamed = self.renamed(node, operands)
+        made: list[int] = []
+        for value in self._made_by[node]:
+            renamed[value] = len(self._values)
+            made.append(len(self._values))
+            size = self._full[self._values[value].buffer]
+            self._values.append(FlowValue(len(self._sizes), number, (), False))
+            self._sizes.append(size)
+            self._full.append(size)
+        self._origin.append(self._origin[node])
+        self._operands.append(operands)
+        self._holds.append(tuple([renamed.get(value, value) for value in self._holds[node]]))
+        self._made_by.append(made)
+        read = [renamed.get(value, value) for value in self._read_by[node]]
+        self._read_by.append(read)
+        for value in read:
+            self._touch(value, number)
+        self._share(node, number, renamed)
+        return number
+
+    def rewire(self, node: int, operands: tuple[int, ...], renamed: Mapping[int, int]) -> None:
+        """Let a node read other operands; those it has in common with others hold other values."""
+        old = self._read_by[node]
+        new = list(dict.fromkeys([renamed.get(value, value) for value in old]))
+        self._operands[node] = operands
+        self._read_by[node] = new
+        for value in set(old) - set(new):
+            self._leave(value, node)
+        for value in set(new) - set(old):
+            self._touch(value, node)
+        self._share(node, node, renamed)
+        if self._state.flow.nodes[self._origin[node]].opcode in FORWARDS:
+            self._holds[node] = tuple([renamed.get(value, value) for value in self._holds[node]])
+
+    def renamed(self, node: int, operands: tuple[int, ...]) -> dict[int, int]:
+        """The values of the old operands, and those of the new ones in their place."""
+        return {
+            old: new
+            for before, after in zip(self._operands[node], operands, strict=True)
+            if before != after
+            for old, new in zip(self._holds[before], self._holds[after], strict=True)
+        }
+
+    def renamed_by(self, value: int, clone: int) -> dict[int, int]:
+        """A value, and the one that a clone of its maker makes in its place."""
+        made = self._made_by[self._values[value].made_by]
+        return {value: self._made_by[clone][made.index(value)]}
+
+    def renamed_all(self, node: int, clone: int) -> dict[int, int]:
+        """All values of a node, and those of its clone."""
+        return dict(zip(self._made_by[node], self._made_by[clone], strict=True))
+
+    def merge(self, clone: int, other: int) -> list[int]:
+        """Let all that read a clone read another node; the clones that are gone by that."""
+        renamed = {
+            old: new
+            for old, new in zip(self._holds[clone], self._holds[other], strict=True)
+            if old != new
+        }
+        users = self._users(clone)
+        for value in self._made_by[clone]:
+            users.update(self._values[value].readers)
+        for node in users:
+            operands = tuple([other if one == clone else one for one in self._operands[node]])
+            self.rewire(node, operands, renamed)
+        return self._remove([clone])
+
+    def _remove(self, unread: Sequence[int]) -> list[int]:
+        """Take clones away that nobody reads, and those that only they have read."""
+        gone: list[int] = []
+        pending = list(unread)
+        while pending:
+            node = pending.pop()
+            if node in gone:
+                continue
+            gone.append(node)
+            for value in self._read_by[node]:
+                self._leave(value, node)
+            operands = set(self._operands[node])
+            self._read_by[node], self._operands[node], self._made_by[node] = [], (), []
+            pending += [
+                operand
+                for operand in sorted(operands)
+                if operand >= self._state.count and not self._users(operand)
+            ]
+        return gone
+
+    def _users(self, node: int) -> set[int]:
+        return {user for user, operands in enumerate(self._operands) if node in operands}
+
+    def _leave(self, value: int, node: int) -> None:
+        known = self._values[value]
+        readers = tuple([reader for reader in known.readers if reader != node])
+        self._values[value] = known._replace(readers=readers)
+
+    def _touch(self, value: int, node: int) -> None:
+        known = self._values[value]
+        if node not in known.readers:
+            self._values[value] = known._replace(readers=(*known.readers, node))
+
+    def _share(self, node: int, target: int, renamed: Mapping[int, int]) -> None:
+        if node in self._shares:
+            self._shares[target] = [
+                (
+                    renamed.get(value, value),
+                    tuple([renamed.get(candidate, candidate) for candidate in candidates]),
+                )
+                for value, candidates in self._shares[node]
+            ]

@@ -1,0 +1,356 @@
+"""The choice of a value to compute again: the one that frees most for what it costs.
+
+In: a `State` and a number of bytes. Out: the next state, or None where nothing helps. At the place
+where most is alive, values are looked at that are needed later but not there. To compute one again
+right before its next reader, its operands must be there: those that are alive are read, those that
+are dead are computed again as well, or kept alive where that is small beside what is freed. Of the
+steps that promise most, the one is taken that lowers what is above the number most per operation
+and byte touched, over the whole program; none that raises the peak.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.opt.remat.draft import apply_step
+from hlomem.opt.remat.state import FORWARDS, State, Step, above
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.opt.remat.flops import Costs
+
+MAX_CHAIN = 48
+"""Instructions that may be computed again for one value."""
+_LEAST_SHARE = 0.002
+"""Of the peak; smaller values are looked at when no larger one helps."""
+_NEAR_PEAK = (0.9, 0.97, 0.995)
+"""Shares of the peak above which bytes count when the target is too far to tell."""
+_TRIED = 10
+"""Steps whose effect on the whole program is counted, of those that promise most."""
+_AT_ONCE = 4
+"""Steps that are looked at beside the best without looking for offers anew."""
+_KEPT_SHARES = (0.0, 0.25, 1.0)
+"""Operands up to these shares of what is freed are kept alive rather than computed again."""
+
+
+class Choice(NamedTuple):
+    """A step that helps."""
+
+    state: State
+    levels: list[int]
+    """Of the state."""
+    flops: int
+    """Operations it adds."""
+
+
+class _Offer(NamedTuple):
+    step: Step
+    flops: int
+    cost: int
+    end: int
+    """The place of the first reader behind the peak, before which the clones go."""
+    changes: tuple[tuple[int, int], ...]
+    """Places from which on, up to the end, so many bytes more are alive; ascending."""
+    there: int
+    """The most bytes that are alive while the clones run."""
+
+
+def choose(state: State, levels: list[int], costs: Costs, target: int) -> Choice | None:
+    """The best step towards a number of bytes; None where no step helps."""
+    peak = max(levels, default=0)
+    full = [place for place, level in enumerate(levels) if level == peak]
+    offers = _Offers(state, levels, costs)
+    for at in dict.fromkeys((full[0], full[-1])):
+        for least in (_LEAST_SHARE * peak, 0):
+            found = {offer.step.key: offer for offer in offers.at(at, least)}
+            choice = _take_best(state, levels, list(found.values()), target)
+            if choice is not None:
+                return choice
+    return None
+
+
+def _take_best(
+    state: State, levels: list[int], offers: Sequence[_Offer], target: int
+) -> Choice | None:
+    """The step that lowers most per cost: above the target, else above what is near the peak."""
+    peak = max(levels)
+    harmless = [offer for offer in offers if _is_harmless(levels, offer, peak)]
+    tried: set[int] = set()
+    for floor in (target, *(round(peak * share) for share in _NEAR_PEAK)):
+        ranked = [
+            (_gain(levels, offer, floor) / offer.cost, -place)
+            for place, offer in enumerate(harmless)
+        ]
+        ranked.sort(reverse=True)
+        for rank, (gain, place) in enumerate(ranked[:_TRIED]):
+            if gain <= 0:
+                break
+            if place in tried:
+                continue
+            tried.add(place)
+            offer = harmless[-place]
+            after = apply_step(state, offer.step)
+            new = after.levels()
+            if max(new) < peak or (max(new) == peak and new.count(peak) < levels.count(peak)):
+                following = [harmless[-one] for more, one in ranked[rank + 1 :] if 2 * more > gain]
+                return _take_more(Choice(after, new, offer.flops), offer, following, floor)
+    return None
+
+
+def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int) -> Choice:
+    """The steps that promise nearly as much and have nothing to do with the one taken, as well."""
+    touched = taken.step.nodes()
+    for other in others[:_AT_ONCE]:
+        nodes = other.step.nodes()
+        if max(choice.levels) <= floor or not touched.isdisjoint(nodes):
+            continue
+        after = apply_step(choice.state, other.step)
+        levels = after.levels()
+        is_better = above(levels, floor) < above(choice.levels, floor)
+        if is_better and max(levels) <= max(choice.levels):
+            choice = Choice(after, levels, choice.flops + other.flops)
+            touched |= nodes
+    return choice
+
+
+def _is_harmless(levels: list[int], offer: _Offer, peak: int) -> bool:
+    """Whether an offer lifts nothing to the peak, as far as can be told without making it."""
+    change = 0
+    ends = [start for start, _ in offer.changes[1:]] + [offer.end]
+    for (start, more), end in zip(offer.changes, ends, strict=True):
+        change += more
+        if change > 0 and start < end and max(levels[start:end]) + change >= peak:
+            return False
+    return offer.there < peak
+
+
+def _gain(levels: list[int], offer: _Offer, target: int) -> int:
+    """Bytes above a target that an offer takes away, over all places."""
+    gain = change = 0
+    ends = [start for start, _ in offer.changes[1:]] + [offer.end]
+    for (start, more), end in zip(offer.changes, ends, strict=True):
+        change += more
+        part = levels[start:end]
+        gain += above(part, target) - above(part, target - change)
+    return gain
+
+
+class _Offers:
+    """The steps that are possible in one state."""
+
+    def __init__(self, state: State, levels: list[int], costs: Costs) -> None:
+        self._state = state
+        self._levels = levels
+        self._costs = costs
+        self.places = places = [-1] * len(state.origin)
+        for place, node in enumerate(state.order):
+            places[node] = place
+        self._last = [
+            len(places)
+            if value.lives_on
+            else max([places[reader] for reader in value.readers], default=-1)
+            for value in state.flow.values
+        ]
+        self._copies: dict[int, list[int]] = {}
+        for node in state.clone_nodes():
+            self._copies.setdefault(state.origin[node], []).append(node)
+
+    def at(self, place: int, least: float) -> Iterator[_Offer]:
+        """Steps that free something at a place, by values of more than so many bytes."""
+        flow, places = self._state.flow, self.places
+        for number, value in enumerate(flow.values):
+            size = flow.sizes[value.buffer]
+            if size <= least or value.made_by < 0 or self._last[number] <= place or value.lives_on:
+                continue
+            made_at = places[value.made_by]
+            if not 0 <= made_at < place or not self._state.may_repeat(value.made_by):
+                continue
+            if any(places[reader] == place for reader in value.readers):
+                continue
+            yield from self._offers_of(number, place, size)
+
+    def _offers_of(self, value: int, place: int, size: int) -> Iterator[_Offer]:
+        """The ways to drop a value at a place, by how much of its operands is kept."""
+        state, places = self._state, self.places
+        known = state.flow.values[value]
+        later = [reader for reader in known.readers if places[reader] > place]
+        if any(state.instruction(reader).opcode == "tuple" for reader in later):
+            return  # a loop may begin with it, and with its memory
+        first = min(later, key=lambda reader: places[reader])
+        moved = self._movable(value, places[first])
+        for share in _KEPT_SHARES:
+            chain = _Chain(self, state, places[first], round(size * share), moved)
+            offer = self._offer(value, place, later, chain)
+            if offer is not None:
+                yield offer
+            if not chain.had_choice:
+                return
+
+    def _offer(self, value: int, place: int, later: list[int], chain: _Chain) -> _Offer | None:
+        """A value dropped at a place and made again, or only then, for those that read it later."""
+        state, places = self._state, self.places
+        rewired: dict[int, tuple[int, ...]] = {}
+        if chain.moves and not all(chain.remake(node, value) is not None for node in chain.moves):
+            return None
+        for reader in () if chain.moves else later:
+            operands: list[int] = []
+            for operand in state.operands[reader]:
+                is_old = value in state.holds[operand] and places[operand] < chain.place
+                made = chain.remake(operand, value) if is_old else operand
+                if made is None:
+                    return None
+                operands.append(made)
+            rewired[reader] = tuple(operands)
+        flow = state.flow
+        changes = self._changes(value, place, chain)
+        if sum(more for start, more in changes if start <= place) >= 0:
+            return None
+        instructions = [state.instruction(node) for node, _ in chain.clones]
+        flops = self._costs.total(instructions)
+        touched = sum(map(self._costs.bytes_touched, instructions))
+        maker = flow.values[value].made_by
+        before = state.order[chain.place]
+        step = Step(value, maker, before, tuple(chain.clones), chain.moved, rewired)
+        size = flow.sizes[flow.values[value].buffer] if chain.moves else 0
+        change = sum(more for _, more in changes)
+        there = self._base(chain.place) + change + chain.most_alive() + size
+        return _Offer(step, flops, flops + touched + 1, chain.place, changes, there)
+
+    def _changes(self, value: int, place: int, chain: _Chain) -> tuple[tuple[int, int], ...]:
+        """Places from which on bytes are freed, or kept, up to where the clones are."""
+        flow, places = self._state.flow, self.places
+        known = flow.values[value]
+        read = max([places[one] for one in known.readers if places[one] < place], default=-1)
+        freed = places[known.made_by] if chain.moves else max(places[known.made_by], read) + 1
+        kept = [
+            (self._last[other] + 1, flow.sizes[flow.values[other].buffer])
+            for other in sorted(chain.kept)
+            if self._last[other] < chain.place
+        ]
+        return tuple(sorted([(freed, -flow.sizes[known.buffer]), *kept]))
+
+    def _base(self, place: int) -> int:
+        """Bytes alive right before a place, or somewhat more."""
+        state, levels = self._state, self._levels
+        flow, node = state.flow, state.order[place]
+        made = sum([flow.sizes[flow.values[value].buffer] for value in flow.made_by[node]])
+        shared = [flow.sizes[flow.values[value].buffer] for value, _ in flow.shares.get(node, ())]
+        return min(levels[place - 1], levels[place] - made + sum(shared))
+
+    def _movable(self, value: int, place: int) -> list[int]:
+        """The nodes that make and hand on a value, if nobody reads it before a place; else none."""
+        state, places = self._state, self.places
+        maker = state.flow.values[value].made_by
+        early: list[int] = []
+        for made in state.flow.made_by[maker]:
+            if state.flow.values[made].lives_on:
+                return []
+            early += [node for node in state.flow.values[made].readers if places[node] < place]
+        if any(state.instruction(node).opcode not in FORWARDS for node in early):
+            return []
+        return sorted({maker, *early}, key=lambda node: places[node])
+
+    def is_there(self, node: int, place: int) -> bool:
+        """Whether all that a node holds is alive at a place, and not written over."""
+        return (
+            self.places[node] < place
+            and self.is_intact(node, place)
+            and all(self._last[value] >= place for value in self._state.holds[node])
+        )
+
+    def is_intact(self, node: int, place: int) -> bool:
+        """Whether no next value is written over what a node holds before a place."""
+        return all(self.places[writer] >= place for writer in self._state.limits(node))
+
+    def find_copy(self, node: int, place: int) -> int | None:
+        """The node or a clone of the same that is there."""
+        if self.is_there(node, place):
+            return node
+        origin = self._state.origin[node]
+        if node != origin and self.is_there(origin, place):
+            return origin
+        copies = self._copies.get(origin, ())
+        return next((copy for copy in copies if self.is_there(copy, place)), None)
+
+
+class _Chain:
+    """The nodes to compute again right before a place."""
+
+    def __init__(
+        self, offers: _Offers, state: State, place: int, kept_size: int, moves: Sequence[int]
+    ) -> None:
+        self._offers = offers
+        self._state = state
+        self.place = place
+        self._kept_size = kept_size
+        self.clones: list[tuple[int, tuple[int, ...]]] = []
+        self.kept: set[int] = set()
+        self.moves = moves
+        """Nodes that are not cloned, but run here and nowhere else."""
+        self.moved: dict[int, tuple[int, ...]] = {}
+        self.had_choice = False
+        """Whether an operand could have been kept as well as computed again."""
+        self._made: dict[int, int] = {}
+
+    def most_alive(self) -> int:
+        """The most bytes that the clones need among themselves, each until its last reader."""
+        flow = self._state.flow
+        sizes = [
+            sum([flow.sizes[flow.values[value].buffer] for value in flow.made_by[node]])
+            for node, _ in self.clones
+        ]
+        last = dict.fromkeys(range(len(sizes)), len(sizes))
+        for reader, (_, operands) in enumerate(self.clones):
+            for operand in operands:
+                if operand < 0:
+                    last[-1 - operand] = reader
+        alive = most = 0
+        for number, size in enumerate(sizes):
+            alive += size
+            most = max(most, alive)
+            alive -= sum([sizes[read] for read in range(number) if last[read] == number])
+        return most
+
+    def remake(self, node: int, value: int) -> int | None:
+        """The clone of what holds a value; None where it cannot be made."""
+        if node in self._made:
+            return self._made[node]
+        state = self._state
+        if not state.may_repeat(node) or len(self.clones) >= MAX_CHAIN:
+            return None
+        operands: list[int] = []
+        for operand in state.operands[node]:
+            if operand in self.moves or value in state.holds[operand]:  # on the way to its maker
+                found = self.remake(operand, value)
+            else:
+                found = self._need(operand, value)
+            if found is None:
+                return None
+            operands.append(found)
+        if node in self.moves:
+            self.moved[node] = tuple(operands)
+            self._made[node] = node
+            return node
+        if len(self.clones) >= MAX_CHAIN:
+            return None
+        self.clones.append((node, tuple(operands)))
+        self._made[node] = -len(self.clones)
+        return self._made[node]
+
+    def _need(self, node: int, value: int) -> int | None:
+        """The node to read for an operand: the one there, a clone, or the one kept alive."""
+        offers, place = self._offers, self.place
+        found = offers.find_copy(node, place)
+        if found is not None:
+            return found
+        state = self._state
+        sizes = state.flow.sizes
+        size = sum([sizes[state.flow.values[held].buffer] for held in state.holds[node]])
+        can_keep = offers.is_intact(node, place) and value not in state.holds[node]
+        may_repeat = state.may_repeat(node)
+        self.had_choice = self.had_choice or (can_keep and may_repeat)
+        if can_keep and (size <= self._kept_size or not may_repeat):
+            self.kept.update(state.holds[node])
+            return node
+        return self.remake(node, value) if may_repeat else None

@@ -1,0 +1,93 @@
+"""The lines of a user's code whose values are computed again, and of those that are kept for it.
+
+In: an edited module. Out: lines, those with most bytes first, each with what is done there. They
+are where `jax.checkpoint` would have to recompute, or to save, for the same.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from hlomem.base.source import visible
+from hlomem.hlo.schedule import running_computations
+from hlomem.opt.orders.effects import takes_time
+from hlomem.opt.remat.edit import SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hlomem.hlo.ir import HloInstruction, HloModule
+
+MAX_ORIGINS = 5
+_TRANSPOSED = "transpose("
+_STACKING = "dynamic_update_slice"
+"""An operation that hands on what others compute: so a loop gives a value to its readers."""
+
+
+def find_origins(module: HloModule) -> tuple[str, ...]:
+    """The places that most of what is computed again comes from; none where the text has none."""
+    return _largest_first(_bytes_by_place(_computed_again(module)))
+
+
+def find_kept(module: HloModule) -> tuple[str, ...]:
+    """The places whose values the backward pass, or what is computed for it, reads; none of whose
+    values are computed again."""
+    kept = _bytes_by_place(
+        instruction
+        for instruction in module.entry.instructions
+        if takes_time(instruction)
+        and not _is_backward(instruction)
+        and any(map(_is_backward, instruction.users))
+    )
+    again = _bytes_by_place(_computed_again(module))
+    return _largest_first({place: size for place, size in kept.items() if place not in again})
+
+
+def _computed_again(module: HloModule) -> Iterator[HloInstruction]:
+    for computation in running_computations(module):
+        for instruction in computation.instructions:
+            is_passed_on = instruction.metadata.op_name.endswith(_STACKING)
+            if is_computed_again(instruction) and takes_time(instruction) and not is_passed_on:
+                yield instruction
+
+
+def is_computed_again(instruction: HloInstruction) -> bool:
+    """Whether an instruction computes what another has computed before."""
+    return f".{SUFFIX}" in instruction.name
+
+
+def _is_backward(instruction: HloInstruction) -> bool:
+    """Whether it belongs to the backward pass: JAX names what it transposes, clones run for it."""
+    return _TRANSPOSED in instruction.metadata.op_name or is_computed_again(instruction)
+
+
+def _bytes_by_place(instructions: Iterable[HloInstruction]) -> dict[str, int]:
+    bytes_of: dict[str, int] = {}
+    for instruction in instructions:
+        if place := _place(instruction):
+            bytes_of[place] = bytes_of.get(place, 0) + _bytes(instruction)
+    return bytes_of
+
+
+def _largest_first(bytes_of: dict[str, int]) -> tuple[str, ...]:
+    return tuple(sorted(bytes_of, key=lambda place: -bytes_of[place])[:MAX_ORIGINS])
+
+
+def _place(instruction: HloInstruction) -> str:
+    """`model.py:12 (tanh)`; empty where nothing is known."""
+    metadata = instruction.metadata
+    operation = metadata.op_name.rpartition("/")[2]
+    file, line = metadata.source_file, metadata.source_line
+    if not file and (frames := instruction.stack_frames):
+        file, line = frames[0].file_name, frames[0].line
+    where = f"{PurePath(file).name}:{line}" if file else ""
+    return visible(f"{where} ({operation})" if where and operation else where or operation)
+
+
+def _bytes(instruction: HloInstruction) -> int:
+    return sum(
+        prod(leaf.dimensions) * leaf.element_type.byte_width
+        for _, leaf in instruction.shape.leaves()
+    )

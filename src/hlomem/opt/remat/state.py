@@ -1,0 +1,294 @@
+"""The entry of a program with some of its instructions computed again, counted without packing.
+
+In: the stages of a plan. Out: a `State`, to which a `Step` is applied: clones right before a node,
+and readers that read them. Nodes, values and buffers are numbers, as in `hlomem.opt.orders.flow`; a
+state is never changed, so that steps can be tried. What a new reader must not read is worked out
+here once: nobody may read a value after the next value of its buffer has been written.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
+from hlomem.opt.orders.effects import Effects
+from hlomem.opt.orders.flow import Flow, FlowBuilder
+from hlomem.opt.orders.model import levels_of
+from hlomem.opt.orders.places import AT_START
+from hlomem.opt.remat.edit import SUFFIX, Clone, Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.pipeline import Stages
+
+FORWARDS = frozenset({"bitcast", "get-tuple-element"})
+"""Opcodes that hand on a value of their operand, and cost nothing to do again."""
+_NEVER = frozenset(
+    {
+        "constant",
+        "copy-done",
+        "copy-start",
+        "custom-call",
+        "domain",
+        "opt-barrier",
+        "parameter",
+        "partition-id",
+        "replica-id",
+        "rng-bit-generator",
+        "tuple",
+        "while",
+    }
+)
+"""Opcodes not computed again, though without effects: no values of their own, states of random
+numbers, functions that nobody here knows."""
+
+
+class Facts(NamedTuple):
+    """All about the original nodes that no step changes."""
+
+    may_repeat: Sequence[bool]
+    """For each node, that it may be computed again."""
+    limits: Sequence[tuple[int, ...]]
+    """By node: those that write over what it holds; nobody may read it behind them."""
+
+
+class Step(NamedTuple):
+    """One value dropped and computed again."""
+
+    dropped: int
+    """The value that its later readers take from a clone."""
+    maker: int
+    """The node that makes it."""
+    before: int
+    """The node right before which the clones go."""
+    clones: tuple[tuple[int, tuple[int, ...]], ...]
+    """Each a node and its operands; a negative number -1-i is the i-th clone of this step."""
+    moved: Mapping[int, tuple[int, ...]]
+    """Nodes that run here instead of where they did, behind the clones, with their operands."""
+    readers: Mapping[int, tuple[int, ...]]
+    """All that touch the value behind the clones, with the operands they have from now on."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal steps."""
+        return self.dropped, self.before, self.clones, tuple(self.moved.items())
+
+    def nodes(self) -> set[int]:
+        """All nodes that it has to do with."""
+        found = {self.maker, self.before, *self.moved, *self.readers}
+        for node, operands in (*self.clones, *self.moved.items(), *self.readers.items()):
+            found.add(node)
+            found.update([operand for operand in operands if operand >= 0])
+        return found
+
+
+class State(Struct, frozen=True, eq=False):
+    """A program, and what was computed again so far."""
+
+    facts: Facts
+    flow: Flow
+    order: list[int]
+    origin: list[int]
+    """By node the original that it is, or is a clone of."""
+    operands: list[tuple[int, ...]]
+    holds: list[tuple[int, ...]]
+    """By node the temporaries in its result, part by part."""
+    full: list[int]
+    """Bytes of each buffer wherever it lies; in the flow those that lie elsewhere take none."""
+
+    @property
+    def count(self) -> int:
+        """The original nodes."""
+        return len(self.facts.limits)
+
+    def levels(self) -> list[int]:
+        """Bytes alive while each node of the order runs."""
+        return levels_of(self.flow, self.order)
+
+    def instruction(self, node: int) -> HloInstruction:
+        """The original instruction that a node is, or is a clone of."""
+        return self.flow.nodes[self.origin[node]]
+
+    def clones(self) -> list[HloInstruction]:
+        """The originals of what is computed again, each as often as it is."""
+        return [self.instruction(node) for node in self.clone_nodes()]
+
+    def clone_nodes(self) -> list[int]:
+        """The nodes that are clones, in their order."""
+        count = self.count
+        return [node for node in self.order if node >= count]
+
+    def may_repeat(self, node: int) -> bool:
+        """Whether a node may be computed again."""
+        return self.facts.may_repeat[self.origin[node]]
+
+    def is_used(self, node: int) -> bool:
+        """Whether a node is an operand of another."""
+        return any(node in operands for operands in self.operands)
+
+    def limits(self, node: int) -> tuple[int, ...]:
+        """The nodes that write over what a node holds; what a clone makes lies by itself."""
+        return self.facts.limits[node] if node < self.count else ()
+
+    def names(self) -> list[str]:
+        """By node the name of its instruction, those of clones made of their originals'."""
+        names = [instruction.name for instruction in self.flow.nodes]
+        names += [""] * (len(self.origin) - len(names))
+        taken = set(names)
+        for node in self.clone_nodes():
+            number, name = 1, f"{names[self.origin[node]]}.{SUFFIX}"
+            while name in taken:
+                number += 1
+                name = f"{names[self.origin[node]]}.{SUFFIX}{number}"
+            taken.add(name)
+            names[node] = name
+        return names
+
+    def edit(self, orders: Mapping[str, tuple[str, ...]]) -> Edit:
+        """All steps so far as one edit; `orders` are those of other computations, by names."""
+        names = self.names()
+
+        def named(nodes: Sequence[int]) -> tuple[str, ...]:
+            return tuple([names[node] for node in nodes])
+
+        clones = tuple(
+            Clone(names[node], names[self.origin[node]], named(self.operands[node]))
+            for node in self.clone_nodes()
+        )
+        changed = {
+            names[node]: named(self.operands[node])
+            for node in range(self.count)
+            if named(self.operands[node])
+            != tuple([operand.name for operand in self.flow.nodes[node].operands])
+        }
+        return Edit(
+            self.flow.computation.name,
+            clones,
+            changed,
+            {**orders, self.flow.computation.name: named(self.order)},
+        )
+
+
+def above(levels: Sequence[int], target: int) -> int:
+    """Bytes above a target, over all places."""
+    return sum([level - target for level in levels if level > target])
+
+
+def start_state(
+    stages: Stages,
+    peaks: Mapping[HloComputation, int] | None = None,
+    computation: HloComputation | None = None,
+) -> State:
+    """The entry of a program as it was planned, or what it runs; `peaks` are those of callees."""
+    builder = FlowBuilder(stages)
+    if peaks is None:
+        peaks = inner_peaks(builder)
+    flow = builder.build(computation or stages.module.entry, peaks)
+    full = list(flow.sizes)
+    flow = replace(flow, sizes=_placed_sizes(stages, flow), before=(), after=())
+    number_of = {value: number for number, value in enumerate(flow.origins)}
+    node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
+    holds = [
+        tuple(
+            number_of[value]
+            for part in stages.dataflow.value_sets[instruction]
+            for value in part
+            if value in number_of
+        )
+        for instruction in flow.nodes
+    ]
+    facts = Facts(_find_repeatable(stages, flow), _find_limits(stages, builder, flow))
+    operands = [
+        tuple([node_of[operand] for operand in instruction.operands]) for instruction in flow.nodes
+    ]
+    count = len(flow.nodes)
+    return State(facts, flow, list(range(count)), list(range(count)), operands, holds, full)
+
+
+def orders_by_name(stages: Stages) -> dict[str, tuple[str, ...]]:
+    """The orders of all computations that run, by names."""
+    return {
+        computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
+        for computation in stages.live_ranges.span_of
+    }
+
+
+def inner_peaks(builder: FlowBuilder) -> dict[HloComputation, int]:
+    """Bytes that what the entry runs needs at once, each computation in its own order."""
+    peaks: dict[HloComputation, int] = {}
+    for computation in builder.computations():
+        flow = builder.build(computation, peaks)
+        peaks[computation] = max(levels_of(flow, range(len(flow.nodes))), default=0)
+    return peaks
+
+
+def _placed_sizes(stages: Stages, flow: Flow) -> list[int]:
+    """Bytes of the buffers that lie among the temporaries; what lies elsewhere takes none."""
+    placed = {
+        value
+        for allocation in stages.assignment.allocations
+        if allocation.is_preallocated_temp
+        for value in allocation.slices
+    }
+    return [
+        size if any(value in placed for value in buffer.values) else 0
+        for size, buffer in zip(flow.sizes, flow.buffers, strict=True)
+    ]
+
+
+def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
+    """For each node, that it may run again: equal operands give equal values, in new memory."""
+    effects = Effects(stages.call_graph)
+    awaited = {earlier for node in flow.nodes for earlier in node.control_predecessors}
+    return [
+        is_repeatable(instruction, effects)
+        and instruction not in awaited
+        and not instruction.control_predecessors
+        and _is_alone(stages, instruction)
+        for instruction in flow.nodes
+    ]
+
+
+def is_repeatable(instruction: HloInstruction, effects: Effects) -> bool:
+    """Whether an instruction gives the same for the same operands, and does nothing else."""
+    opcode = instruction.opcode
+    if opcode not in KNOWN_OPCODES or opcode in _NEVER | COLLECTIVES | RUN_IN_PLACE:
+        return False
+    traits = TRAITS[opcode]
+    return not traits.is_async and traits.stage is None and not effects.has(instruction)
+
+
+def _is_alone(stages: Stages, instruction: HloInstruction) -> bool:
+    """Whether no part of a result has to lie where another value lies."""
+    if instruction.opcode in FORWARDS:
+        return True
+    return all(
+        len(stages.aliasing.buffer_of[value].values) == 1
+        for part in stages.dataflow.value_sets[instruction]
+        for value in part
+        if value.instruction is instruction
+    )
+
+
+def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple[int, ...]]:
+    """The nodes that write the next value over one that each node holds."""
+    places = builder.places.of(flow.computation)
+    written: dict[object, set[int]] = {}
+    for value, place in places.items():
+        written.setdefault(stages.aliasing.buffer_of[value], set()).add(place.made_by)
+    limits: list[tuple[int, ...]] = []
+    for instruction in flow.nodes:
+        found: set[int] = set()
+        for part in stages.dataflow.value_sets[instruction]:
+            for value in part:
+                writers = sorted(written[stages.aliasing.buffer_of[value]] - {AT_START})
+                following = bisect_right(writers, places[value].made_by)
+                found.update(writers[following : following + 1])
+        limits.append(tuple(sorted(found)))
+    return limits

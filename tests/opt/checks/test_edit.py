@@ -1,0 +1,138 @@
+"""The judge of edited programs: right ones pass, and every kind of wrong one is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem import hlo
+from hlomem.opt.checks.edit import find_edit_problems
+from hlomem.opt.remat.edit import Clone, Edit, apply_edit
+
+TEXT = """\
+HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
+
+%body (x: f32[64], y: f32[64]) -> f32[64] {
+  %x = f32[64]{0} parameter(0)
+  %y = f32[64]{0} parameter(1)
+  ROOT %sum = f32[64]{0} add(%x, %y)
+}
+
+ENTRY %main (p: f32[64], q: f32[64]) -> (f32[64], f32[64]) {
+  %p = f32[64]{0} parameter(0)
+  %q = f32[64]{0} parameter(1)
+  %a = f32[64]{0} exponential(%p)
+  %r = f32[64]{0} rng(%p, %q), distribution=rng_uniform
+  %f = f32[64]{0} fusion(%a, %r), kind=kLoop, calls=%body
+  %b = f32[64]{0} multiply(%f, %q)
+  %n = f32[64]{0} add(%p, %b)
+  %c = f32[64]{0} multiply(%a, %b)
+  %d = f32[64]{0} multiply(%f, %c)
+  ROOT %t = (f32[64]{0}, f32[64]{0}) tuple(%n, %d)
+}
+"""
+NAMES = ["p", "q", "a", "r", "f", "b", "n", "c", "d", "t"]
+
+
+def _edit(clones: list[Clone], operands: dict[str, tuple[str, ...]], before: str) -> Edit:
+    """Clones right before an instruction."""
+    place = NAMES.index(before)
+    order = [*NAMES[:place], *(clone.name for clone in clones), *NAMES[place:]]
+    return Edit("main", tuple(clones), operands, {"main": tuple(order)})
+
+
+def _problems(edit: Edit) -> list[str]:
+    given = hlo.parse(TEXT)
+    return find_edit_problems(given, apply_edit(given, edit))
+
+
+def test_a_value_computed_again_while_its_operands_are_there_is_right() -> None:
+    clone = Clone("a.remat", "a", ("p",))
+    assert not _problems(_edit([clone], {"n": ("p", "b"), "c": ("a.remat", "b")}, "n"))
+
+
+def test_a_fusion_computed_again_from_a_clone_is_right() -> None:
+    clones = [Clone("a.remat", "a", ("p",)), Clone("f.remat", "f", ("a.remat", "r"))]
+    assert not _problems(_edit(clones, {"d": ("f.remat", "c")}, "n"))
+
+
+def test_a_clone_that_reads_memory_written_over_is_refused() -> None:
+    clone = Clone("a.remat", "a", ("p",))
+    [problem] = _problems(_edit([clone], {"c": ("a.remat", "b")}, "c"))
+    assert problem == "a.remat reads p, which n has written over by then"
+
+
+def test_a_clone_of_other_operands_is_refused() -> None:
+    clone = Clone("f.remat", "f", ("b", "r"))
+    [problem, *_] = _problems(_edit([clone], {"d": ("f.remat", "c")}, "n"))
+    assert "f.remat" in problem
+    assert "nothing in the given program does" in problem
+
+
+def test_a_reader_of_another_value_is_refused() -> None:
+    clone = Clone("f.remat", "f", ("a", "r"))
+    [problem, *_] = _problems(_edit([clone], {"c": ("f.remat", "b")}, "n"))
+    assert problem == "c does not compute what it did"
+
+
+def test_random_numbers_drawn_again_are_refused() -> None:
+    clone = Clone("r.remat", "r", ("p", "q"))
+    [problem, *_] = _problems(_edit([clone], {"f": ("a", "r.remat")}, "f"))
+    assert "f does not" in problem or "rng may not run twice" in problem
+    assert any("rng" in found for found in _problems(_edit([clone], {}, "f")))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("%c = f32[64]{0} multiply(%a, %b)", "%c = f32[64]{0} add(%a, %b)"),
+        ("%b = f32[64]{0} multiply(%f, %q)", "%b = f32[64]{0} multiply(%q, %f)"),
+        ("ROOT %sum = f32[64]{0} add(%x, %y)", "ROOT %sum = f32[64]{0} subtract(%x, %y)"),
+        ("rng_uniform", "rng_normal"),
+        ("{0}: (0, {}, may-alias)", "{0}: (1, {}, may-alias)"),
+        ("tuple(%n, %d)", "tuple(%n, %c)"),
+    ],
+)
+def test_whatever_else_is_other_is_refused(old: str, new: str) -> None:
+    assert old in TEXT
+    assert find_edit_problems(hlo.parse(TEXT), hlo.parse(TEXT.replace(old, new)))
+    assert not find_edit_problems(hlo.parse(TEXT), hlo.parse(TEXT))
+
+
+def test_an_instruction_that_is_gone_is_missed() -> None:
+    line = "  %a = f32[64]{0} exponential(%p)\n"
+    fewer = TEXT.replace(line, "").replace("%a", "%q")
+    assert "a is missing" in find_edit_problems(hlo.parse(TEXT), hlo.parse(fewer))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "ROOT %t = (f32[64]{0}, f32[64]{0}) tuple(%n, %d)",
+            (
+                "%t = (f32[64]{0}, f32[64]{0}) tuple(%n, %d)\n"
+                "  ROOT %t.1 = (f32[64]{0}, f32[64]{0}) tuple(%n, %d)"
+            ),
+            "main returns t.1, not t",
+        ),
+        (
+            "  %c = f32[64]{0} multiply(%a, %b)",
+            "  %c = f32[64]{0} add(%a, %b)",
+            "c does not compute what it did",
+        ),
+        (
+            "ENTRY %main",
+            (
+                "%other (o: f32[64]) -> f32[64] {\n  ROOT %o = f32[64]{0} parameter(0)\n}\n\n"
+                "ENTRY %main"
+            ),
+            "",
+        ),
+    ],
+    ids=["another root", "another operation", "a computation nobody runs"],
+)
+def test_a_text_that_was_edited_otherwise_is_judged_by_what_runs(
+    old: str, new: str, says: str
+) -> None:
+    problems = find_edit_problems(hlo.parse(TEXT), hlo.parse(TEXT.replace(old, new)))
+    assert says in problems if says else problems == []

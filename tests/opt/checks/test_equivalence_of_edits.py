@@ -1,0 +1,112 @@
+"""The judge of loops, on programs small enough to be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem import hlo
+from hlomem.opt.checks.equivalence import find_meaning_problems
+
+LOOP = """\
+HloModule m, is_scheduled=true, replica_count=1
+
+%condition (s: (s32[], f32[4,8])) -> pred[] {
+  %s = (s32[], f32[4,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %n = s32[] constant(4)
+  ROOT %goes = pred[] compare(%i, %n), direction=LT
+}
+
+%body (t: (s32[], f32[4,8])) -> (s32[], f32[4,8]) {
+  %t = (s32[], f32[4,8]{1,0}) parameter(0)
+  %j = s32[] get-tuple-element(%t), index=0
+  %w = f32[4,8]{1,0} get-tuple-element(%t), index=1
+  %zero = s32[] constant(0)
+  %one = s32[] constant(1)
+  %row = f32[1,8]{1,0} dynamic-slice(%w, %j, %zero), dynamic_slice_sizes={1,8}
+  %made = f32[1,8]{1,0} negate(%row)
+  %put = f32[4,8]{1,0} dynamic-update-slice(%w, %made, %j, %zero)
+  %next = s32[] add(%j, %one)
+  ROOT %u = (s32[], f32[4,8]{1,0}) tuple(%next, %put)
+}
+
+ENTRY %main (p: f32[4,8], q: f32[8]) -> (f32[4,8], f32[8]) {
+  %p = f32[4,8]{1,0} parameter(0)
+  %q = f32[8]{0} parameter(1)
+  %start = s32[] constant(0)
+  %state = (s32[], f32[4,8]{1,0}) tuple(%start, %p)
+  %loop = (s32[], f32[4,8]{1,0}) while(%state), condition=%condition, body=%body
+  %all = f32[4,8]{1,0} get-tuple-element(%loop), index=1
+  %say = f32[8]{0} custom-call(%q), custom_call_target="say", custom_call_has_side_effect=true
+  %tell = f32[8]{0} custom-call(%say), custom_call_target="tell", custom_call_has_side_effect=true
+  ROOT %r = (f32[4,8]{1,0}, f32[8]{0}) tuple(%all, %q)
+}
+"""
+
+
+def _problems(*changes: tuple[str, str]) -> list[str]:
+    edited = LOOP
+    for old, new in changes:
+        assert old in edited
+        edited = edited.replace(old, new)
+    return find_meaning_problems(hlo.parse(LOOP), hlo.parse(edited))
+
+
+SAME = {
+    "nothing": (),
+    "a number that is computed": (
+        ("%n = s32[] constant(4)", "%m = s32[] constant(2)\n  %n = s32[] add(%m, %m)"),
+    ),
+    "a number that is chosen": (
+        (
+            "%n = s32[] constant(4)",
+            (
+                "%m = s32[] constant(4)\n  %yes = pred[] constant(true)\n"
+                "  %n = s32[] select(%yes, %m, %i)"
+            ),
+        ),
+    ),
+    "the other way round": (("compare(%i, %n), direction=LT", "compare(%n, %i), direction=GT"),),
+    "bytes in another shape and back": (
+        (
+            "%made = f32[1,8]{1,0} negate(%row)",
+            (
+                "%flat = f32[8]{0} bitcast(%row)\n  %again = f32[1,8]{1,0} bitcast(%flat)\n"
+                "  %made = f32[1,8]{1,0} negate(%again)"
+            ),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_what_computes_the_same_is_let_pass(what: str) -> None:
+    assert _problems(*SAME[what]) == []
+
+
+OTHER = {
+    "the header": (
+        "replica_count=1",
+        "input_output_alias={ {0}: (0, {}, may-alias) }",
+        "the header says another input_output_alias",
+    ),
+    "one iteration less": ("constant(4)", "constant(3)", "result 0 is another value"),
+    "another operation": ("negate(%row)", "abs(%row)", "result 0 is another value"),
+    "another result": ("tuple(%all, %q)", "tuple(%p, %q)", "result 0 is another value"),
+    "a loop whose end is not known": (
+        "%n = s32[] constant(4)",
+        "%n = s32[] custom-call(), custom_call_target=\"many\"",
+        "how often loop runs is not known",
+    ),
+    "an effect on another value": (
+        "custom-call(%say)",
+        "custom-call(%q)",
+        "what has effects does not happen to the same values in the same order",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_what_computes_something_else_is_refused(what: str) -> None:
+    old, new, says = OTHER[what]
+    assert says in _problems((old, new))

@@ -1,0 +1,179 @@
+"""The model of time: what is hidden behind work costs nothing, what is not, its rest."""
+
+from __future__ import annotations
+
+from hlomem import hlo
+from hlomem.machines.cpu import CPU
+from hlomem.opt.orders.cost import TRANSFER_FACTOR, Delays, Times
+from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.pipeline import in_text_order, start_stages
+
+TEXT = """HloModule m, is_scheduled=true
+
+ENTRY %e {
+  %p = f32[1024] parameter(0)
+  %q = f32[8192] parameter(1)
+  %s = (f32[1024], f32[1024]) collective-permute-start(%p), source_target_pairs={{0,1}}
+  %work = f32[8192] negate(%q)
+  %d = f32[1024] collective-permute-done(%s)
+  ROOT %t = (f32[1024], f32[8192]) tuple(%d, %work)
+}
+"""
+WORK = 2 * 8192 * 4
+
+
+def test_work_between_start_and_end_hides_a_transfer() -> None:
+    stages = start_stages(hlo.parse(TEXT), order_lists=in_text_order)
+    builder = FlowBuilder(stages, keeps_overlap=False)
+    flow = builder.build(stages.module.entry, {})
+    delays = Delays(flow.nodes, stages.options.machine)
+    assert delays.total == WORK
+    transfer = TRANSFER_FACTOR * 4096
+    assert delays.of([0, 1, 2, 3, 4, 5]) == max(0, transfer - WORK) == 0
+    assert delays.of([0, 1, 2, 4, 3, 5]) == transfer
+
+
+def _time_of(operation: str) -> int:
+    text = f"""HloModule m, is_scheduled=true
+
+ENTRY %e {{
+  %p = f32[64,128] parameter(0)
+  %q = f32[128,256] parameter(1)
+  ROOT %r = {operation}
+}}
+"""
+    stages = start_stages(hlo.parse(text), order_lists=in_text_order)
+    flow = FlowBuilder(stages, keeps_overlap=False).build(stages.module.entry, {})
+    return Delays(flow.nodes, stages.options.machine).total
+
+
+def test_a_product_takes_the_time_of_its_bytes_or_of_its_multiplications() -> None:
+    shape = "f32[64,256]"
+    moved = 4 * (64 * 128 + 128 * 256 + 64 * 256)
+    dot = _time_of(f"{shape} dot(%p, %q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}")
+    assert dot == max(moved, 2 * 128 * 64 * 256 // CPU.flops_per_byte)
+    kernel = _time_of(f"{shape} convolution(%p, %q), dim_labels=bf_io->bf")
+    assert kernel == max(moved, 2 * 64 * 256 * 128 * 256 // 256 // CPU.flops_per_byte)
+
+
+def _entry_time(text: str) -> int:
+    stages = start_stages(hlo.parse(text), order_lists=in_text_order)
+    times = Times(stages.options.machine)
+    return sum(map(times.of, stages.module.entry.instructions))
+
+
+def _fused(body: str, operands: str, shape: str) -> int:
+    return _entry_time(f"""HloModule m, is_scheduled=true
+
+%fused {{
+{body}
+}}
+
+ENTRY %e {{
+  %stack = f32[16,1024] parameter(0)
+  %slice = f32[1,1024] parameter(1)
+  %place = s32[] parameter(2)
+  ROOT %f = {shape} fusion({operands}), kind=kLoop, calls=%fused
+}}
+""")
+
+
+def test_a_fusion_that_reads_a_slice_of_a_stack_moves_the_slice() -> None:
+    body = """  %p = f32[16,1024] parameter(0)
+  %i = s32[] parameter(1)
+  %z = s32[] constant(0)
+  %d = f32[1,1024] dynamic-slice(%p, %i, %z), dynamic_slice_sizes={1,1024}
+  ROOT %n = f32[1,1024] negate(%d)"""
+    assert _fused(body, "%stack, %place", "f32[1,1024]") == 2 * 4096 + 4
+
+
+def test_a_fusion_that_writes_a_slice_into_a_stack_moves_the_slice() -> None:
+    body = """  %p = f32[16,1024] parameter(0)
+  %u = f32[1,1024] parameter(1)
+  %i = s32[] parameter(2)
+  %z = s32[] constant(0)
+  %n = f32[1,1024] negate(%u)
+  ROOT %d = f32[16,1024] dynamic-update-slice(%p, %n, %i, %z)"""
+    assert _fused(body, "%stack, %slice, %place", "f32[16,1024]") == 2 * 4096 + 4
+
+
+def test_a_fusion_that_reads_all_of_a_stack_as_well_moves_it() -> None:
+    body = """  %p = f32[16,1024] parameter(0)
+  %i = s32[] parameter(1)
+  %z = s32[] constant(0)
+  %d = f32[1,1024] dynamic-slice(%p, %i, %z), dynamic_slice_sizes={1,1024}
+  ROOT %b = (f32[1,1024], f32[16,1024]) tuple(%d, %p)"""
+    shape = "(f32[1,1024], f32[16,1024])"
+    assert _fused(body, "%stack, %place", shape) == 2 * 16 * 4096 + 4096 + 4
+
+
+def test_a_product_within_a_fusion_takes_the_time_of_its_multiplications() -> None:
+    text = """HloModule m, is_scheduled=true
+
+%fused {
+  %p = f32[512,4096] parameter(0)
+  %q = f32[4096,512] parameter(1)
+  %d = f32[512,512] dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %n = f32[512,512] negate(%d)
+}
+
+ENTRY %e {
+  %a = f32[512,4096] parameter(0)
+  %b = f32[4096,512] parameter(1)
+  ROOT %f = f32[512,512] fusion(%a, %b), kind=kOutput, calls=%fused
+}
+"""
+    moved = 4 * (2 * 512 * 4096 + 512 * 512)
+    assert _entry_time(text) == max(moved, 2 * 4096 * 512 * 512 // CPU.flops_per_byte)
+
+
+LOOP = """HloModule m, is_scheduled=true
+
+%body {
+  %s = (s32[], f32[1024]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[1024] get-tuple-element(%s), index=1
+  %y = f32[1024] negate(%x)
+  ROOT %t = (s32[], f32[1024]) tuple(%i, %y)
+}
+
+%condition {
+  %s.1 = (s32[], f32[1024]) parameter(0)
+  %i.1 = s32[] get-tuple-element(%s.1), index=0
+  %n = s32[] constant(7)
+  ROOT %c = pred[] compare(%i.1, %n), direction=LT
+}
+
+ENTRY %e {
+  %p = (s32[], f32[1024]) parameter(0)
+  ROOT %w = (s32[], f32[1024]) while(%p), condition=%condition, body=%body, CONFIG
+}
+"""
+
+
+def test_a_loop_takes_the_time_of_its_body_as_often_as_it_is_known_to_run() -> None:
+    once = 2 * 4096 + 4 + 4 + 1
+    known = 'backend_config={"known_trip_count":{"n":"7"}}'
+    assert _entry_time(LOOP.replace("CONFIG", known)) == 7 * once
+    assert _entry_time(LOOP.replace(", CONFIG", "")) == once
+
+
+def test_of_branches_the_longest_counts() -> None:
+    text = """HloModule m, is_scheduled=true
+
+%short {
+  ROOT %a = f32[1024] parameter(0)
+}
+
+%long {
+  %b = f32[1024] parameter(0)
+  ROOT %n = f32[1024] negate(%b)
+}
+
+ENTRY %e {
+  %i = s32[] parameter(0)
+  %p = f32[1024] parameter(1)
+  ROOT %c = f32[1024] conditional(%i, %p, %p), branch_computations={%short, %long}
+}
+"""
+    assert _entry_time(text) == 2 * 4096

@@ -1,0 +1,109 @@
+"""Recomputation until a number is reached, on programs XLA scheduled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hlomem import hlo
+from hlomem.hlo.text.printer import format_module
+from hlomem.opt.budget import judge_edited
+from hlomem.opt.order_search import Rules
+from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.remat.budget_search import Budget, fit
+from hlomem.opt.remat.edit import apply_edit
+from hlomem.opt.remat.flops import Costs
+from hlomem.opt.remat.state import start_state
+from hlomem.pipeline import in_text_order, start_stages
+from tests.opt.orders.programs import stages_of
+from tests.opt.remat.programs import HOMES, chain
+
+
+@pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
+def test_what_is_found_is_smaller_right_and_planned_as_said(home: Path) -> None:
+    stages = stages_of(home)
+    before = temporary_bytes(stages)
+    found = fit(stages, before // 2)
+    assert found.before == before
+    if found.best is None:
+        return
+    assert found.best.temporaries < before
+    text = format_module(apply_edit(stages.module, found.best.edit))
+    assert not judge_edited(stages, hlo.parse(text), found.best.temporaries, Rules())
+
+
+@pytest.mark.parametrize(("share", "most"), [(0.75, 1.0), (0.5, 1.0), (0.3, 3.0)])
+def test_a_chain_fits_a_share_at_a_price(share: float, most: float) -> None:
+    stages = start_stages(hlo.parse(chain(32)), order_lists=in_text_order)
+    before = temporary_bytes(stages)
+    found = fit(stages, round(before * share))
+    assert found.best is not None
+    assert found.best.temporaries <= before * share
+    assert found.best.flops <= most * found.program_flops
+    assert found.best.flops == 4096 * found.best.clones
+    edited = hlo.parse(format_module(apply_edit(stages.module, found.best.edit)))
+    assert not judge_edited(stages, edited, found.best.temporaries, Rules())
+
+
+@pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
+def test_nothing_is_edited_where_the_number_is_met(home: Path) -> None:
+    stages = stages_of(home)
+    assert fit(stages, temporary_bytes(stages)).best is None
+
+
+@pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
+def test_a_state_begins_as_the_given_program(home: Path) -> None:
+    stages = stages_of(home)
+    edit = start_state(stages).edit({})
+    assert not edit.clones
+    assert not edit.operands
+    entry = stages.module.entry
+    assert edit.orders == {entry.name: tuple(one.name for one in entry.instructions)}
+
+
+def test_a_low_effort_plans_less() -> None:
+    stages = start_stages(hlo.parse(chain(48)), order_lists=in_text_order)
+    target = round(0.25 * temporary_bytes(stages))
+    low, high = Budget("low"), Budget("default")
+    few = fit(stages, target, budget=low)
+    many = fit(stages, target, budget=high)
+    assert len(few.points) < len(many.points)
+    assert few.best is not None
+    assert many.best is not None
+    assert many.best.temporaries <= target
+
+
+def test_nothing_is_planned_once_the_work_is_spent() -> None:
+    stages = start_stages(hlo.parse(chain(32)), order_lists=in_text_order)
+    budget = Budget("low")
+    budget.plans = 0
+    assert fit(stages, temporary_bytes(stages) // 2, budget=budget).points == ()
+
+
+def test_operations_are_counted_from_shapes() -> None:
+    text = """\
+HloModule m, is_scheduled=true
+
+%body (x: f32[8,16], y: f32[16,4]) -> f32[8,4] {
+  %x = f32[8,16]{1,0} parameter(0)
+  %y = f32[16,4]{1,0} parameter(1)
+  %dot = f32[8,4]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %twice = f32[8,4]{1,0} add(%dot, %dot)
+}
+
+ENTRY %main (x: f32[8,16], y: f32[16,4], i: f32[1,9,9,2], k: f32[3,3,2,5]) -> f32[1,7,7,5] {
+  %x = f32[8,16]{1,0} parameter(0)
+  %y = f32[16,4]{1,0} parameter(1)
+  %i = f32[1,9,9,2]{3,2,1,0} parameter(2)
+  %k = f32[3,3,2,5]{3,2,1,0} parameter(3)
+  %f = f32[8,4]{1,0} fusion(%x, %y), kind=kOutput, calls=%body
+  ROOT %c = f32[1,7,7,5]{3,2,1,0} convolution(%i, %k), window={size=3x3}, dim_labels=b01f_01io->b01f
+}
+"""
+    module = hlo.parse(text)
+    costs = Costs(lambda shape: 4 * len(shape.dimensions))
+    by_name = {one.name: costs.flops(one) for one in module.entry.instructions}
+    assert by_name["f"] == 2 * 8 * 16 * 4 + 8 * 4
+    assert by_name["c"] == 2 * (7 * 7 * 5) * (3 * 3 * 2)
+    assert by_name["x"] == 0

@@ -1,0 +1,30 @@
+"""Lines of a user's code whose values are computed again, and those that are kept for it."""
+
+from __future__ import annotations
+
+from hlomem import hlo
+from hlomem.opt.remat.origins import find_kept, find_origins
+
+TEXT = """HloModule m, is_scheduled=true
+
+ENTRY %e {
+  %p = f32[64] parameter(0)
+  %kept = f32[64] sine(%p), metadata={op_name="jit(f)/jvp()/sin" source_file="/a/m.py" source_line=3}
+  %t = f32[64] tanh(%kept), metadata={op_name="jit(f)/jvp()/tanh" source_file="/a/m.py" source_line=4}
+  %out = f32[64] negate(%t), metadata={op_name="jit(f)/jvp()/neg" source_file="/a/m.py" source_line=5}
+  %t.remat = f32[64] tanh(%kept), metadata={op_name="jit(f)/jvp()/tanh" source_file="/a/m.py" source_line=4}
+  %g = f32[64] multiply(%t.remat, %out), metadata={op_name="jit(f)/transpose(jvp())/mul"}
+  ROOT %r = (f32[64], f32[64]) tuple(%g, %t)
+}
+"""  # noqa: E501 - as XLA prints it
+
+
+def test_places_are_those_of_clones_and_of_what_the_backward_pass_reads() -> None:
+    module = hlo.parse(TEXT)
+    assert find_origins(module) == ("m.py:4 (tanh)",)
+    assert set(find_kept(module)) == {"m.py:3 (sin)", "m.py:5 (neg)"}
+
+
+def test_what_hands_a_value_to_a_loop_computes_nothing() -> None:
+    text = TEXT.replace("jvp()/tanh", "jvp()/while/body/dynamic_update_slice")
+    assert find_origins(hlo.parse(text)) == ()
