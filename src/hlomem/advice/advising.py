@@ -18,7 +18,7 @@ from hlomem.advice.case import (
     subject_of_memory,
     subject_of_program,
 )
-from hlomem.advice.registry import RULES
+from hlomem.advice.registry import RULES, Rule
 from hlomem.base.errors import HlomemError
 from hlomem.dump.dump import Dump
 from hlomem.machines.registry import given_machine
@@ -27,7 +27,6 @@ from hlomem.report.data.advice import Advice, AdviceReport
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hlomem.advice.registry import Rule
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
     from hlomem.report.data.memory import MemoryView

@@ -17,7 +17,7 @@ from hlomem.api.replan import replan
 from hlomem.hlo.ir import HloModule
 from hlomem.machines.releases import NEWEST_LETTER
 from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import build_memory
+from hlomem.report.data.memory import MemoryView, Space, build_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
     from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages
-    from hlomem.report.data.memory import MemoryView, Space
 
 _TOLERANCE = 0.001
 """The share of its bytes by which a plan may differ and still be said to be XLA's."""

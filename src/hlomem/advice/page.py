@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.report.page.page import build_page, is_quick
+from hlomem.report.page.page import Page, build_page, is_quick
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
     from hlomem.report.data.memory import MemoryView
-    from hlomem.report.page.page import Page
 
 
 def build_advised_page(memory: MemoryView, capacity: Capacity | None = None) -> Page:

@@ -12,15 +12,13 @@ from msgspec.structs import replace
 
 from hlomem.advice.advising import advise as advise_program
 from hlomem.api.load import is_given_as_text
-from hlomem.api.opening import open_memory, open_subject
-from hlomem.report.data.diff import GROUPINGS, build_diff
+from hlomem.api.opening import Subject, open_memory, open_subject
+from hlomem.report.data.diff import GROUPINGS, Diff, Grouping, build_diff
 from hlomem.report.data.lookup import check_choice
 
 if TYPE_CHECKING:
-    from hlomem.api.opening import Subject
     from hlomem.hlo.ir import HloModule
     from hlomem.report.data.advice import AdviceReport
-    from hlomem.report.data.diff import Diff, Grouping
 
 
 def diff(

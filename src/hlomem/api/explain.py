@@ -15,43 +15,34 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.api.opening import open_memory
+from hlomem.api.opening import Subject, open_memory
 from hlomem.api.tables import Table
 from hlomem.base.atomic_files import write_files
 from hlomem.base.sizes import format_bytes
-from hlomem.report.data.copies import build_copies
-from hlomem.report.data.donation import build_donation
+from hlomem.report.data.copies import Copies, build_copies
+from hlomem.report.data.donation import Donation, build_donation
 from hlomem.report.data.explain import explain as explain_buffer
-from hlomem.report.data.holes import build_holes
+from hlomem.report.data.holes import Holes, build_holes
 from hlomem.report.data.lookup import check_choice, find_buffer, find_space
-from hlomem.report.data.padding import build_padding
-from hlomem.report.data.peak import KEYS, build_snapshot
-from hlomem.report.data.role_shares import build_role_shares
-from hlomem.report.data.summary import build_summary
+from hlomem.report.data.padding import Padding, build_padding
+from hlomem.report.data.peak import KEYS, Key, Row, Snapshot, build_snapshot
+from hlomem.report.data.role_shares import RoleShare, build_role_shares
+from hlomem.report.data.summary import Summary, build_summary
 from hlomem.report.screens.explain_text import draw_explanation
 from hlomem.report.screens.summary_text import draw_summary
-from hlomem.report.screens.text import PIPED_WIDTH, plain, styled
+from hlomem.report.screens.text import PIPED_WIDTH, Line, plain, styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.text import Text
 
-    from hlomem.api.opening import Subject
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
-    from hlomem.report.data.copies import Copies
-    from hlomem.report.data.donation import Donation
     from hlomem.report.data.explain import Explanation
-    from hlomem.report.data.holes import Holes
     from hlomem.report.data.memory import Buffer, MemoryView, Space
-    from hlomem.report.data.padding import Padding
-    from hlomem.report.data.peak import Key, Row, Snapshot
-    from hlomem.report.data.role_shares import RoleShare
-    from hlomem.report.data.summary import Summary
     from hlomem.report.data.timeline import Timeline
-    from hlomem.report.screens.text import Line
 
 _MAX_NAME = 80
 

@@ -17,14 +17,13 @@ from hlomem.base.errors import InputError, UnknownNameError
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
-from hlomem.base.source import visible
+from hlomem.base.source import Source, visible
 from hlomem.dump.file_names import FILE_NAMES
 from hlomem.dump.program_name import program_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hlomem.base.source import Source
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
 """The flags that make XLA write the files read here."""

@@ -14,7 +14,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data.summary import build_hints
 from hlomem.report.oom.explanation import build_oom
-from hlomem.report.oom.log import read_oom
+from hlomem.report.oom.log import Failure, read_oom
 from hlomem.report.oom.note import HEAD, Remark, draw_note
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.report.data.advice import Advice
-    from hlomem.report.oom.log import Failure
 
 MAX_ADVISED = 20_000
 """Values of a program for which changes are tried by planning anew."""

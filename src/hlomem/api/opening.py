@@ -17,13 +17,12 @@ from hlomem.base.errors import CommandError
 from hlomem.dump.dump import Dump
 from hlomem.hlo.ir import HloModule
 from hlomem.machines.registry import find_device
-from hlomem.report.data.memory import build_memory
+from hlomem.report.data.memory import MemoryView, build_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hlomem.machines.machine import Machine
-    from hlomem.report.data.memory import MemoryView
 
 
 @runtime_checkable

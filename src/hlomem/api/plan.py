@@ -24,9 +24,9 @@ from hlomem.base.source import Source, Span, visible
 from hlomem.dump.eras import Era, Features, ReportShape, era_of, recognise, releases_of
 from hlomem.dump.file_names import FILE_NAMES, Kind
 from hlomem.history.order import infer_order
-from hlomem.hlo.schedule import SequenceProblem, check_sequence, schedule_from_names
+from hlomem.hlo.schedule import Schedule, SequenceProblem, check_sequence, schedule_from_names
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.machines.options import notes_on_release, options_for
+from hlomem.machines.options import Options, notes_on_release, options_for
 from hlomem.machines.registry import find_machine, given_machine, machines_of
 from hlomem.machines.releases import JAXLIB, LIBTPU, NEWEST_LETTER, Release, find_release
 from hlomem.pipeline import OrderLists, Stages, in_text_order, run_stages
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
-    from hlomem.hlo.schedule import Schedule
     from hlomem.machines.machine import Machine
-    from hlomem.machines.options import Options
 
 _FIRST_CPU_REPORT = Release(JAXLIB, (0, 4, 35))
 

@@ -20,37 +20,32 @@ from hlomem.api.plan import (
     preset_of,
     unknown_era,
 )
-from hlomem.assign.preset import NO_PRESET
+from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.base.errors import InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.dump.compare import find_differences
-from hlomem.dump.eras import era_of, releases_of
+from hlomem.dump.eras import Era, era_of, releases_of
 from hlomem.hlo.schedule import Schedule
-from hlomem.machines.options import notes_on_release, options_for
+from hlomem.machines.options import Options, notes_on_release, options_for
 from hlomem.machines.registry import given_machine
-from hlomem.machines.releases import find_release
+from hlomem.machines.releases import Release, find_release
 from hlomem.pipeline import Stages
 from hlomem.rebuild.dataflow import recorded_dataflow, recorded_order
 from hlomem.rebuild.module import rebuild, require_parts
 from hlomem.view.guess_machine import choose_machine
-from hlomem.view.joined import join_dump
+from hlomem.view.joined import JoinedDump, join_dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.list_order import ListOrder
-    from hlomem.assign.preset import Preset
     from hlomem.assign.simulator import Pack
     from hlomem.dump.dump import Dump
-    from hlomem.dump.eras import Era
     from hlomem.dump.records import UsedValue
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
-    from hlomem.machines.options import Options
-    from hlomem.machines.releases import Release
-    from hlomem.view.joined import JoinedDump
 
 
 class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):

@@ -14,25 +14,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from hlomem import hlo
-from hlomem.api.fit_search import Planned, next_value, straddle
-from hlomem.api.opening import open_subject
+from hlomem.api.fit_search import Planned, Straddle, next_value, straddle
+from hlomem.api.opening import OpenedSubject, Subject, open_subject
 from hlomem.api.plan import plan
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.growth import Growth
-from hlomem.pipeline import start_stages
+from hlomem.pipeline import Stages, start_stages
 from hlomem.report.data.scaling import ScaleReport, SizedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hlomem.api.fit_search import Straddle
-    from hlomem.api.opening import OpenedSubject, Subject
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
-    from hlomem.pipeline import Stages
 
 MAX_PLANS = 64
 """Plans in search of the largest size that fits."""

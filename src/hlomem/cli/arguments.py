@@ -29,14 +29,13 @@ from hlomem.cli.screen import write_screen
 from hlomem.hlo.ir import HloModule
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory, share_view
-from hlomem.report.screens.text import width
+from hlomem.report.screens.text import Line, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import Record
-    from hlomem.report.screens.text import Line
 
     _Option = Callable[[Callable[..., int]], Callable[..., int]]
 

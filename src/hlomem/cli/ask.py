@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -14,10 +14,7 @@ from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.questions import LIMIT, QUESTIONS, answer
 from hlomem.fleet.store import forget_copies
 from hlomem.report.json import encode
-from hlomem.report.screens.text import plural, width, write_lines
-
-if TYPE_CHECKING:
-    from hlomem.report.screens.text import Line
+from hlomem.report.screens.text import Line, plural, width, write_lines
 
 _MAX_ROWS = 100
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -17,18 +17,13 @@ from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings
 from hlomem.cli.options import AS_JSON, SPACE
 from hlomem.cli.progress import progress
 from hlomem.jax.jobs import Job
-from hlomem.jax.plan_only import plan_in_child
+from hlomem.jax.plan_only import PlannedProgram, plan_in_child
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.lookup import find_space
-from hlomem.report.data.summary import build_summary
+from hlomem.report.data.summary import Summary, build_summary
 from hlomem.report.json import encode
 from hlomem.report.screens.summary_text import draw_summary
-from hlomem.report.screens.text import width, wrap, write_lines
-
-if TYPE_CHECKING:
-    from hlomem.jax.plan_only import PlannedProgram
-    from hlomem.report.data.summary import Summary
-    from hlomem.report.screens.text import Line
+from hlomem.report.screens.text import Line, width, wrap, write_lines
 
 
 @click.command("compile")

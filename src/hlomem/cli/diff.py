@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
@@ -12,11 +10,8 @@ from hlomem.base.sizes import format_bytes
 from hlomem.cli.arguments import open_both, write
 from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
-from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
+from hlomem.report.data.diff import GROUPINGS, Diff, Grouping, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
-
-if TYPE_CHECKING:
-    from hlomem.report.data.diff import Diff, Grouping
 
 
 @click.command("diff")

@@ -21,13 +21,11 @@ from hlomem.cli.progress import progress, working
 from hlomem.dump.dump import Dump
 from hlomem.machines.capacity import parse_capacity
 from hlomem.opt.cheap_remat import RECOMPUTE
-from hlomem.opt.order_search import Rules
-from hlomem.opt.orders.search import EFFORTS
+from hlomem.opt.order_search import BetterOrder, Rules
+from hlomem.opt.orders.search import EFFORTS, Effort
 from hlomem.report.screens.improvement_text import draw_improvement
 
 if TYPE_CHECKING:
-    from hlomem.opt.order_search import BetterOrder
-    from hlomem.opt.orders.search import Effort
     from hlomem.report.data.front import FrontPoint
 
 Front: TypeAlias = "tuple[tuple[FrontPoint, ...], tuple[str, ...]]"

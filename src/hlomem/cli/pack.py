@@ -19,12 +19,11 @@ from hlomem.base.source import visible
 from hlomem.cli.options import AS_JSON
 from hlomem.cli.progress import working
 from hlomem.packer.check import find_problems
-from hlomem.packer.table import read_problem, write_solution
+from hlomem.packer.table import Problem, read_problem, write_solution
 from hlomem.report.screens.text import shorten, width, write_lines
 
 if TYPE_CHECKING:
     from hlomem.packer.buffers import Packing
-    from hlomem.packer.table import Problem
 from hlomem.report.screens.text import Line
 
 _SAID = {

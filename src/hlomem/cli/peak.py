@@ -9,12 +9,11 @@ import click
 from hlomem.base.errors import CommandError
 from hlomem.cli.arguments import about_memory, write
 from hlomem.report.data.branches import DEFAULT_DEPTH
-from hlomem.report.data.peak import KEYS, build_snapshot
+from hlomem.report.data.peak import KEYS, Key, build_snapshot
 from hlomem.report.screens.peak_text import draw_snapshot
 
 if TYPE_CHECKING:
     from hlomem.report.data.memory import MemoryView, Space
-    from hlomem.report.data.peak import Key
 
 
 _ROWS = 10

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hlomem.api.load import encode, load, load_any, load_program, read_source
-from hlomem.api.plan import ORDERS, plan
+from hlomem.api.plan import ORDERS, Plan, plan
 from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
 from hlomem.base.gc_pause import collector_off
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from hlomem.api.plan import Plan
 
 _PROTO_ENDING = ".hlo.pb"
 

@@ -18,14 +18,12 @@ from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.plan import is_right, write_plan
 from hlomem.cli.progress import working
 from hlomem.cli.screen import write_screen
-from hlomem.dump.compare import find_differences
-from hlomem.report.screens.text import shorten, width
+from hlomem.dump.compare import Difference, find_differences
+from hlomem.report.screens.text import Line, shorten, width
 
 if TYPE_CHECKING:
     from hlomem.api.plan import Plan
-    from hlomem.dump.compare import Difference
     from hlomem.dump.dump import Dump
-    from hlomem.report.screens.text import Line
 
 
 @click.command("replan")

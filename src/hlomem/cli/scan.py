@@ -12,14 +12,13 @@ import msgspec
 from hlomem.base.errors import EXIT_OK, CommandError, InputError
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
-from hlomem.fleet.scanning import describe, scan
+from hlomem.fleet.scanning import Progress, describe, scan
 from hlomem.fleet.store import forget_copies
 from hlomem.report.json import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hlomem.fleet.scanning import Progress
 
 _SECONDS = 60.0
 _MEMORY = "4GiB"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
-from hlomem.report.screens.text import shorten_front, width, write_lines
+from hlomem.report.screens.text import Line, shorten_front, width, write_lines
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump
-    from hlomem.report.screens.text import Line
 
 
 def write_screen(lines: list[Line], dump: Dump | None) -> None:

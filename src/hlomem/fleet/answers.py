@@ -13,12 +13,11 @@ import msgspec
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.dump.records import Record
-from hlomem.report.screens.text import shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, shorten, shorten_front, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.report.screens.text import Line
 
 _GAP = 2
 _INDENT = 4

@@ -15,7 +15,7 @@ import zlib
 from contextlib import contextmanager
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
@@ -23,7 +23,6 @@ from hlomem.fleet.storage import FileEntry, is_address, local_path, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
 
 _MAX_GROWTH = 100
 _ALWAYS_ALLOWED = 64 << 20

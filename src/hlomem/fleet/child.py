@@ -12,15 +12,12 @@ import os
 import signal
 import struct
 import sys
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
 import msgspec
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.fleet.reading import Outcome, Task, failed, read_unit
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 LENGTH = struct.Struct("<I")
 READY = b"ready"

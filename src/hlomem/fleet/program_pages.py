@@ -6,7 +6,7 @@ the programs' sources by the report that `hlomem html` writes of one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.advice.page import build_advised_page
 from hlomem.base.atomic_files import write_files
@@ -22,7 +22,6 @@ from hlomem.report.page.html import fill, format_page
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from hlomem.machines.capacity import Capacity
 

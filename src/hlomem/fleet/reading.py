@@ -29,18 +29,16 @@ from hlomem.base.source import visible, visible_lines
 from hlomem.check.verify import verify_joined
 from hlomem.dump.dump import Dump
 from hlomem.dump.program_name import program_name
-from hlomem.fleet.rows import build_rows
+from hlomem.fleet.rows import Row, build_rows
 from hlomem.fleet.schema import SCHEMA
 from hlomem.fleet.storage import is_address, local_path, read_bytes
 from hlomem.fleet.units import Unit  # noqa: TC001 - msgspec reads it
 from hlomem.hlo.ir import HloModule  # noqa: TC001 - msgspec reads it
-from hlomem.report.data.memory import build_memory
+from hlomem.report.data.memory import MemoryView, build_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.fleet.rows import Row
-    from hlomem.report.data.memory import MemoryView
 
 _MAX_MESSAGE = 2000
 

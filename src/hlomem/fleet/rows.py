@@ -14,10 +14,10 @@ from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.eras import describe
 from hlomem.report.data import places, roles
-from hlomem.report.data.copies import build_copies
-from hlomem.report.data.donation import build_donation
+from hlomem.report.data.copies import Copies, build_copies
+from hlomem.report.data.donation import Donation, build_donation
 from hlomem.report.data.lookup import find_space
-from hlomem.report.data.padding import build_padding
+from hlomem.report.data.padding import Padding, build_padding
 from hlomem.report.data.peak import key_of
 from hlomem.report.data.role_shares import build_role_shares
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.dump.records import Allocation
-    from hlomem.report.data.copies import Copies
-    from hlomem.report.data.donation import Donation
     from hlomem.report.data.memory import MemoryView, OwnedBytes, Space
-    from hlomem.report.data.padding import Padding
 
 Row = dict[str, Any]
 _MAX_INTEGER = (1 << 63) - 1

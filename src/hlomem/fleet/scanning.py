@@ -20,11 +20,11 @@ from hlomem.api.load import max_input
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.fleet.finding import UnitError, find_units
-from hlomem.fleet.known import Known
+from hlomem.fleet.known import Held, Known
 from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed
-from hlomem.fleet.store import check_run, make_store
+from hlomem.fleet.store import Store, check_run, make_store
 from hlomem.fleet.tables import Tables, merge_segments, write_segment
-from hlomem.fleet.workers import open_pool, run_task
+from hlomem.fleet.workers import Pool, open_pool, run_task
 from hlomem.machines.registry import find_chip
 from hlomem.report.screens.text import plural
 
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from hlomem.fleet.known import Held
-    from hlomem.fleet.store import Store
     from hlomem.fleet.units import Unit
-    from hlomem.fleet.workers import Pool
 
 _MAX_PENDING = 1000
 """Units that become a segment, if time has not come before."""

@@ -17,12 +17,11 @@ from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.fleet.extras import require
 from hlomem.fleet.schema import PARTITION, TABLES, Table
-from hlomem.fleet.store import new_segment
+from hlomem.fleet.store import Segment, Store, new_segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from hlomem.fleet.store import Segment, Store
 
 _CONFIG = {
     "autoinstall_known_extensions": "false",

@@ -10,8 +10,8 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.api.explain import explain
-from hlomem.api.folder import draw_list, list_modules, measure_all
+from hlomem.api.explain import MemoryExplanation, explain
+from hlomem.api.folder import ModuleSize, draw_list, list_modules, measure_all
 from hlomem.api.load import read_source
 from hlomem.api.oom import describe_failure, describe_unknown, find_failure
 from hlomem.base.errors import HlomemError, InputError
@@ -24,8 +24,6 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hlomem.api.explain import MemoryExplanation
-    from hlomem.api.folder import ModuleSize
 
 TOP = 8
 """Programs that are listed."""

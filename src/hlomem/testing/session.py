@@ -19,13 +19,12 @@ from hlomem.testing.baseline import merge, read_baseline, write_baseline
 from hlomem.testing.measurement import Measurement, measure
 from hlomem.testing.programs import open_program, save_program
 from hlomem.testing.summaries import Entry
-from hlomem.testing.verdict import explain_growth, judge
+from hlomem.testing.verdict import Verdict, explain_growth, judge
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hlomem.api.explain import MemoryExplanation
-    from hlomem.testing.verdict import Verdict
 
 
 class Settings(NamedTuple):

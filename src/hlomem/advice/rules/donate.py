@@ -18,7 +18,7 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 from hlomem.hlo.text.attributes import InputOutputAlias
 from hlomem.report.data.advice import Advice
-from hlomem.report.data.donation import build_donation, top_level_name
+from hlomem.report.data.donation import Argument, build_donation, top_level_name
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hlomem.advice.case import Subject
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.pipeline import Stages
-    from hlomem.report.data.donation import Argument
 
 LINK = "https://docs.jax.dev/en/latest/buffer_donation.html"
 _MAX_NAMES = 4

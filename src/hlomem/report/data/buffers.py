@@ -20,29 +20,25 @@ from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
     Step,
     ValueId,
 )
-from hlomem.dump.records import Record
+from hlomem.dump.records import LiveRange, Parameter, Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data import movement, roles
-from hlomem.report.data.lines import Lines
+from hlomem.report.data.lines import Frame, Lines, Origin
 from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
 from hlomem.report.data.places import kind_of
 from hlomem.report.data.results import name_results
 from hlomem.report.data.value_roles import ValueRoles
-from hlomem.view.control_flow import find_structure
+from hlomem.view.control_flow import Structure, find_structure
 from hlomem.view.families import find_alias_classes
-from hlomem.view.joined import display_name
+from hlomem.view.joined import JoinedDump, PlacedValue, display_name
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hlomem.dump.records import LiveRange, Parameter
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.report.data.lines import Frame, Origin
-    from hlomem.view.control_flow import Structure
-    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
 class Buffer(Record, frozen=True):

@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes, format_change
-from hlomem.report.data.front import CodeAdvice
+from hlomem.report.data.front import CodeAdvice, FrontPoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hlomem.report.data.front import FrontPoint
 
 
 def advise_code(points: Sequence[FrontPoint], limit: int | None) -> tuple[CodeAdvice, ...]:

@@ -21,12 +21,11 @@ from hlomem.report.data.causes.changes import Change, SharedOut, change_of
 from hlomem.report.data.causes.explain import find_causes
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.matching import match_buffers
-from hlomem.report.data.peak import key_of
+from hlomem.report.data.peak import Key, key_of
 from hlomem.report.data.side_names import distinct_names
 
 if TYPE_CHECKING:
     from hlomem.report.data.memory import MemoryView, Space
-    from hlomem.report.data.peak import Key
 
 __all__ = [
     "GROUPINGS",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.sizes import format_bytes
-from hlomem.dump.records import Record
+from hlomem.dump.records import Allocation, Record
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data.hints import Hint
 from hlomem.report.data.results import iter_results
@@ -21,7 +21,6 @@ from hlomem.report.data.results import iter_results
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hlomem.dump.records import Allocation
     from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.view.joined import PlacedValue
 

@@ -12,14 +12,13 @@ from hlomem.report.data import roles
 from hlomem.report.data.in_place import InPlace, iter_in_place
 from hlomem.report.data.padding import Growth, growths
 from hlomem.report.data.places import kind_of
-from hlomem.view.joined import indexed
+from hlomem.view.joined import PlacedValue, indexed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
-    from hlomem.view.joined import PlacedValue
 
 
 class Neighbour(Record, frozen=True, kw_only=True):

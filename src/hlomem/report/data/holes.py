@@ -13,13 +13,12 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hlomem.dump.records import Record
+from hlomem.dump.records import Allocation, Record
 from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.dump.records import Allocation
     from hlomem.report.data.buffers import Stay
     from hlomem.report.data.memory import Buffer, MemoryView, Space
 

@@ -14,30 +14,25 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.dump.records import Record
+from hlomem.dump.records import Allocation, LiveRange, Record
 from hlomem.report.data import roles
-from hlomem.report.data.buffers import Buffer, BufferBuilder
-from hlomem.report.data.occupancy import OwnedBytes, share_out
+from hlomem.report.data.buffers import Buffer, BufferBuilder, Stay
+from hlomem.report.data.occupancy import ByteRange, OwnedBytes, share_out
 from hlomem.report.data.places import HELD_WHOLE, kind_of
 from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
-from hlomem.report.data.uses import iter_held, iter_uses
+from hlomem.report.data.uses import Usage, iter_held, iter_uses
 from hlomem.view.guess_machine import choose_machine, platform_of_names
-from hlomem.view.joined import join_dump
+from hlomem.view.joined import JoinedDump, PlacedValue, join_dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.base.quantities import ValueId
     from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Allocation, LiveRange
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.machines.machine import Machine
-    from hlomem.report.data.buffers import Stay
     from hlomem.report.data.lines import Frame
-    from hlomem.report.data.occupancy import ByteRange
-    from hlomem.report.data.uses import Usage
     from hlomem.view.control_flow import Structure
-    from hlomem.view.joined import JoinedDump, PlacedValue
 
 __all__ = ["Buffer", "MemoryView", "OwnedBytes", "Space", "build_memory"]
 

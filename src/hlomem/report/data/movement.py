@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.opcodes import SAME_DATA
+from hlomem.hlo.opcodes import SAME_DATA, Opcode
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 

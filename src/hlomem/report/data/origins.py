@@ -13,14 +13,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.opcodes import SAME_DATA
+from hlomem.hlo.opcodes import SAME_DATA, Opcode
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.report.data.lines import Lines, Origin
     from hlomem.view.joined import JoinedDump, PlacedValue
 

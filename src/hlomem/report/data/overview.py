@@ -10,21 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.dump.eras import describe
-from hlomem.dump.records import Record, SpaceReport
+from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer, Record, SpaceReport
 from hlomem.hlo.text.attributes import read_metadata
 from hlomem.machines.registry import platform_machine
 from hlomem.report.data.places import kind_of
 from hlomem.view.guess_machine import platform_of_dump
 from hlomem.view.instruction_line import source_of
-from hlomem.view.joined import indexed, join_dump
+from hlomem.view.joined import JoinedDump, indexed, join_dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
     from hlomem.machines.machine import Machine
-    from hlomem.view.joined import JoinedDump
 
 TOP_BUFFERS = 10
 

@@ -24,14 +24,13 @@ from hlomem.report.data.branches import (
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.data.lookup import find_step
 from hlomem.report.data.occupancy import share_out
-from hlomem.report.data.timeline import outline
+from hlomem.report.data.timeline import Summit, Timeline, outline
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hlomem.report.data.memory import Buffer, MemoryView, OwnedBytes, Space
-    from hlomem.report.data.timeline import Summit, Timeline
 
 Key: TypeAlias = Literal["buffer", "line", "op", "scope", "role", "shape", "arg"]
 KEYS: tuple[Key, ...] = get_args(Key)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.dump.records import Record
+from hlomem.dump.records import Allocation, Record
 from hlomem.report.data import roles
 from hlomem.report.data.occupancy import alignment_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.dump.records import Allocation
     from hlomem.report.data.memory import MemoryView
 
 

@@ -9,15 +9,11 @@ buffer: the role of the lower rank counts. The roles of a memory space add up to
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from hlomem.base.patterns import lazy_pattern
 from hlomem.dump.records import Record
-from hlomem.hlo.opcodes import COPYING, communicates
+from hlomem.hlo.opcodes import COPYING, Opcode, communicates
 from hlomem.report.data.phases import is_backward, is_recomputed
-
-if TYPE_CHECKING:
-    from hlomem.hlo.opcodes import Opcode
 
 WEIGHTS = "model parameters"
 OPTIMIZER = "optimizer state"

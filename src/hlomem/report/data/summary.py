@@ -14,8 +14,8 @@ from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.hints import Hint
-from hlomem.report.data.peak import NOWHERE, build_snapshot, group, require_timeline
-from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.data.peak import NOWHERE, Snapshot, build_snapshot, group, require_timeline
+from hlomem.report.data.role_shares import RoleShare, build_role_shares
 from hlomem.report.registry import REPORTS
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hlomem.machines.capacity import Capacity
     from hlomem.report.data.memory import Buffer, MemoryView, Space
-    from hlomem.report.data.peak import Snapshot
-    from hlomem.report.data.role_shares import RoleShare
 
 TOP_LINES = 5
 TOP_HINTS = 3

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.disjoint_sets import DisjointSets
 from hlomem.base.named_tuples import NamedTuple
-from hlomem.base.quantities import Offset
+from hlomem.base.quantities import Offset, Step
 from hlomem.report.data import roles
 from hlomem.view.sweep import Residency, iter_sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hlomem.base.quantities import Step
     from hlomem.report.data.buffers import Buffer, Stay
 
 

@@ -13,7 +13,7 @@ from hlomem.base.source import visible
 from hlomem.dump.records import Record
 from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.names import short_program
-from hlomem.report.data.peak import NOWHERE, build_snapshot
+from hlomem.report.data.peak import NOWHERE, Row, build_snapshot
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.screens.text import percent, space_label
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.report.data.memory import MemoryView, Space
-    from hlomem.report.data.peak import Row
     from hlomem.report.oom.log import Failure
 
 TOP_ROLES = 4

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.quantities import NEVER
 from hlomem.dump.eras import describe
-from hlomem.dump.records import Record
+from hlomem.dump.records import Allocation, Record
 from hlomem.machines.registry import CHIPS
 from hlomem.report.data import roles
 from hlomem.report.data.bands import Band, build_bands
 from hlomem.report.data.branches import ARGUMENTS, UNNAMED
-from hlomem.report.data.copies import build_copies
-from hlomem.report.data.donation import build_donation
-from hlomem.report.data.holes import build_holes
+from hlomem.report.data.copies import Copy, build_copies
+from hlomem.report.data.donation import Argument, build_donation
+from hlomem.report.data.holes import Hole, build_holes
 from hlomem.report.data.names import short_program
 from hlomem.report.data.occupancy import ownership_key
-from hlomem.report.data.padding import build_padding
+from hlomem.report.data.padding import PaddedShape, build_padding
 from hlomem.report.data.peak import NOWHERE
 from hlomem.report.data.phases import Phase, build_phases
 from hlomem.report.data.places import kind_of
-from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.data.role_shares import RoleShare, build_role_shares
 from hlomem.report.data.skyline import Layer, build_skyline
 from hlomem.report.data.summary import build_hints
 
@@ -33,16 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hlomem.check.findings import Verdict
-    from hlomem.dump.records import Allocation
     from hlomem.machines.capacity import Capacity
     from hlomem.report.data.advice import AdviceReport
-    from hlomem.report.data.copies import Copy
-    from hlomem.report.data.donation import Argument
     from hlomem.report.data.hints import Hint
-    from hlomem.report.data.holes import Hole
     from hlomem.report.data.memory import Buffer, MemoryView, Space
-    from hlomem.report.data.padding import PaddedShape
-    from hlomem.report.data.role_shares import RoleShare
     from hlomem.report.data.roles import Role
     from hlomem.report.data.timeline import Summit
 

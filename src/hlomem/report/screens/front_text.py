@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes, format_change
 from hlomem.base.source import visible
 from hlomem.report.data.code_advice import describe_fit
-from hlomem.report.screens.text import wrap
+from hlomem.report.screens.text import Line, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hlomem.report.data.front import CodeAdvice, FrontPoint
-    from hlomem.report.screens.text import Line
 
 _MARGIN = 40
 """Columns before the name of a program."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
-from hlomem.report.screens.text import wrap
+from hlomem.report.screens.text import Line, wrap
 
 if TYPE_CHECKING:
     from hlomem.report.data.health import Health, Package, Place
-    from hlomem.report.screens.text import Line
 
 _FLAGS = 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …'
 

@@ -14,12 +14,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
-from hlomem.report.screens.text import shorten
+from hlomem.report.screens.text import Line, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.report.screens.text import Line
 
 MAX_STEPS = 12
 _AROUND = 2

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
 from hlomem.report.screens.schedule_text import draw_schedule
-from hlomem.report.screens.text import shorten, wrap
+from hlomem.report.screens.text import Line, shorten, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hlomem.check.findings import Finding, ValueEvidence, Verdict
-    from hlomem.report.screens.text import Line
 
 MAX_SHOWN = 5
 _CONTEXTS = 3

@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
-from hlomem.report.data.memory import OwnedBytes
+from hlomem.report.data.memory import Buffer, MemoryView, OwnedBytes, Space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.report.data.matching import Pair
-    from hlomem.report.data.memory import Buffer, MemoryView, Space
 
 ChangeKind: TypeAlias = Literal[
     "new",

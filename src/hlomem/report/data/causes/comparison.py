@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
-from hlomem.report.data.causes.ledger import AFTER, BEFORE
+from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hlomem.report.data.causes.ledger import Entry
     from hlomem.report.data.causes.operations import OperationReader
     from hlomem.report.data.causes.program import Argument, Program
 

@@ -13,13 +13,12 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.causes.cause import CauseKind, Finding
-from hlomem.report.data.causes.comparison import is_model, name_arguments
+from hlomem.report.data.causes.comparison import ArgumentPair, Comparison, is_model, name_arguments
 from hlomem.report.data.causes.program import FLOATS, array_of_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hlomem.report.data.causes.comparison import ArgumentPair, Comparison
     from hlomem.report.data.causes.ledger import Entry
 
 _MAX_POWER = 4

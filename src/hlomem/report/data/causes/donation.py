@@ -11,14 +11,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import name_arguments
-from hlomem.report.data.causes.ledger import AFTER, BEFORE
+from hlomem.report.data.causes.comparison import Comparison, name_arguments
+from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.report.data.causes.comparison import Comparison
-    from hlomem.report.data.causes.ledger import Entry
     from hlomem.report.data.causes.program import Argument
 
 

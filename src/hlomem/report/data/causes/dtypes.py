@@ -10,16 +10,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import at_line, name_arguments
-from hlomem.report.data.causes.ledger import AFTER, BEFORE
-from hlomem.report.data.causes.program import FLOATS, array_of_buffer
+from hlomem.report.data.causes.comparison import Comparison, at_line, name_arguments
+from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
+from hlomem.report.data.causes.program import FLOATS, Program, array_of_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from hlomem.report.data.causes.comparison import Comparison
-    from hlomem.report.data.causes.ledger import Entry
-    from hlomem.report.data.causes.program import Program
 
 _CAST = "convert_element_type"
 

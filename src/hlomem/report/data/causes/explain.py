@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.report.data.causes.cause import Cause
+from hlomem.report.data.causes.cause import Cause, Finding
 from hlomem.report.data.causes.comparison import Comparison
-from hlomem.report.data.causes.ledger import Ledger, booked
+from hlomem.report.data.causes.ledger import Entry, Ledger, booked
 from hlomem.report.data.causes.operations import OperationReader
 from hlomem.report.data.causes.program import Program
 from hlomem.report.data.causes.rest import iter_rest
@@ -21,9 +21,7 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.report.data.causes.cause import Finding
     from hlomem.report.data.causes.changes import Change, SharedOut
-    from hlomem.report.data.causes.ledger import Entry
 
 _MINOR = 0.1
 """Share of the largest cause below which a finding does not come before lines."""

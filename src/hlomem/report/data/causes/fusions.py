@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import base_name
-from hlomem.report.data.causes.ledger import AFTER, BEFORE
+from hlomem.report.data.causes.comparison import Comparison, base_name
+from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
 from hlomem.report.data.causes.program import array_of_buffer
 from hlomem.report.data.matching import operation_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from hlomem.report.data.causes.comparison import Comparison
-    from hlomem.report.data.causes.ledger import Entry
 
 
 def find_fusions(comparison: Comparison) -> Iterator[Finding]:

@@ -11,14 +11,13 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.program import array_of_buffer, scopes
+from hlomem.report.data.causes.program import Program, array_of_buffer, scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hlomem.report.data.causes.comparison import Comparison
     from hlomem.report.data.causes.ledger import Entry
-    from hlomem.report.data.causes.program import Program
 
 _NUMBERED = re.compile(r"([A-Za-z][A-Za-z_]*?)_?(\d{1,4})$")
 _MAX_DIGITS = 4

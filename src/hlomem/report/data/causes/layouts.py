@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import name_arguments
+from hlomem.report.data.causes.comparison import Comparison, name_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.shape import Shape
-    from hlomem.report.data.causes.comparison import Comparison
     from hlomem.report.data.causes.ledger import Entry
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import at_line
+from hlomem.report.data.causes.comparison import Comparison, at_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.report.data.causes.comparison import Comparison
     from hlomem.report.data.causes.ledger import Entry
     from hlomem.report.data.causes.program import Program
 

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import base_name
-from hlomem.report.data.causes.ledger import AFTER, BEFORE
-from hlomem.report.data.causes.program import array_of_buffer
+from hlomem.report.data.causes.comparison import Comparison, base_name
+from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
+from hlomem.report.data.causes.program import Program, array_of_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.report.data.causes.comparison import Comparison
-    from hlomem.report.data.causes.ledger import Entry
-    from hlomem.report.data.causes.program import Program
     from hlomem.report.data.memory import Buffer
 
 

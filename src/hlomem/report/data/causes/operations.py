@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.text.attributes import METADATA, read_op_name
-from hlomem.hlo.text.named_rows import NamedRows, named_rows
+from hlomem.hlo.text.named_rows import NamedRow, NamedRows, named_rows
 from hlomem.report.data.matching import operation_key
 from hlomem.view.shapes import parse_shape_or_none
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloModule
     from hlomem.hlo.shape import Shape
-    from hlomem.hlo.text.named_rows import NamedRow
 
 
 class Array(NamedTuple):

@@ -11,8 +11,8 @@ import re
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.report.data.causes.operations import Array, Operation, array_of
-from hlomem.report.data.lines import Lines
+from hlomem.report.data.causes.operations import Array, Operation, OperationReader, array_of
+from hlomem.report.data.lines import Frame, Lines
 from hlomem.report.data.matching import operation_key
 from hlomem.report.data.phases import REMATTED
 from hlomem.view.shapes import parse_shape_or_none
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.shape import Shape
-    from hlomem.report.data.causes.operations import OperationReader
-    from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
 
 _COLLECTIVE = re.compile(

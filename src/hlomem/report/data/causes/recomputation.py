@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 
 from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import at_line, listed
+from hlomem.report.data.causes.comparison import Comparison, at_line, listed
 from hlomem.report.data.causes.ledger import AFTER, BEFORE
-from hlomem.report.data.lines import users_frame
+from hlomem.report.data.lines import Frame, users_frame
 from hlomem.report.data.phases import REMATTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hlomem.report.data.causes.comparison import Comparison
     from hlomem.report.data.causes.program import Program
-    from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer
 
 _KEPT = frozenset({roles.ACTIVATIONS, roles.STACKED, roles.CARRIED, roles.COPIES})

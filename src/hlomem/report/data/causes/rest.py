@@ -13,13 +13,12 @@ from msgspec.structs import replace
 
 from hlomem.report.data.causes.cause import Cause
 from hlomem.report.data.causes.comparison import base_name
-from hlomem.report.data.causes.ledger import booked
+from hlomem.report.data.causes.ledger import Entry, Ledger, booked
 from hlomem.report.data.peak import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.report.data.causes.ledger import Entry, Ledger
 
 _NEARLY = 0.05
 """Two lines cancel if what is left of them is at most this share of the larger."""

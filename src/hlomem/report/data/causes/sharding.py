@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import name_arguments
+from hlomem.report.data.causes.comparison import ArgumentPair, Comparison, name_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.report.data.causes.comparison import ArgumentPair, Comparison
     from hlomem.report.data.causes.ledger import Entry
     from hlomem.report.data.memory import Buffer
 
