@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import hlomem.testing.session
-import hlomem.testing.summaries  # noqa: F401 - as above
 from tests.places import ROOT
 
 pytest_plugins = ("pytester",)

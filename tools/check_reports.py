@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import hlomem
 from hlomem.base.quantities import Step
+from hlomem.report.data.allocation_kinds import HELD_WHOLE, kind_of
 from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.peak import KEYS, build_snapshot
-from hlomem.report.data.places import HELD_WHOLE, kind_of
 from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.data.summary import build_summary
 from hlomem.report.registry import REPORTS

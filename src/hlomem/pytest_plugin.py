@@ -223,7 +223,7 @@ def pytest_terminal_summary(
     if session is None or not session.entries or _is_worker(config):
         return
     from hlomem.base.errors import HlomemError  # noqa: PLC0415 - only when used
-    from hlomem.testing.summaries import draw_annotations, draw_table  # noqa: PLC0415 - only when used
+    from hlomem.testing.session import draw_annotations, draw_table  # noqa: PLC0415 - only when used
 
     entries = list(session.entries.values())
     terminalreporter.section("memory", sep="-")

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 import hlomem
-from hlomem.advice.advising import advise, advise_with
+from hlomem.advice.advising import RULES, advise, advise_with
 from hlomem.advice.case import subject_of_dump
-from hlomem.advice.registry import RULES
 from hlomem.api.load import find_program, load
 from hlomem.base.errors import InputError
 from hlomem.report.screens.advice_text import draw_advice

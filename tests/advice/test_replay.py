@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hlomem
-from hlomem.advice.replay import Replay, shrunk
+from hlomem.advice.trial import Replay, shrunk
 from hlomem.report.data.memory import MemoryView, build_memory
 
 TEXT = """HloModule m, is_scheduled=true

@@ -6,7 +6,7 @@ import pytest
 
 from hlomem import fleet
 from hlomem.base.errors import CommandError
-from hlomem.fleet.extras import require
+from hlomem.fleet.storage import require
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra() -> None:

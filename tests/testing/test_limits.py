@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from hlomem.base.errors import InputError
-from hlomem.testing.baseline import read_baseline
-from hlomem.testing.measurement import place_in
+from hlomem.testing.baseline import place_in, read_baseline
 from hlomem.testing.session import parse_hbm_limit
 
 

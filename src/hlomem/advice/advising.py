@@ -12,24 +12,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem import hlo
-from hlomem.advice.case import (
-    Subject,
-    subject_of_dump,
-    subject_of_memory,
-    subject_of_program,
-)
-from hlomem.advice.registry import RULES, Rule
+from hlomem.advice.case import Subject, subject_of_dump, subject_of_memory, subject_of_program
+from hlomem.advice.rules.carry import advise_carry
+from hlomem.advice.rules.checkpoint import advise_checkpoint
+from hlomem.advice.rules.donate import advise_donate
+from hlomem.advice.rules.layout import advise_layout
+from hlomem.advice.rules.logits import advise_logits
+from hlomem.advice.rules.narrow import advise_narrow
+from hlomem.advice.rules.offload import advise_offload
+from hlomem.advice.rules.order import advise_order
+from hlomem.advice.rules.padding import advise_padding
 from hlomem.base.errors import HlomemError
 from hlomem.dump.dump import Dump
 from hlomem.machines.registry import given_machine
 from hlomem.report.data.advice import Advice, AdviceReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
     from hlomem.report.data.memory import MemoryView
+
+    Rule = Callable[[Subject], Iterator[Advice]]
+
+
+RULES: Mapping[str, Rule] = {
+    "donate": advise_donate,
+    "order": advise_order,
+    "checkpoint": advise_checkpoint,
+    "logits": advise_logits,
+    "carry": advise_carry,
+    "offload": advise_offload,
+    "padding": advise_padding,
+    "layout": advise_layout,
+    "narrow": advise_narrow,
+}
+"""By the name their advice has."""
+
 
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""

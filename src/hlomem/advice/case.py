@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hlomem.advice.layers import Layers, find_layers
-from hlomem.advice.replay import Replay
+from hlomem.advice.trial import Replay
 from hlomem.api.plan import Plan, plan
 from hlomem.api.replan import replan
 from hlomem.hlo.ir import HloModule

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data import roles
+from hlomem.report.data.occupancy import Usage
 from hlomem.report.data.phases import is_forward
 from hlomem.report.data.timeline import bytes_over_time
-from hlomem.report.data.uses import Usage
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:

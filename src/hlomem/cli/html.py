@@ -114,7 +114,7 @@ def _write_store(
     pages: int,
     program: str | None,
 ) -> Path:
-    from hlomem.fleet.program_pages import write_fleet, write_program  # noqa: PLC0415 - an extra
+    from hlomem.fleet.page import write_fleet, write_program  # noqa: PLC0415 - an extra
     from hlomem.fleet.store import forget_copies  # noqa: PLC0415 - as above
 
     click.get_current_context().call_on_close(forget_copies)

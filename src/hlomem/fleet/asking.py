@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.fleet.extras import require
+from hlomem.fleet.storage import require
 from hlomem.fleet.store import open_store
 from hlomem.fleet.tables import Tables, literal
 

@@ -5,23 +5,98 @@ In: a store's tables. Out: `FleetPage`, which goes into the page as JSON; the pa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlomem.advice.page import build_advised_page
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import HlomemError, UnknownNameError
+from hlomem.base.source import visible
+from hlomem.dump.records import Record
+from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.growth import STEADY_PLACE
+from hlomem.fleet.questions import choose_run
+from hlomem.fleet.reopen import opened_memory
 from hlomem.fleet.tables import by_program, literal
 from hlomem.machines.registry import CHIPS, platform_of
-from hlomem.report.page.fleet import (
-    FleetError,
-    FleetLine,
-    FleetPage,
-    FleetPrograms,
-    FleetSeries,
-)
+from hlomem.report.page.html import fill, format_page
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
-    from hlomem.fleet.asking import LockedTables
+    from hlomem.machines.capacity import Capacity
+
+
+class FleetPrograms(Record, frozen=True, kw_only=True):
+    """The programs of a run, a list per field, what needs most first."""
+
+    id: list[str]
+    name: list[str]
+    place: list[str]
+    backend: list[str]
+    needs: list[int]
+    peak: list[int]
+    """-1 where nobody knows."""
+    padding: list[int]
+    copies: list[int]
+    donatable: list[int]
+    has_page: list[bool]
+    """For each, whether its own page lies beside this one."""
+
+
+class FleetError(Record, frozen=True, kw_only=True):
+    """Inputs that could not be read, of one kind."""
+
+    kind: str
+    count: int
+    example: str
+
+
+class FleetLine(Record, frozen=True, kw_only=True):
+    """A source line."""
+
+    line: str
+    size: int
+    """Bytes at the peaks of all programs together."""
+    programs: int
+    largest: str
+    """The program in which it has most."""
+
+
+class FleetSeries(Record, frozen=True, kw_only=True):
+    """A program over the runs."""
+
+    name: str
+    place: str
+    needs: list[int]
+    """By run; -1 where the run does not have it."""
+
+
+class FleetPage(Record, frozen=True, kw_only=True):
+    """The page of a fleet."""
+
+    run: str
+    runs: list[str]
+    """The last runs, the oldest first."""
+    programs: FleetPrograms
+    left_out: int
+    """Programs that are too many for a page."""
+    errors: tuple[FleetError, ...]
+    lines: tuple[FleetLine, ...]
+    series: tuple[FleetSeries, ...]
+    """Those that changed most over the runs, or need most where none changed."""
+    chips: dict[str, int]
+    platforms: dict[str, str]
+    """Of the chips."""
+    chip: str
+    """The one to begin with; empty for none."""
+    capacity: int | None
+    """Given instead of a chip."""
+    pages: str
+    """The folder of the programs' pages, from this one on."""
+    command: str
+    """The command that makes the page of a program, but for its id."""
+
 
 _MAX_PROGRAMS = 20_000
 _MAX_LINES = 25
@@ -110,3 +185,78 @@ def _series(tables: LockedTables, runs: list[str]) -> tuple[FleetSeries, ...]:
         )
         for row in rows
     )
+
+
+_MAIN = "fleet"
+
+
+class Written(NamedTuple):
+    """The pages that were written, and those that could not be."""
+
+    page: Path
+    made: list[str]
+    """Programs whose pages were made now."""
+    problems: list[str]
+
+
+def write_fleet(
+    store: str,
+    output: Path,
+    *,
+    run: str | None = None,
+    capacity: Capacity | None = None,
+    count: int = 0,
+    force: bool = False,
+) -> Written:
+    """Writes the page of a store, and the pages of the programs that need most."""
+    tables = LockedTables(store)
+    wanted = choose_run(tables, run)
+    folder = output.parent / f"{output.stem}.pages"
+    made, problems = [], []
+    compared = ""
+    if capacity and capacity.name:  # the page begins with what is compared with that chip
+        compared = f"AND backend = {literal(platform_of(capacity.name))}"
+    worst = f"{compared} ORDER BY needs DESC, place, id LIMIT {count}"
+    for row in _program_rows(tables, wanted, worst):
+        try:
+            _write_page(row, folder, capacity)
+            made.append(str(row["id"]))
+        except HlomemError as error:
+            problems.append(str(error))
+    there = {path.stem for path in folder.glob("*.html")} if folder.is_dir() else set()
+    page = build_fleet_page(
+        tables,
+        wanted,
+        chip=capacity.name if capacity else "",
+        capacity=capacity.size if capacity and not capacity.name else None,
+        pages=folder.name,
+        made=there,
+        command=f"hlomem html {store} -o {output.name} --program",
+    )
+    text = fill(_MAIN, f"fleet, run {visible(wanted)}", {"fleet": page})
+    write_files(output.parent, {output.name: [text.encode()]}, force=force)
+    return Written(output, made, problems)
+
+
+def write_program(store: str, output: Path, id_: str, *, run: str | None = None) -> Path:
+    """Writes the page of one program where the fleet's page looks for it."""
+    tables = LockedTables(store)
+    rows = _program_rows(tables, choose_run(tables, run), f"AND id = {literal(id_)}")
+    if not rows:
+        raise UnknownNameError(f"no program `{visible(id_)}` in this run; ids: ask STORE"
+                               " 'SELECT id, name FROM modules'")  # fmt: skip
+    return _write_page(rows[0], output.parent / f"{output.stem}.pages", None)
+
+
+def _program_rows(tables: LockedTables, run: str, rest: str) -> list[dict[str, Any]]:
+    return tables.rows(
+        "SELECT id, m.source, m.key, recipe FROM modules m JOIN units u USING (run, unit)"
+        f" WHERE run = {literal(run)} AND status = 'ok' {rest}"
+    )
+
+
+def _write_page(row: dict[str, Any], folder: Path, capacity: Capacity | None) -> Path:
+    with opened_memory(row) as memory:
+        text = format_page([build_advised_page(memory, capacity)])
+    write_files(folder, {f"{row['id']}.html": [text.encode()]}, force=True)
+    return folder / f"{row['id']}.html"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.eras import describe
-from hlomem.report.data import places, roles
+from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.copies import Copies, build_copies
 from hlomem.report.data.donation import Donation, build_donation
 from hlomem.report.data.lookup import find_space
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _MAX_INTEGER = (1 << 63) - 1
 _KINDS = {
-    places.ARGUMENTS: "argument_bytes",
-    places.DONATED: "donated_bytes",
-    places.RESULTS: "result_bytes",
-    places.CONSTANTS: "constant_bytes",
+    allocation_kinds.ARGUMENTS: "argument_bytes",
+    allocation_kinds.DONATED: "donated_bytes",
+    allocation_kinds.RESULTS: "result_bytes",
+    allocation_kinds.CONSTANTS: "constant_bytes",
 }
 
 
@@ -106,7 +106,7 @@ def _sums_by_kind(memory: MemoryView, space: Space) -> dict[str, int]:
     sums = {**dict.fromkeys(_KINDS.values(), 0), "temporary_bytes": 0}
     for allocation in memory.joined.allocations:
         if allocation.color == space.color and not allocation.is_thread_local:
-            column = _KINDS.get(places.kind_of(allocation), "temporary_bytes")
+            column = _KINDS.get(allocation_kinds.kind_of(allocation), "temporary_bytes")
             sums[column] += allocation.size
     return sums
 
@@ -148,7 +148,7 @@ def _allocation(memory: MemoryView, allocation: Allocation) -> Row:
         "space": memory.space_name(allocation.color),
         "index": allocation.index,
         "size": allocation.size,
-        "kind": places.kind_of(allocation),
+        "kind": allocation_kinds.kind_of(allocation),
         "parameter": path or (f"parameter {parameter.number}" if parameter else None),
         "shape": str(parameter.shape) if parameter else None,
         "role": memory.role_of_allocation(allocation),

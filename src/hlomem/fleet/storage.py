@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.source import visible
-from hlomem.fleet.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://")
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "version_id")
@@ -196,3 +197,13 @@ def exists(path: str) -> bool:
 def join(folder: str, *names: str) -> str:
     """A path below another."""
     return "/".join([folder.rstrip("/") or "/", *names])
+
+
+def require(package: str, what_for: str) -> Any:
+    """A package of the extra; an error that says how to get it where it is not installed."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        problem = f"{what_for} needs {name}, which is not installed"
+        raise CommandError(f"{problem}: pip install 'hlomem[fleet]'") from error

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.fleet.extras import require
 from hlomem.fleet.schema import PARTITION, TABLES, Table
+from hlomem.fleet.storage import require
 from hlomem.fleet.store import Segment, Store, new_segment
 
 if TYPE_CHECKING:

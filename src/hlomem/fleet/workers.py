@@ -25,8 +25,8 @@ import msgspec
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.fleet.child import LENGTH
-from hlomem.fleet.extras import require
 from hlomem.fleet.reading import Outcome, Task, failed
+from hlomem.fleet.storage import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The meaning of a dump: reports as data, on screens and as a page."""
+"""Reports on a dump: as data, on screens and as a page."""
 
 from hlomem.base.submodules import find_submodules
 

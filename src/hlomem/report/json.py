@@ -1,7 +1,7 @@
-"""Dumps and modules as JSON, schema "hlomem/1": fields may be added, none changes meaning.
+"""JSON of schema "hlomem/1": fields may be added, none changes meaning.
 
-Sizes are integers of bytes. Bytes of the input that are not UTF-8 appear as `\\xNN`. Characters
-that a terminal would obey or hide are written as JSON escapes.
+Sizes are in bytes. Input bytes that are not UTF-8 appear as `\\xNN`, control and invisible
+characters as JSON escapes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ SCHEMA = "hlomem/1"
 
 
 def encode_dump(dump: Dump) -> bytes:
-    """Everything a dump says, and its overview."""
     return encode(dump_content(dump))
 
 
 def dump_content(dump: Dump) -> dict[str, Any]:
-    """The records `encode_dump` encodes."""
+    """All records of a dump, and its overview."""
     return {
         "kind": "dump",
         "name": dump.name,
@@ -46,12 +45,10 @@ def dump_content(dump: Dump) -> dict[str, Any]:
 
 
 def encode_module_overview(program: ModuleOverview) -> bytes:
-    """An HLO module's overview."""
     return encode({"kind": "module", "name": program.name, "overview": program})
 
 
 def encode(content: dict[str, Any]) -> bytes:
-    """`content` as JSON that names its schema."""
     content = {"schema": SCHEMA, **content}
     try:
         encoded = msgspec.json.encode(content)

@@ -11,20 +11,33 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.limits import parse_limit
+from hlomem.base.sizes import format_bytes
 from hlomem.machines.capacity import parse_capacity
-from hlomem.testing.baseline import merge, read_baseline, write_baseline
-from hlomem.testing.measurement import Measurement, measure
-from hlomem.testing.programs import open_program, save_program
-from hlomem.testing.summaries import Entry
-from hlomem.testing.verdict import Verdict, explain_growth, judge
+from hlomem.report.data.diff import build_diff
+from hlomem.report.screens.diff_text import draw_diff, signed
+from hlomem.report.screens.text import PIPED_WIDTH, percent, plain, space_label
+from hlomem.testing.baseline import (
+    Measurement,
+    measure,
+    merge,
+    open_program,
+    read_baseline,
+    save_program,
+    write_baseline,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from hlomem.api.explain import MemoryExplanation
+    from hlomem.report.data.memory import MemoryView
+    from hlomem.testing.baseline import Measurement
 
 
 class Settings(NamedTuple):
@@ -134,3 +147,155 @@ def _place_of(line: str, root: Path) -> Place | None:
     if not path or not number.isdecimal() or not (root / path).is_file():
         return None
     return Place(path, int(number))
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One program of one test."""
+
+    key: str
+    """The test, and the program's name where it has several."""
+    measurement: Measurement
+    before: Measurement | None = None
+    limit: int | None = None
+    problems: tuple[str, ...] = ()
+    note: str = ""
+    file: str = ""
+    """The place of an annotation: the line to look at, or else the test."""
+    line: int = 1
+
+
+def draw_annotations(entries: Sequence[Entry]) -> Iterator[str]:
+    """A workflow command for every problem."""
+    for entry in entries:
+        for problem in entry.problems:
+            place = f"file={_property(entry.file)},line={entry.line}"
+            yield f"::error {place},title=hlomem::{_data(f'{entry.key} {problem}')}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def draw_table(entries: Sequence[Entry]) -> str:
+    """The measurements as a table in Markdown, problems first."""
+    ordered = sorted(entries, key=lambda entry: (not entry.problems, entry.key))
+    rows = [_row(entry) for entry in ordered]
+    head = ["| | program | target | needs | baseline | change | limit | most of it |"]
+    return "\n".join(["### Memory of compiled programs", "", *head, "|" + "---|" * 8, *rows, ""])
+
+
+def _row(entry: Entry) -> str:
+    now, before = entry.measurement, entry.before
+    comparable = before is not None and not entry.note
+    delta = now.bytes - before.bytes if comparable and before is not None else 0
+    change = "" if not comparable else signed(delta) if delta else "none"
+    if delta and before is not None and before.bytes:
+        change += f" ({'+' if delta > 0 else '-'}{percent(abs(delta), before.bytes)})"
+    cells = [
+        "❌" if entry.problems else "✅",
+        f"`{entry.key}`",
+        now.target,
+        format_bytes(now.bytes),
+        "new" if before is None else format_bytes(before.bytes),
+        change or entry.note,
+        "" if entry.limit is None else format_bytes(entry.limit),
+        next((f"`{line}`" for line in now.lines), ""),
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+_TOP = 5
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """The things to say about a program."""
+
+    problems: tuple[str, ...] = ()
+    """The messages a test fails with, each of one or several lines."""
+    note: str = ""
+    """Why it was not compared, or what else is to know."""
+    line: str = ""
+    """The source line to look at, where one is known."""
+
+
+def judge(
+    now: Measurement,
+    *,
+    limit: int | None = None,
+    before: Measurement | None = None,
+    tolerance: str = "1%",
+) -> Verdict:
+    """A measurement against its limit and what it was."""
+    problems = []
+    if limit is not None and now.bytes > limit:
+        problems.append("\n".join(_over(now, limit)))
+    note = "" if before is None else _why_not_compared(now, before)
+    has_grown = (
+        before is not None
+        and not note
+        and now.bytes > before.bytes + parse_limit(tolerance, before.bytes)
+    )
+    if has_grown and before is not None:
+        problems.append("\n".join(_grown(now, before)))
+    line = _line_of(now, before if has_grown else None) if problems else ""
+    return Verdict(problems=tuple(problems), note=note, line=line)
+
+
+def explain_growth(before: MemoryView, after: MemoryView) -> str:
+    """The changes between two compiles, as `hlomem diff` tells them."""
+    return plain(draw_diff(build_diff(before, after), PIPED_WIDTH))
+
+
+def _why_not_compared(now: Measurement, before: Measurement) -> str:
+    if (now.target, now.space) != (before.target, before.space):
+        return f"the baseline is of {before.target} ({before.space}): not compared"
+    if now.versions != before.versions:
+        return f"the baseline is of {_versions(before)}, this is {_versions(now)}: not compared"
+    return ""
+
+
+def _versions(measured: Measurement) -> str:
+    return ", ".join(f"{name} {number}" for name, number in sorted(measured.versions.items()))
+
+
+def _over(now: Measurement, limit: int) -> Iterator[str]:
+    missing = format_bytes(now.bytes - limit)
+    space = space_label(now.space)
+    yield (
+        f"needs {format_bytes(now.bytes)} of {space} on {now.target},"
+        f" the limit is {format_bytes(limit)}: {missing} too much"
+    )
+    for line, size in list(now.lines.items())[:_TOP]:
+        yield f"  {format_bytes(size):>11}  {percent(size, now.peak):>6}  {line}"
+
+
+def _grown(now: Measurement, before: Measurement) -> Iterator[str]:
+    delta = now.bytes - before.bytes
+    share = f"+{percent(delta, before.bytes)}" if before.bytes else "from nothing"
+    yield (
+        f"needs {format_bytes(now.bytes)} of {space_label(now.space)} on {now.target},"
+        f" {signed(delta)} ({share}) against the baseline"
+    )
+    for name, size in _differences(now.roles, before.roles):
+        yield f"  {signed(size):>11}  {name}"
+    for name, size in _differences(now.lines, before.lines):
+        yield f"  {signed(size):>11}  {name}"
+
+
+def _differences(now: dict[str, int], before: dict[str, int]) -> list[tuple[str, int]]:
+    """The largest changes, growth first."""
+    deltas = {name: now.get(name, 0) - before.get(name, 0) for name in {*now, *before}}
+    changed = [(name, size) for name, size in deltas.items() if size]
+    return sorted(changed, key=lambda change: (-change[1], change[0]))[:_TOP]
+
+
+def _line_of(now: Measurement, before: Measurement | None) -> str:
+    """The line that has grown most, or the one that needs most."""
+    grown = [] if before is None else _differences(now.lines, before.lines)
+    if grown and grown[0][1] > 0:
+        return grown[0][0]
+    return max(now.lines, key=lambda line: now.lines[line], default="")

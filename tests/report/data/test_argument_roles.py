@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlomem.report.data import roles
-from hlomem.report.data.argument_roles import role_of_argument
+from hlomem.report.data.roles import role_of_argument
 
 
 @pytest.mark.parametrize(

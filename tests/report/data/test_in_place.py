@@ -16,7 +16,7 @@ from hlomem.analysis.overwriting import (
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import Options
 from hlomem.pipeline import start_stages
-from hlomem.report.data.in_place import ALLOWED, UNKNOWN, InPlace, iter_in_place
+from hlomem.report.data.explain import ALLOWED, UNKNOWN, InPlace, iter_in_place
 from hlomem.report.data.lookup import find_buffer
 from hlomem.report.data.memory import MemoryView, build_memory
 from tests.places import ROOT

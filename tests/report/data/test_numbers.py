@@ -7,10 +7,7 @@ from itertools import accumulate
 
 import pytest
 
-from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import MemoryView
-from hlomem.report.data.peak import NOWHERE, build_snapshot
-from hlomem.report.data.places import (
+from hlomem.report.data.allocation_kinds import (
     ARGUMENTS,
     DONATED,
     HELD_WHOLE,
@@ -18,6 +15,9 @@ from hlomem.report.data.places import (
     TEMPORARIES,
     kind_of,
 )
+from hlomem.report.data.lookup import find_space
+from hlomem.report.data.memory import MemoryView
+from hlomem.report.data.peak import NOWHERE, build_snapshot
 from tests.trials import Trial, find_trials, trial
 
 TRIALS = find_trials()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.data import places, roles
+from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.buffers import Buffer
 from hlomem.report.data.occupancy import alignment_gaps, ownership_key, share_out
 from tests import plain
@@ -27,7 +27,7 @@ def _buffer(number: int, offset: int, size: int, role: str = roles.TEMPORARIES) 
         start=0,
         end=1,
         role=role,
-        place=places.TEMPORARIES,
+        place=allocation_kinds.TEMPORARIES,
         moved=None,
         opcode="add",
         op_name=None,

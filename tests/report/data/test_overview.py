@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import hlomem
+from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.report.data.overview import build_overview
-from hlomem.report.data.places import kind_of
 from hlomem.report.screens.overview_text import draw_overview
 from tests import plain
 from tests.places import GOLDENS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.data.side_names import distinct_names
+from hlomem.report.data.names import distinct_names
 
 
 @pytest.mark.parametrize(

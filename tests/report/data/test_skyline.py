@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import hlomem
 from hlomem.report.data import roles
 from hlomem.report.data.memory import build_memory
-from hlomem.report.data.skyline import Layer, build_skyline
+from hlomem.report.data.timeline import Layer, build_skyline
 from tests.places import GOLDENS
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from hlomem.report.data.occupancy import Usage
 from hlomem.report.data.timeline import (
     build_timeline,
     bytes_over_time,
     find_summits,
     outline,
 )
-from hlomem.report.data.uses import Usage
 
 
 def test_uses_add_up_until_they_stop() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.data import places, roles
+from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.buffers import Buffer
+from hlomem.report.data.occupancy import Usage, iter_held, iter_uses
 from hlomem.report.data.timeline import bytes_over_time
-from hlomem.report.data.uses import Usage, iter_held, iter_uses
 from tests import plain
 
 STEPS = 12
@@ -31,7 +31,7 @@ def _buffer(
         start=start,
         end=end,
         role=role,
-        place=places.TEMPORARIES,
+        place=allocation_kinds.TEMPORARIES,
         moved=None,
         opcode=None,
         op_name=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hlomem.report.data import places, roles
+from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.memory import MemoryView
 from hlomem.report.data.role_shares import build_role_shares
 from tests.trials import trial
@@ -41,7 +41,9 @@ def test_what_rematerialization_compresses_stays_what_it_was() -> None:
 
 def test_an_activation_in_a_results_memory_is_an_activation() -> None:
     memory = trial("cpu/gpt")
-    guests = [b for b in memory.buffers if b.place == places.RESULTS and b.end != memory.steps]
+    guests = [
+        b for b in memory.buffers if b.place == allocation_kinds.RESULTS and b.end != memory.steps
+    ]
     assert {roles.ACTIVATIONS, roles.GRADIENTS, roles.TEMPORARIES} <= {b.role for b in guests}
     assert roles.RESULTS not in {b.role for b in guests}
 
@@ -51,13 +53,13 @@ def test_only_what_the_caller_gets_is_a_result() -> None:
     results = [b for b in memory.buffers if b.role == roles.RESULTS]
     assert results
     assert {b.end for b in results} == {memory.steps}
-    assert {b.place for b in results} == {places.RESULTS}
+    assert {b.place for b in results} == {allocation_kinds.RESULTS}
 
 
 def test_results_lie_in_the_memory_of_donated_arguments() -> None:
     memory = trial("tpu/gpt_donate")
     results = [b for b in memory.buffers if b.role == roles.RESULTS and b.size > 4096]
-    assert {b.place for b in results} == {places.DONATED}
+    assert {b.place for b in results} == {allocation_kinds.DONATED}
 
 
 def test_arguments_are_parameters_optimizer_state_and_batch() -> None:
@@ -73,7 +75,7 @@ def test_a_decode_loops_cache_is_a_cache_also_where_the_loop_carries_it() -> Non
     memory = trial("tpu/decode", "decode")
     cached = [b for b in memory.buffers if b.role == roles.CACHE and b.size > 2**20]
     assert {"kcache", "vcache"} <= {b.parameter for b in cached}
-    assert {places.ARGUMENTS, places.TEMPORARIES} <= {b.place for b in cached}
+    assert {allocation_kinds.ARGUMENTS, allocation_kinds.TEMPORARIES} <= {b.place for b in cached}
 
 
 def test_an_activation_is_read_by_the_backward_pass() -> None:

@@ -19,7 +19,7 @@ from hlomem.report.data.front import FrontPoint, sort_front
 from hlomem.report.data.memory import MemoryView, Space, build_memory
 from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.peak import Key, group
-from hlomem.report.data.skyline import Layer, build_skyline
+from hlomem.report.data.timeline import Layer, build_skyline
 from hlomem.report.json import encode
 from hlomem.report.page.bundle import TEMPLATES, bundle
 from hlomem.report.page.page import build_page

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from hlomem.report.data.code_advice import advise_code
 from hlomem.report.data.front import sort_front
-from hlomem.report.screens.front_text import draw_front
+from hlomem.report.screens.improvement_text import draw_front
 from hlomem.report.screens.text import plain
 from tests.report.data.test_code_advice import DOTS, MIB, POINTS
 

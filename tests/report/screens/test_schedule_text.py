@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.report.screens.schedule_text import MAX_STEPS, draw_schedule
 from hlomem.report.screens.text import plain
+from hlomem.report.screens.verdict_text import MAX_STEPS, draw_schedule
 
 NAMES = [f"instruction.{number}" for number in range(40)]
 LIFE = st.tuples(st.integers(-3, 45), st.integers(-3, 45)).map(lambda pair: (min(pair), max(pair)))

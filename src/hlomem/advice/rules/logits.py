@@ -13,7 +13,7 @@ from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.advice.replay import shrunk
+from hlomem.advice.trial import shrunk
 from hlomem.base.sizes import format_bytes
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data.advice import Advice

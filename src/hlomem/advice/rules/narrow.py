@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.advice.replay import shrunk
+from hlomem.advice.trial import shrunk
 from hlomem.report.data.advice import Advice
 
 if TYPE_CHECKING:

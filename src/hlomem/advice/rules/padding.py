@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.advice.replay import shrunk
+from hlomem.advice.trial import shrunk
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data.advice import Advice
 from hlomem.report.data.padding import build_padding

@@ -1,1 +1,1 @@
-"""Reports as plain data, before anybody draws them."""
+"""Reports as plain data."""

@@ -1,7 +1,4 @@
-"""Advice as data: what would save memory, by how much, how sure that is and what it costs.
-
-Made by `hlomem.advice.advising`, which tries changes with the planner; drawn by `advice_text`.
-"""
+"""Advice as data: possible savings, with confidence and cost; made by `hlomem.advice`."""
 
 from __future__ import annotations
 
@@ -21,23 +18,22 @@ class Advice(Record, frozen=True, kw_only=True):
     rule: str
     title: str
     argument: str = ""
-    """The part of the program it is about: arguments, a policy; empty where the rule tells."""
+    """The part of the program it is about (arguments, a policy), unless the rule says it."""
     least: int
-    """Bytes that it saves at least, as far as can be told."""
+    """A lower bound of the bytes saved."""
     most: int
-    """Bytes that it saves at most; the same number where one is known."""
+    """An upper bound of the bytes saved."""
     method: Method
-    """`re-planned`: of two plans the difference. `counted`: what is alive, replayed without it."""
+    """`re-planned`: the difference of two plans. `counted`: live bytes replayed without them."""
     confidence: Confidence
     cost: str
     """Its cost, and what it can break."""
     how: str
-    """The code to write or the command to type, in one or several lines."""
+    """Code to write or a command to run, possibly several lines."""
     link: str
 
     @property
     def middle(self) -> int:
-        """Half way between the least and the most."""
         return (self.least + self.most) // 2
 
 
@@ -47,13 +43,13 @@ class AdviceReport(Record, frozen=True, kw_only=True):
     name: str
     space: str
     size: int
-    """The bytes the program's plan reserves."""
+    """Bytes reserved by the program's plan."""
     advice: tuple[Advice, ...]
-    """By the bytes it saves, those that are sure before those that are not."""
+    """Sorted by bytes saved, weighted by confidence."""
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The screen of `hlomem advise`; found by name, as data knows nothing of screens."""
+        """The screen of `hlomem advise`; imported by name, since data must not import screens."""
         return str(import_module("hlomem.report.screens.advice_text").format_advice(self))
 
     def __repr__(self) -> str:

@@ -1,9 +1,7 @@
-"""The steps at which each called computation runs: the bands beneath the skyline.
+"""The steps of each called computation: the nested bands below the skyline.
 
-In: a `MemoryView`. Out: spans of steps, each deeper than the one around it. XLA puts what an
-instruction calls directly before that instruction (`HloLiveRange::FlattenSchedule`), so a
-computation is one span. With the module's text these are its computations; without it, the loops
-and branches that the dump implies.
+XLA schedules a called computation directly before its caller (`HloLiveRange::FlattenSchedule`), so
+each is one span. Without the module's text, only the loops and branches implied by the dump.
 """
 
 from __future__ import annotations
@@ -25,22 +23,22 @@ class Band(Record, frozen=True, kw_only=True):
 
     name: str
     operation: str
-    """Its caller as the program names it, short; empty where the dump does not tell."""
+    """The short JAX name of its caller; empty if unknown."""
     kind: str
-    """Its caller's opcode: `while`, `conditional`, `call`, …"""
+    """The caller's opcode: `while`, `conditional`, `call`, …"""
     start: int
     end: int
-    """Its last step."""
+    """The last step, inclusive."""
     depth: int
-    """How many bands lie around it."""
+    """The number of enclosing bands."""
 
 
 def build_bands(memory: MemoryView) -> tuple[Band, ...]:
-    """The bands, in the order of their first steps, outer ones before inner ones."""
+    """The bands by first step, outer before inner."""
     spans = list(_of_module(memory, memory.module) if memory.module else _of_dump(memory))
     spans.sort(key=lambda span: (span.start, -span.end, span.name))
     bands: list[Band] = []
-    around: list[int] = []  # the last steps of the bands that are open
+    around: list[int] = []  # last steps of the enclosing bands
     for span in spans:
         while around and around[-1] < span.start:
             around.pop()

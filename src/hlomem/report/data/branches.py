@@ -1,7 +1,6 @@
-"""Buffers as a tree: by the paths of arguments, or by the scopes of operations.
+"""Buffers as a tree of subtotals: by argument paths, or by operation scopes.
 
-In: who holds bytes at a step. Out: branches with subtotals, largest first, which add up at every
-level. Siblings that differ by a number alone are one branch: `block_0`, `block_1` are `block_*`.
+Siblings that differ only in a number are merged: `block_0` and `block_1` become `block_*`.
 
     params                 86.5 MiB
       ['embed']            62.5 MiB
@@ -29,27 +28,26 @@ ARGUMENTS = "(arguments)"
 UNNAMED = "(no name)"
 
 _PIECE = re.compile(r"[.]?\w+(?:\[\d+\])*|\[[^\]]*\](?:\[\d+\])*|.")
-"""Of an argument's path; a number in brackets stays with what it counts."""
+"""A piece of an argument's path; an index stays with what it indexes."""
 _NUMBER = re.compile(r"\d+(?=\W*$)")
 
 
 class Branch(Record, frozen=True, kw_only=True):
-    """A part of a path, and all that is below it."""
+    """A piece of a path, with everything below it."""
 
     key: str
     size: int
     count: int
-    """How many buffers."""
+    """The number of buffers."""
     merged: int
-    """How many siblings that differ by a number alone are in it; 1 for a branch of its own."""
+    """The number of siblings merged into it, 1 if none."""
     children: tuple[Branch, ...] = ()
-    """Largest first; with what ends here they add up to `size`."""
+    """Largest first; with the buffers that end here they add up to `size`."""
 
 
 def build_branches(
     owned: Sequence[OwnedBytes], by: Tree, depth: int = DEFAULT_DEPTH
 ) -> tuple[Branch, ...]:
-    """The tree of who holds bytes, to a depth."""
     path_of: Callable[[Buffer], tuple[str, ...]] = _argument if by == "arg" else _scope
     entries = [(path_of(part.buffer), part.size) for part in owned]
     return _grow(entries, 0, depth)
@@ -60,7 +58,7 @@ def _argument(buffer: Buffer) -> tuple[str, ...]:
 
 
 def _scope(buffer: Buffer) -> tuple[str, ...]:
-    """The scopes around an operation; the jitted function, which all share, is left out."""
+    """The scopes of an operation, without the jitted function that all share."""
     operation = bare_op_name(buffer.op_name or "")
     names = operation.split("/")[:-1]
     if names and names[0].startswith("jit("):
@@ -92,7 +90,7 @@ def _grow(entries: Sequence[_Entry], level: int, depth: int) -> tuple[Branch, ..
 
 
 def _siblings(names: dict[str, list[_Entry]]) -> dict[str, list[str]]:
-    """Names by what is shown for them: those that differ by their last number are one."""
+    """Names by the key shown for them: names that differ in their last number share one."""
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(_NUMBER.sub("*", name), []).append(name)

@@ -1,8 +1,4 @@
-"""Buffers: every value of a dump in its place, with all that is known about it.
-
-In: what the files of a dump say, joined by value, and the tables that name source lines. Out: one
-`Buffer` a value.
-"""
+"""Buffers: every value of a dump with its location, lifetime, role and source line."""
 
 from __future__ import annotations
 
@@ -23,10 +19,10 @@ from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
 from hlomem.dump.records import LiveRange, Parameter, Record
 from hlomem.hlo.padding import unpadded_size
 from hlomem.report.data import movement, roles
+from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.report.data.lines import Frame, Lines, Origin
 from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
-from hlomem.report.data.places import kind_of
 from hlomem.report.data.results import name_results
 from hlomem.report.data.value_roles import ValueRoles
 from hlomem.view.control_flow import Structure, find_structure
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Buffer(Record, frozen=True):
-    """A value in its place: [offset, offset + size) of an allocation, from `start` to `end`."""
+    """A value at [offset, offset + size) of an allocation, live from `start` to `end`."""
 
     id: ValueId
     """XLA's number of the value."""
@@ -55,31 +51,30 @@ class Buffer(Record, frozen=True):
     allocation: AllocationIndex
     offset: Offset
     color: Color
-    """The memory space it lies in."""
+    """The memory space."""
     start: Step | None
     end: Step | None
-    """The last step it is alive at; None, as `start`, where the dump does not say."""
+    """The last live step; None, like `start`, if the dump does not say."""
     role: str
-    """The buffer's own role, wherever it lies."""
+    """The buffer's own role, independent of its location."""
     place: str
-    """The kind of memory it lies in, as `places` names it."""
+    """The kind of its allocation (`allocation_kinds`)."""
     moved: str | None
-    """How it came to be what another value was: `moved from vmem to hbm`; None for copies beside
-    their sources and for all that is computed."""
+    """How XLA moved it here: `moved from vmem to hbm`; None for computed values and for copies
+    within a memory space."""
     opcode: Opcode | None
     op_name: str | None
     source: str | None
-    """`file:line` of the code its author wrote."""
+    """`file:line` of the user's code."""
     told_by: str | None
-    """The instruction that says so, where its own does not: `its reader fusion.3`."""
+    """The instruction that line comes from, if not its own: `its reader fusion.3`."""
     parameter: str | None
-    """The argument of the program whose memory it lies in, by JAX's name or by its number."""
+    """The argument whose memory it lies in, by JAX path or number."""
     result: str | None = None
-    """The result of the program it is, by its path: `result[0]['w']`; None for others, and where no
-    paths are known."""
+    """Its path in the program's result, `result[0]['w']`; None if it is no result or unknown."""
 
     def shares_bytes_with(self, other: Buffer) -> bool:
-        """Whether a byte belongs to both, be it at different times."""
+        """Whether they overlap in memory, at any time."""
         return (
             self.allocation == other.allocation
             and self.offset < other.offset + other.size
@@ -87,12 +82,11 @@ class Buffer(Record, frozen=True):
         )
 
     def is_live_at(self, step: int) -> bool:
-        """Whether it is alive at a step."""
         return self.start is not None and self.end is not None and self.start <= step <= self.end
 
 
 class Stay(Struct, frozen=True, gc=False):
-    """A value's bytes and steps, without what is known about it, which takes longer to find."""
+    """Location and lifetime of a value only: a `Buffer` takes longer to build."""
 
     id: ValueId
     name: str
@@ -101,15 +95,14 @@ class Stay(Struct, frozen=True, gc=False):
     start: Step | None
     end: Step | None
     role: str = roles.TEMPORARIES
-    """Nobody asked: the same for all."""
+    """Not looked up: the same for all."""
 
     def is_live_at(self, step: int) -> bool:
-        """Whether it is alive at a step."""
         return self.start is not None and self.end is not None and self.start <= step <= self.end
 
 
 class BufferBuilder:
-    """Makes buffers of the values of a plan."""
+    """Builds the buffers of a plan's values."""
 
     def __init__(
         self,
@@ -125,14 +118,13 @@ class BufferBuilder:
         self._steps = len(joined.sequence)
 
     def life(self, placed: PlacedValue) -> LiveRange | None:
-        """The steps of a value, where the schedule has them."""
+        """The live range of a value, if it is within the schedule."""
         life = placed.life
         if life is not None and not 0 <= life.start <= life.end <= self._steps:
             return None
         return life
 
     def stay(self, placed: PlacedValue) -> Stay:
-        """A value's bytes and steps."""
         value, life = placed.value, self.life(placed)
         name = value.name if value.index is None else display_name(value)
         if life is None:
@@ -141,7 +133,7 @@ class BufferBuilder:
 
     @cached_property
     def build(self) -> Callable[[PlacedValue], Buffer]:
-        """Makes a value in its place: a function that has its tables at hand, as there are many."""
+        """A function from a value to its `Buffer`, with all tables bound: it is called often."""
         printed, results = self._joined.printed, self._result_names
         parameters, life_of = self.parameter_names, self.life
         find_origin, find_movement = self._origins.find, self._movements.find
@@ -155,7 +147,7 @@ class BufferBuilder:
             op_name, _, line, told_by = find_origin(placed)
             repeats = opcode is not None and may_repeat(name, opcode)
             moved = find_movement(placed) if repeats else None
-            return Buffer(  # by position: names of fields would take as long as all the rest
+            return Buffer(  # by position: keywords would double the time
                 value.id,
                 name if value.index is None else display_name(value),
                 size,
@@ -180,11 +172,10 @@ class BufferBuilder:
         return build
 
     def frames(self, placed: PlacedValue) -> tuple[Frame, ...]:
-        """The calls that led to a value, innermost first."""
         return self._origins.find(placed).frames
 
     def origin_of_instruction(self, name: str) -> Origin | None:
-        """The origin of an instruction: its own, or else that of the value it defines."""
+        """The origin of an instruction, or else of the value it defines."""
         said = self._origins.said_by(name)
         if said is not None and (said.line or not self._origins.tells_lines):
             return said
@@ -199,7 +190,7 @@ class BufferBuilder:
 
     @cached_property
     def role_of_allocation(self) -> dict[int, str | None]:
-        """The role each allocation is held for; None for temporaries, whose values differ."""
+        """The role of each allocation; None for temporaries, whose values differ."""
         return {
             allocation.index: self._roles.role_of_allocation(allocation)
             for allocation in self._joined.allocations
@@ -227,19 +218,18 @@ class BufferBuilder:
 
     @cached_property
     def structure(self) -> Structure:
-        """The loops and conditionals of the program."""
         return find_structure(self._joined)
 
     @cached_property
     def families(self) -> dict[PlacedValue, list[PlacedValue]]:
-        """The values each value must share its storage with, itself among them."""
+        """The alias class of each value."""
         families = find_alias_classes(self._joined, self.structure)
         members = families.members(self._joined.placed).values()
         return {placed: family for family in members for placed in family}
 
     @property
     def loop_roles(self) -> dict[PlacedValue, str]:
-        """The role of what loops carry or stack."""
+        """The roles of values that loops carry or stack."""
         return self._roles.of_loops
 
     @cached_property
@@ -259,7 +249,7 @@ class BufferBuilder:
 
 @lru_cache(maxsize=4096)
 def padding_of(shape_text: str, size: int) -> int:
-    """Bytes of an array that hold no element; 0 where the shape does not say."""
+    """Bytes of an array that hold no element; 0 if the shape does not say."""
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or shape.dynamic:
         return 0

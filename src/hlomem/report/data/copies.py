@@ -1,11 +1,9 @@
 """Copies that cost memory, and why each is made.
 
-In: a `MemoryView` and a space. Out: one row per copy that has bytes of its own, those alive at the
-peak first, and the same by line. XLA copies to change a layout (`LayoutAssignment`), to move a
-value to another memory space, and to keep a value that something else would overwrite
-(`CopyInsertion`). A value that was moved out of fast memory has no other place, and one that XLA's
-rematerialization compressed would be larger without: these are moves, not copies one could save.
-A copy that a loop carries on is alive as long as what the loop makes of it.
+XLA copies to change a layout (`LayoutAssignment`), to move a value to another memory space, and to
+preserve a value that would be overwritten (`CopyInsertion`). A value moved out of fast memory, or
+compressed by XLA's rematerialization, exists only once: it is listed as moved, not as a copy. A
+copy carried by a loop stays alive as long as the loop's values.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
-from hlomem.report.data import places, roles
-from hlomem.report.data.hints import Hint
+from hlomem.report.data import allocation_kinds, roles
+from hlomem.report.registry import Hint
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
@@ -34,13 +32,11 @@ _CARRY_IT = "xs and ys of a scan are two buffers, what it carries is one"
 
 
 class Copy(Record, frozen=True, kw_only=True):
-    """A buffer that holds what another holds already."""
-
     name: str
     size: int
     shape: str
     of: str | None
-    """The value it copies."""
+    """The copied value."""
     of_shape: str | None
     cause: Cause
     why: str
@@ -57,10 +53,9 @@ class CopyGroup(Record, frozen=True, kw_only=True):
     source: str | None
     cause: Cause
     why: str
-    """Of the first."""
     shape: str
     size: int
-    """Of all that are alive at the peak; of all where none is."""
+    """Of those alive at the peak, or of all if none is."""
     count: int
     count_at_peak: int
     example: Copy
@@ -75,14 +70,14 @@ class Copies(Record, frozen=True, kw_only=True):
     size_at_peak: int
     count_at_peak: int
     moved_size: int
-    """Bytes at the peak that were moved here from another memory, or compressed."""
+    """Bytes at the peak moved here from another memory space, or compressed."""
     rows: tuple[Copy, ...]
     groups: tuple[CopyGroup, ...]
-    """The rows by line, the largest first."""
+    """The rows by line, largest first."""
 
 
 def build_copies(memory: MemoryView, space: Space) -> Copies:
-    """The copies in a space, those at the peak first, then by size."""
+    """The copies in a space, those alive at the peak first, then by size."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     owned = {part.buffer.id: part.size for part in alive}
@@ -118,7 +113,7 @@ def build_copies(memory: MemoryView, space: Space) -> Copies:
 
 
 def _size_at_peak(memory: MemoryView, copy: Buffer, size_by_id: dict[ValueId, int]) -> int:
-    """The bytes of a copy at the peak, or of what a loop has made of it there."""
+    """The bytes of a copy, or of the loop value it became, at the peak."""
     if copy.id in size_by_id or not memory.is_carried(copy):
         return size_by_id.get(copy.id, 0)
     family = memory.family(memory.joined.placed_by_id[copy.id])
@@ -126,7 +121,7 @@ def _size_at_peak(memory: MemoryView, copy: Buffer, size_by_id: dict[ValueId, in
 
 
 def _is_move(memory: MemoryView, buffer: Buffer) -> bool:
-    """Whether a copy is the only place of its value: moved here, or compressed."""
+    """Whether a copy is the only instance of its value: moved here, or compressed."""
     if ".remat" in buffer.name:
         return True
     copied = _copied(memory, buffer)
@@ -160,7 +155,6 @@ def _group(rows: list[Copy]) -> CopyGroup:
 
 
 def hint_of(copies: Copies) -> Hint | None:
-    """The bytes fewer copies would save at the peak."""
     if not copies.size_at_peak:
         return None
     worst = next((row for row in copies.rows if row.cause != "memory space"), copies.rows[0])
@@ -170,7 +164,6 @@ def hint_of(copies: Copies) -> Hint | None:
 
 
 def _copying(memory: MemoryView) -> set[str]:
-    """The instructions that copy."""
     return {
         name
         for opcode, names in memory.joined.names_of_opcode.items()
@@ -181,7 +174,7 @@ def _copying(memory: MemoryView) -> set[str]:
 
 
 def _is_copied(memory: MemoryView, placed: PlacedValue) -> bool:
-    """Whether a value of an instruction that copies is the result, not its state."""
+    """Whether a value of a copying instruction is its result, not its async state."""
     if placed.value.shape.startswith("("):
         return False
     return memory.buffer_of(placed).role not in {roles.THREAD_LOCAL, roles.TUPLES}
@@ -207,7 +200,6 @@ def _row(memory: MemoryView, buffer: Buffer, is_at_peak: bool) -> Copy:
 
 
 def _copied(memory: MemoryView, buffer: Buffer) -> Buffer | None:
-    """The largest value a copy reads."""
     read = memory.operands(buffer)
     return max(read, key=lambda operand: (operand.size, -operand.id)) if read else None
 
@@ -231,7 +223,7 @@ def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[C
 
 
 def _why_transposed(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
-    """The reason dimensions are put in another order: the product that is computed with them."""
+    """The reason for a transposition: the product that reads it."""
     names = [buffer.op_name, *_readers(memory, buffer)]
     scopes = [scope for name in names for scope in (name or "").split("/")]
     product = next((scope for scope in scopes if "->" in scope), "")
@@ -242,7 +234,6 @@ def _why_transposed(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
 
 
 def _readers(memory: MemoryView, buffer: Buffer) -> Iterator[str]:
-    """The operations that read a buffer."""
     used = memory.joined.placed_by_id[buffer.id].used
     for use in (used.uses if used else None) or ():
         text = memory.joined.printed.get(use.instruction)
@@ -251,41 +242,38 @@ def _readers(memory: MemoryView, buffer: Buffer) -> Iterator[str]:
 
 
 def _for_loop(memory: MemoryView, buffer: Buffer) -> str:
-    """The reason for a copy that a loop carries on, and the way to do without it."""
-    if not memory.is_carried(buffer):
-        return ""
-    return ", as the loop that carries it has it"
+    return ", the layout of the loop that carries it" if memory.is_carried(buffer) else ""
 
 
 def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
-    if copied.place == places.ARGUMENTS:
+    if copied.place == allocation_kinds.ARGUMENTS:
         why = f"{copied.parameter} is not donated, so it may not be written to"
         return f"{why}; the loop carries its copy" if memory.is_carried(buffer) else why
     if buffer.start is None or buffer.end is None or copied.end is None:
         return "made by copy insertion"
     if copied.end > buffer.start:
         return f"{copied.name} is needed until instruction {copied.end}, and its copy is written to"
-    if copied.place == places.DONATED or memory.is_carried(copied):
+    if copied.place == allocation_kinds.DONATED or memory.is_carried(copied):
         over = _overwriting(memory, buffer, copied)
         if over is not None:
             return f"{over.name} is written over {copied.name} at instruction {over.start}"
     if memory.is_carried(buffer):
-        why = f"{copied.name} must come to lie where the loop has it"
+        why = f"{copied.name} must be at the location of the loop's value"
         return f"{why}; {_CARRY_IT}" if copied.opcode == "while" and _is_stack(buffer) else why
     if buffer.end == memory.steps:
-        return f"{copied.name} must come to lie where the result is"
+        return f"{copied.name} must be at the location of the result"
     return f"made by copy insertion; {copied.name} is not needed after it"
 
 
 def _is_stack(buffer: Buffer) -> bool:
-    """Whether a loop slices it or stacks it, layer by layer."""
+    """Whether a loop slices or stacks it."""
     return (
         buffer.role in {roles.STACKED, roles.CARRIED, roles.CACHE} and buffer.shape.count(",") > 1
     )
 
 
 def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Stay | Buffer | None:
-    """The value that takes the bytes of the original while the copy is alive."""
+    """The value that overwrites the original while the copy is alive."""
     assert buffer.start is not None
     assert buffer.end is not None
     end = copied.offset + copied.size

@@ -1,10 +1,9 @@
 """Two compiles of one program: where the bytes went, and why.
 
-In: two dumps. Out: `Diff`. What XLA reserves in a memory space is shared out on both sides: an
-allocation that is a parameter, a result or a constant belongs to its buffer, the temporaries'
-memory to those alive when it is fullest, the rest is holes. Buffers are paired (`matching`), and
-the differences, grouped, add up exactly from one side's bytes to the other's. So do the causes,
-which are found in the programs first (`causes`).
+The reserved bytes of a memory space are distributed on both sides: allocations of parameters,
+results and constants to their buffers, temporaries' memory to the buffers alive at the peak, the
+rest to holes. Buffers are paired (`matching`); their differences, and the causes found in the
+programs (`causes`), each add up exactly to the difference.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from msgspec.structs import replace
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.report.data.causes.cause import Cause
-from hlomem.report.data.causes.changes import Change, SharedOut, change_of
 from hlomem.report.data.causes.explain import find_causes
+from hlomem.report.data.causes.ledger import Change, SharedOut, change_of
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.matching import match_buffers
+from hlomem.report.data.names import distinct_names
 from hlomem.report.data.peak import Key, key_of
-from hlomem.report.data.side_names import distinct_names
 
 if TYPE_CHECKING:
     from hlomem.report.data.memory import MemoryView, Space
@@ -50,15 +49,14 @@ class Side(Record, frozen=True, kw_only=True):
 
     name: str
     program: str
-    """The program's own name."""
     chosen: str
-    """`the largest of 3 programs`, where it is one of several that were given; else empty."""
+    """`the largest of 3 programs`; empty if there was only one."""
     size: int
-    """The bytes XLA reserves in the memory space."""
+    """Reserved bytes in the memory space."""
     peak: int | None
     """Bytes alive at the peak; None without live ranges."""
     step: int | None
-    """The step at which the temporaries need most, which decides what XLA reserves for them."""
+    """The peak step of the temporaries."""
     steps: int
 
 
@@ -69,13 +67,11 @@ class Row(Record, frozen=True, kw_only=True):
     before_size: int
     after_size: int
     kinds: dict[str, int]
-    """How many buffers changed how."""
+    """The number of buffers per kind of change."""
     largest: Change | None
-    """The largest change of the group."""
 
     @property
     def delta(self) -> int:
-        """Bytes more."""
         return self.after_size - self.before_size
 
 
@@ -87,17 +83,17 @@ class Diff(Record, frozen=True, kw_only=True):
     before: Side
     after: Side
     delta: int
-    """Bytes more that are reserved."""
+    """The difference of reserved bytes."""
     causes: tuple[Cause, ...]
-    """The causes, the one that explains most first."""
+    """Largest contribution first."""
     rows: tuple[Row, ...]
     """Largest difference first; they add up to `delta`."""
     matched: int
-    """How many buffers have a partner."""
+    """The number of paired buffers."""
     unmatched: int
 
     def __str__(self) -> str:
-        """The screen of `hlomem diff`; found by name, as data knows nothing of screens."""
+        """The screen of `hlomem diff`; imported by name, since data must not import screens."""
         return str(import_module("hlomem.report.screens.diff_text").format_diff(self))
 
     def __repr__(self) -> str:
@@ -109,18 +105,25 @@ def build_diff(
     before: MemoryView, after: MemoryView, *, by: Grouping = "line", space: str | None = None
 ) -> Diff:
     """The difference between two memories in one space."""
-    spaces = find_space(before, space), find_space(after, space)
-    if after.joined is before.joined:
-        return _no_difference(before, after, spaces[1], by)
-    old, new = SharedOut(before, spaces[0]), SharedOut(after, spaces[1])
+    here, there = find_space(before, space), find_space(after, space)
+    made = Diff(
+        space=there.name,
+        by=by,
+        before=_side(before, here),
+        after=_side(after, there),
+        delta=there.size - here.size,
+        causes=(),
+        rows=(),
+        matched=len(before.joined.placed),
+        unmatched=0,
+    )
+    if after.joined is before.joined:  # the same records: every buffer is its own partner
+        return made
+    old, new = SharedOut(before, here), SharedOut(after, there)
     pairs = match_buffers(before, after)
     changes = [change_of(pair, old, new) for pair in pairs]
-    return Diff(
-        space=new.space.name,
-        by=by,
-        before=_side(before, old.space),
-        after=_side(after, new.space),
-        delta=new.space.size - old.space.size,
+    return replace(
+        made,
         causes=tuple(find_causes(old, new, changes)),
         rows=tuple(_rows(changes, (old.unused, new.unused), by)),
         matched=sum(None not in pair for pair in pairs),
@@ -128,27 +131,8 @@ def build_diff(
     )
 
 
-def _no_difference(before: MemoryView, after: MemoryView, space: Space, by: Grouping) -> Diff:
-    """The difference between two views of the same records: every buffer is its own partner.
-
-    Of equal keys there are equally many on both sides, in one order, and what has no other key has
-    its kind; no row has other bytes then, and no cause anything to explain.
-    """
-    return Diff(
-        space=space.name,
-        by=by,
-        before=_side(before, space),
-        after=_side(after, space),
-        delta=0,
-        causes=(),
-        rows=(),
-        matched=len(before.joined.placed),
-        unmatched=0,
-    )
-
-
 def name_sides(found: Diff, before: str, after: str) -> Diff:
-    """The same difference, its sides named by what differs between their paths."""
+    """The same difference, with sides named by the differing parts of their paths."""
     names = distinct_names(before, after)
     return replace(
         found,
@@ -172,7 +156,7 @@ def _side(memory: MemoryView, space: Space) -> Side:
 
 
 def _rows(changes: list[Change], unused: tuple[int, int], by: Key) -> list[Row]:
-    """The groups whose bytes differ; a pair counts where its later buffer belongs."""
+    """The groups whose bytes differ; a pair belongs to the group of its later buffer."""
     groups: dict[str, list[Change]] = {}
     for change in changes:
         groups.setdefault(key_of(change.buffer, by), []).append(change)

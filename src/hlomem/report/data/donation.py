@@ -1,8 +1,8 @@
-"""The arguments that give their memory to the result, and those that could.
+"""Donated arguments, and those that could be donated.
 
-In: a `MemoryView` and a space. Out: a row per argument: whether its memory is taken over (donated
-and used), whether a result could take it, and what stands in the way. A result needs the same bytes
-in the same memory space with the same layout, and nobody may read the argument once it is written.
+One row per argument of a memory space: whether a result reuses its memory, whether one could, and
+if not, why. A result must have the same bytes, memory space and layout, and must not be written
+before the argument's last read.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Allocation, Record
 from hlomem.hlo.opcodes import MOVES
-from hlomem.report.data.hints import Hint
 from hlomem.report.data.results import iter_results
+from hlomem.report.registry import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from hlomem.hlo.ir import HloModule
     from hlomem.report.data.memory import Buffer, MemoryView, Space
-    from hlomem.view.joined import PlacedValue
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 State: TypeAlias = Literal["used", "lost", "possible", "read later", "no match"]
 
@@ -32,23 +33,23 @@ _ORDER: tuple[State, ...] = ("lost", "possible", "read later", "used", "no match
 
 
 class Argument(Record, frozen=True, kw_only=True):
-    """An argument of the program and what becomes of its memory."""
+    """An argument of the program and the fate of its memory."""
 
     name: str
-    """JAX's, or its number."""
+    """The path from JAX, or the parameter number."""
     number: int
     size: int
     shape: str
     state: State
-    """`used`: donated, a result takes it. `lost`: donated, but no result does. `possible`: not
-    donated, though a result could take it. `read later`: one could, were it not written before the
-    argument's last use. `no match`: no result could."""
+    """`used`: donated and reused. `lost`: donated, but not reused. `possible`: not donated, though
+    a result could reuse it. `read later`: the same, but the result is written before the argument's
+    last read. `no match`: no result could reuse it."""
     result: str | None
-    """The result that takes it, or could."""
+    """The result that reuses it, or could."""
     output_index: tuple[int, ...] | None = None
-    """Its index in the program's result; None where it takes no result's memory yet."""
+    """The index of that result; None if its memory is not free to be paired."""
     copied_size: int = 0
-    """Bytes of the copy that was made of a donated argument, as it is read later."""
+    """Bytes of a copy made because a donated argument is read later."""
     why: str
 
 
@@ -59,9 +60,9 @@ class Donation(Record, frozen=True, kw_only=True):
     space: str
     used_size: int
     possible_size: int
-    """The most bytes that donating the `possible` arguments would save."""
+    """An upper bound of what donating the `possible` arguments saves."""
     is_declared_known: bool
-    """Whether the module is at hand, which says what was donated in vain."""
+    """Whether the module is known, which declares donations."""
     rows: tuple[Argument, ...]
 
 
@@ -73,10 +74,10 @@ class _Partner(NamedTuple):
 
 
 class _Matcher:
-    """Finds the result that could take each argument's memory, each result for one argument.
+    """Pairs each argument with a result that could reuse its memory.
 
-    JAX pairs donated arguments and results of one shape in order. Before that, whole trees are
-    paired: where the leaves of an argument (`params`) are a stretch of the results, it is theirs.
+    Like JAX, in order among equal shapes. Whole trees come first: an argument (`params`) whose
+    leaves equal a run of results is paired with that run.
     """
 
     def __init__(self, memory: MemoryView, arguments: Sequence[tuple[Allocation, Buffer]]) -> None:
@@ -120,11 +121,11 @@ class _Matcher:
                 return
 
     def match(self, argument: Buffer) -> tuple[State, _Partner | None, str]:
-        """The state of an argument: the result that could take its memory, if any, and why."""
+        """The state of an argument, the result that could reuse its memory, and the reason."""
         partner = self._partner.get(argument.id)
         if partner is None:
             same = any(_elements(other.buffer) == _elements(argument) for other in self._results)
-            taken = "the results of its shape take the memory of other arguments"
+            taken = "the results of its shape reuse other arguments"
             return "no match", None, taken if same else "no result has its shape"
         result = partner.buffer
         if result.color != argument.color:
@@ -137,39 +138,26 @@ class _Matcher:
         if result.start is None or result.start >= last_read:
             why = f"{result.name} has its shape and layout, and is written after its use"
             return "possible", partner, why
-        why = (
-            f"{result.name} has its shape and layout, but is written at instruction {result.start}"
-        )
-        return "read later", partner, f"{why}, and {reader} reads the argument at {last_read}"
+        why = f"{result.name} has its shape and layout, but is written at instruction"
+        why = f"{why} {result.start}, and {reader} reads the argument at {last_read}"
+        return "read later", partner, why
 
     def _last_read(self, argument: Buffer) -> tuple[int, str]:
-        """The last step at which an argument is read, and who reads it; a loop at its end."""
-        placed = self._memory.joined.placed_by_id[argument.id]
-        times = self._memory.joined.time_of
-        uses = (placed.used.uses if placed.used else None) or ()
-        reads = [
-            (times.get(use.instruction, 0), use.instruction)
-            for use in uses
-            if not self._only_saves(use.instruction, argument)
-        ]
-        return max(reads, default=(0, "nobody"))
-
-    def _only_saves(self, instruction: str, argument: Buffer) -> bool:
-        """Whether a read is that of a copy, which a donated argument would not need."""
-        text = self._memory.joined.printed.get(instruction)
-        placed = self._memory.joined.placed_by_id[argument.id]
-        uses = (placed.used.uses if placed.used else None) or ()
-        return text is not None and text.opcode == "copy" and len(uses) == 1
+        """The last step at which an argument is read, and its reader; a loop reads at its end."""
+        joined = self._memory.joined
+        names = _readers(joined, argument)
+        if len(names) == 1 and _opcode(joined, names[0]) == "copy":
+            return 0, ""  # the copy is not needed once the argument is donated
+        return max([(joined.time_of.get(name, 0), name) for name in names], default=(0, ""))
 
 
 def _results(memory: MemoryView) -> Iterator[_Partner]:
-    """The arrays of the program's result, in their order."""
     for part in iter_results(memory.joined, memory.module):
         yield _Partner(part.output_index, memory.buffer_by_id(part.placed.id))
 
 
 def _trees(arguments: Iterable[Buffer]) -> list[list[Buffer]]:
-    """Arguments of the program by the name of the function's argument, trees of several alone."""
+    """The leaves of each argument of the user's function that has several."""
     trees: dict[str, list[Buffer]] = {}
     for argument in arguments:
         trees.setdefault(top_level_name(argument.parameter or ""), []).append(argument)
@@ -177,14 +165,14 @@ def _trees(arguments: Iterable[Buffer]) -> list[list[Buffer]]:
 
 
 def top_level_name(path: str) -> str:
-    """The function's argument that a leaf is of: `params` of `params['embed']`; "" if unknown."""
+    """The function argument of a leaf: `params` for `params['embed']`; "" if unknown."""
     found = _TOP_LEVEL.match(path)
     return found[1] if found and not path.startswith("parameter ") else ""
 
 
 def build_donation(memory: MemoryView, space: Space) -> Donation:
-    """Every argument in a space, those with something to win first."""
-    declared = _declared(memory)
+    """Every argument in a space, possible savings first."""
+    declared = frozenset() if memory.module is None else declared_donations(memory.module)
     arguments = [
         (allocation, buffer)
         for allocation in memory.joined.allocations
@@ -212,7 +200,6 @@ def _position(allocation: Allocation) -> tuple[int, tuple[int, ...]]:
 
 
 def hint_of(donation: Donation) -> Hint | None:
-    """The bytes donating more would save."""
     if not donation.possible_size:
         return None
     first = next(row for row in donation.rows if row.state == "possible")
@@ -220,23 +207,18 @@ def hint_of(donation: Donation) -> Hint | None:
     return Hint(size=donation.possible_size, what=what, command="donate")
 
 
-def _declared(memory: MemoryView) -> frozenset[tuple[int, tuple[int, ...]]]:
-    """The arguments the module says may be overwritten."""
-    if memory.module is None:
-        return frozenset()
-    aliased = {(e.parameter_number, e.parameter_index) for e in memory.module.input_output_alias}
-    donated = {(e.parameter_number, e.parameter_index) for e in memory.module.buffer_donor}
+def declared_donations(module: HloModule) -> frozenset[tuple[int, tuple[int, ...]]]:
+    """Number and index of the arguments that a module allows to be overwritten."""
+    aliased = {(e.parameter_number, e.parameter_index) for e in module.input_output_alias}
+    donated = {(e.parameter_number, e.parameter_index) for e in module.buffer_donor}
     return frozenset(aliased | donated)
 
 
 def _held(memory: MemoryView, allocation: Allocation) -> Buffer | None:
     """The argument itself among the values of its allocation."""
-    printed = memory.joined.printed
     values = memory.placed_in(allocation)
     parameters = [
-        placed
-        for placed in values
-        if (text := printed.get(placed.value.name)) is not None and text.opcode == "parameter"
+        placed for placed in values if _opcode(memory.joined, placed.value.name) == "parameter"
     ]
     found = min(parameters or values, key=lambda placed: placed.id, default=None)
     return None if found is None else memory.buffer_of(found)
@@ -291,13 +273,11 @@ def _fate(
 
 
 def _copy_of(memory: MemoryView, argument: Buffer) -> Buffer | None:
-    """The copy of a donated argument that was made to keep it, in the same memory."""
-    placed = memory.joined.placed_by_id[argument.id]
-    for use in (placed.used.uses if placed.used else None) or ():
-        text = memory.joined.printed.get(use.instruction)
-        if text is None or text.opcode not in MOVES:
+    """The copy that preserves a donated argument, in the same memory space."""
+    for name in _readers(memory.joined, argument):
+        if _opcode(memory.joined, name) not in MOVES:
             continue
-        for value in memory.joined.values_at.get((use.instruction, ()), ()):
+        for value in memory.joined.values_at.get((name, ()), ()):
             copy = memory.buffer_by_id(value.id)
             in_result = copy.allocation == argument.allocation
             if copy.shape == argument.shape and copy.color == argument.color and not in_result:
@@ -311,8 +291,18 @@ def _last(memory: MemoryView, placed: PlacedValue) -> tuple[int, int, int]:
 
 
 def _elements(buffer: Buffer) -> str:
-    """A shape without its layout."""
     return buffer.shape.partition("{")[0]
+
+
+def _readers(joined: JoinedDump, argument: Buffer) -> list[str]:
+    """The instructions that read an argument, one per use."""
+    used = joined.placed_by_id[argument.id].used
+    return [use.instruction for use in (used.uses if used else None) or ()]
+
+
+def _opcode(joined: JoinedDump, name: str) -> str | None:
+    text = joined.printed.get(name)
+    return None if text is None else text.opcode
 
 
 def _layout(buffer: Buffer) -> str:

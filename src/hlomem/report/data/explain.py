@@ -1,28 +1,132 @@
-"""One buffer explained: why it exists, why this size, why so long, why there, why not in place.
+"""One buffer explained: its purpose, size, lifetime, location, and why it is not written in place.
 
-In: a `MemoryView` and a buffer. Out: facts, each with the names and steps it rests on.
+In place: sizes and lifetimes decide first, then the planner's rules (`hlomem.analysis.alias_rules`)
+on the module, or without one as far as the opcode tells; what remains is reported as unknown.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.alias_rules import why_not_by_opcode, why_not_overwrite
+from hlomem.analysis.fused_bodies import FusedBodies
+from hlomem.analysis.overwriting import COPY, OTHER_SHAPE, Reading
 from hlomem.dump.records import Record
-from hlomem.report.data import roles
-from hlomem.report.data.in_place import InPlace, iter_in_place
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES, opcodes_forwarding
+from hlomem.hlo.shape import ShapeIndex
+from hlomem.machines.options import Options
+from hlomem.report.data import allocation_kinds, roles
+from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.report.data.padding import Growth, growths
-from hlomem.report.data.places import kind_of
 from hlomem.view.joined import PlacedValue, indexed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
 
 
+_MAKES_NOTHING = PAYLOAD_OPCODES | opcodes_forwarding("elements", "loop")
+UNKNOWN = "nothing in the dump speaks against it; the instruction may not allow it"
+ALLOWED = "it may be; it was placed elsewhere"
+
+
+class InPlace(Record, frozen=True, kw_only=True):
+    """An operand, and whether the result overwrites it."""
+
+    operand: str
+    size: int
+    is_shared: bool
+    why: str
+
+
+def iter_in_place(memory: MemoryView, buffer: Buffer) -> Iterator[InPlace]:
+    """Each operand of a buffer: whether the result overwrites it, and if not, why not."""
+    if buffer.opcode is None or buffer.opcode in _MAKES_NOTHING:
+        return
+    seen: set[int] = set()
+    for operand in memory.operands(buffer):
+        if operand.id in seen or operand.shape.startswith("(") or operand.size == 0:
+            continue
+        seen.add(operand.id)
+        is_shared = buffer.shares_bytes_with(operand)
+        why = "it is written over it" if is_shared else _why_not(memory, buffer, operand)
+        yield InPlace(operand=operand.name, size=operand.size, is_shared=is_shared, why=why)
+
+
+def _why_not(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str:
+    if operand.color != buffer.color:
+        return f"lies in {memory.space_name(operand.color)}"
+    if operand.place in {allocation_kinds.CONSTANTS, allocation_kinds.ARGUMENTS}:
+        return "is a constant" if operand.place == allocation_kinds.CONSTANTS else "is not donated"
+    if operand.size != buffer.size:
+        return f"has {operand.size} bytes, not {buffer.size}"
+    if operand.end is not None and buffer.start is not None and operand.end > buffer.start:
+        return f"is needed until instruction {operand.end}"
+    if buffer.opcode == "copy":
+        return COPY
+    reason = _by_module(memory, buffer, operand)
+    if reason is None:
+        reason = _by_opcode(memory, buffer, operand)
+    if reason is None:
+        return UNKNOWN
+    return reason or ALLOWED
+
+
+def _by_module(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str | None:
+    """The answer of the planner's rules for the instruction; None without a module."""
+    placed, read = memory.joined.placed_by_id[buffer.id], memory.joined.placed_by_id[operand.id]
+    user = memory.instruction_by_name.get(placed.value.name)
+    if user is None or memory.module is None:
+        return None
+    reasons = [
+        _why_not_by_rules(memory, user, number, ShapeIndex(index), ShapeIndex(placed.index))
+        for number in read.operand_numbers(user.name)
+        for index, value in memory.joined.read_by[user.name, number]
+        if value is read and number < len(user.operands)
+    ]
+    return "" if "" in reasons else next(iter(reasons), None)
+
+
+def _why_not_by_rules(
+    memory: MemoryView,
+    user: HloInstruction,
+    number: int,
+    index: ShapeIndex,
+    output_index: ShapeIndex,
+) -> str:
+    assert memory.module is not None
+    operand = user.operands[number]
+    part, result = operand.shape.subshape(index), user.shape.subshape(output_index)
+    bodies, rules = FusedBodies(), memory.machine.alias_rules(Options(memory.machine))
+    return why_not_overwrite(operand, user, output_index, part == result, bodies, rules)
+
+
+def _by_opcode(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str | None:
+    """The answer of the rules for an opcode; None if the printed line does not tell."""
+    joined = memory.joined
+    placed, read = joined.placed_by_id[buffer.id], joined.placed_by_id[operand.id]
+    printed = joined.printed.get(placed.value.name)
+    if printed is None:
+        return None
+    name = read.value.name
+    numbers = [number for number, other in enumerate(printed.operands) if other == name]
+    if not numbers:
+        return None  # it is read under another name
+    users = sum(name in other.operands for other in joined.printed.values())
+    reading = Reading(numbers, len(printed.operands), placed.index, users)
+    rules = memory.machine.alias_rules(Options(memory.machine))
+    reason = why_not_by_opcode(printed.opcode, reading, rules)
+    if reason is not None and operand.shape != buffer.shape:
+        return OTHER_SHAPE
+    is_elsewhere = read.used is not None and len(read.used.positions) > 1
+    return None if reason == "" and is_elsewhere else reason
+
+
 class Neighbour(Record, frozen=True, kw_only=True):
-    """A buffer that holds some of the same bytes."""
+    """A buffer that shares bytes with it."""
 
     name: str
     offset: int
@@ -30,9 +134,9 @@ class Neighbour(Record, frozen=True, kw_only=True):
     start: int | None
     end: int | None
     when: str
-    """`before`, `after`, or `together` with the buffer that is explained."""
+    """`before`, `after`, or `together` with the explained buffer."""
     why: str = ""
-    """Why they may be there together."""
+    """Why they may share bytes at the same time."""
 
 
 class Explanation(Record, frozen=True, kw_only=True):
@@ -40,34 +144,31 @@ class Explanation(Record, frozen=True, kw_only=True):
 
     buffer: Buffer
     allocation_kind: str
-    """The purpose of its allocation."""
     allocation_size: int
     space: str
-    """The memory space it lies in."""
     meaning: str
-    """Its role, in words."""
+    """A description of its role."""
     instruction: str
-    """The text of the instruction that defines it."""
+    """The text of the defining instruction."""
     frames: tuple[Frame, ...]
-    """The calls that led to it, innermost first."""
+    """The call stack, innermost first."""
     growths: tuple[Growth, ...]
-    """The dimensions that padding makes larger."""
+    """The dimensions enlarged by padding."""
     also_known_as: tuple[str, ...]
-    """The other instructions it is a part of: tuples, loops, what hands it on unchanged."""
+    """Other instructions that contain or forward it: tuples, loops, bitcasts."""
     readers: tuple[str, ...]
-    """Its readers, in the order of the schedule."""
+    """In schedule order."""
     first: str
     """Why it is alive from its first step on."""
     last: str
     """Why until its last."""
     loops: tuple[str, ...]
-    """The loops it lives inside of, or is carried by."""
+    """The loops that enclose or carry it."""
     neighbours: tuple[Neighbour, ...]
     in_place: tuple[InPlace, ...]
 
 
 def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
-    """The explanation of one buffer."""
     placed = memory.joined.placed_by_id[buffer.id]
     used = placed.used
     positions = used.positions if used else ()
@@ -109,7 +210,6 @@ def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
 
 
 def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
-    """The reason a buffer is needed at its last step."""
     if buffer.end is None:
         return ""
     joined, used = memory.joined, placed.used
@@ -128,7 +228,7 @@ def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
         if member is not placed and member.life and member.life.start == buffer.end
     ]
     if following:
-        return f"from then on its bytes are {following[0]}, which must lie where it lies"
+        return f"from then on its bytes are {following[0]}, which must share its location"
     positions = used.positions if used else ()
     parts = [
         indexed(position.instruction, position.index or ())
@@ -159,7 +259,7 @@ def _loops(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[
 
 
 def _neighbours(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[Neighbour]:
-    """The other holders of its bytes, in the order they live."""
+    """The other owners of its bytes, by first step."""
     family = {member.id for member in memory.family(placed)}
     others = [
         other
@@ -168,13 +268,7 @@ def _neighbours(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iter
     ]
     for neighbour in sorted(others, key=lambda other: (other.start or 0, other.id)):
         when = _when(buffer, neighbour)
-        why = ""
-        if when == "together":
-            why = (
-                "another version of the same value"
-                if neighbour.id in family
-                else "written in place"
-            )
+        why = "another version of the same value" if neighbour.id in family else "written in place"
         yield Neighbour(
             name=neighbour.name,
             offset=neighbour.offset,
@@ -182,17 +276,13 @@ def _neighbours(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iter
             start=neighbour.start,
             end=neighbour.end,
             when=when,
-            why=why,
+            why=why if when == "together" else "",
         )
 
 
 def _when(buffer: Buffer, other: Buffer) -> str:
-    if None in {buffer.start, buffer.end, other.start, other.end}:
-        return "together"
-    assert buffer.start is not None
-    assert buffer.end is not None
-    assert other.start is not None
-    assert other.end is not None
-    if other.end < buffer.start:
+    if buffer.start is not None and other.end is not None and other.end < buffer.start:
         return "before"
-    return "after" if other.start > buffer.end else "together"
+    if buffer.end is not None and other.start is not None and other.start > buffer.end:
+        return "after"
+    return "together"

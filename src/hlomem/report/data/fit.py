@@ -1,7 +1,4 @@
-"""How large a program may be made before it no longer fits, for each way of making it: plain data.
-
-Every size is one that XLA planned; the line through the first two is what the search began with.
-"""
+"""The largest value of a setting that fits, for each combination of the others; planned by XLA."""
 
 from __future__ import annotations
 
@@ -14,55 +11,50 @@ if TYPE_CHECKING:
 
 
 class FitPlan(Record, frozen=True, kw_only=True):
-    """One plan of a row."""
-
     value: int
     size: int
-    """Bytes XLA reserves in the device's memory."""
+    """Bytes reserved in device memory."""
     fits: bool
     cpu_seconds: float
-    """0 where it was planned before."""
+    """0 if the plan came from the cache."""
     flops: int | None = None
 
 
 class FitRow(Record, frozen=True, kw_only=True):
-    """One way of making the program."""
+    """One combination of settings."""
 
     settings: dict[str, Any]
-    """The settings that tell it from the other rows."""
+    """The settings that distinguish it from other rows."""
     plans: tuple[FitPlan, ...]
     """In the order they were made."""
     largest: int
-    """The largest value known to fit; 0 where none is."""
+    """The largest value known to fit; 0 if none."""
     smallest_refused: int | None
-    """The smallest value above it known not to fit; None where none was found."""
+    """The smallest value known not to fit; None if none was found."""
     is_proven: bool
     """Whether these two are neighbours."""
     base: int
-    """Bytes at value 0, by the line through the first two plans."""
+    """Bytes at value 0, extrapolated from the first two plans."""
     per_item: float
-    """Bytes one more costs, by the same line."""
+    """Bytes per unit of the value, from the same line."""
     work: float | None
-    """Matrix products, in relation to the row with the fewest at the same value; None where that is
-    not known."""
+    """FLOPs of matrix products relative to the cheapest row at the same value, if known."""
 
     @property
     def best(self) -> FitPlan | None:
-        """The plan of the largest value that fits."""
+        """The plan of `largest`."""
         return next((plan for plan in self.plans if plan.fits and plan.value == self.largest), None)
 
 
 class FitReport(Record, frozen=True, kw_only=True):
-    """All rows of a search."""
-
     factory: str
     target: str
     over: str
-    """The setting that was made larger."""
+    """The setting that grows."""
     step: int
     """Values are multiples of it."""
     capacity: Capacity
     settings: dict[str, Any]
-    """The settings all rows have in common."""
+    """The settings common to all rows."""
     rows: tuple[FitRow, ...]
     notes: tuple[str, ...] = ()

@@ -1,7 +1,4 @@
-"""The state of an installation as data: packages, targets, folders of dumps.
-
-Found by `hlomem.api.doctor`; drawn by `health_text`.
-"""
+"""The state of an installation as data: packages, targets, folders of dumps."""
 
 from __future__ import annotations
 
@@ -9,13 +6,11 @@ from hlomem.dump.records import Record
 
 
 class Package(Record, frozen=True, kw_only=True):
-    """A package, and the version that is installed."""
-
     name: str
     version: str
-    """Empty where it is not installed."""
+    """Empty if it is not installed."""
     use: str
-    """Its use; empty where hlomem cannot do without it."""
+    """Empty for required packages."""
 
 
 class TargetHealth(Record, frozen=True, kw_only=True):
@@ -23,7 +18,7 @@ class TargetHealth(Record, frozen=True, kw_only=True):
 
     name: str
     install: str
-    """The command that installs what is missing; empty where nothing is."""
+    """The command that installs missing packages; empty if none is missing."""
 
 
 class Place(Record, frozen=True, kw_only=True):
@@ -32,12 +27,10 @@ class Place(Record, frozen=True, kw_only=True):
     variable: str
     path: str
     count: int | None
-    """Programs or entries in it, up to ten thousand; None where the folder is not there yet."""
+    """Programs or entries in it, up to ten thousand; None if the folder does not exist."""
 
 
 class Health(Record, frozen=True, kw_only=True):
-    """All there is for hlomem to work with."""
-
     version: str
     python: str
     system: str

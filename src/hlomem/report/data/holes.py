@@ -1,8 +1,7 @@
-"""Memory reserved for temporaries that is free even when they need most: what packing lost.
+"""Fragmentation: memory reserved for temporaries that is free even at their peak.
 
-In: a `MemoryView` and a space. Out: for each allocation of temporaries its size, the most that is
-alive in it at once, and the free byte ranges at that step with who lies above each: bytes below a
-buffer that stays cannot be given back.
+For each allocation of temporaries: its size, its peak live bytes, and the free ranges at that step
+with the buffer above each, which keeps the allocation from being smaller.
 
     offset 0 ▒▒▒▒ 40 ████ a 100 ▒▒▒▒▒▒ 160 ████████ b 240      40 + 60 bytes of 240 are holes
 """
@@ -14,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Allocation, Record
-from hlomem.report.data.hints import Hint
+from hlomem.report.registry import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,19 +23,19 @@ if TYPE_CHECKING:
 
 
 class Hole(Record, frozen=True, kw_only=True):
-    """A byte range nobody holds when most is alive."""
+    """A byte range that is free at the peak."""
 
     offset: int
     size: int
     above: str | None
-    """The buffer right above, which keeps the allocation from ending here; None at its end."""
+    """The buffer directly above; None at the end of the allocation."""
     above_start: int | None
     above_end: int | None
     before: str | None
-    """The buffer that held bytes of it last."""
+    """The previous owner of some of its bytes."""
     before_end: int | None
     after: str | None
-    """The buffer that holds bytes of it next."""
+    """The next owner of some of its bytes."""
     after_start: int | None
 
 
@@ -46,27 +45,26 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
     index: int
     size: int
     step: int
-    """The step at which most of it is in use."""
+    """Its peak step."""
     instruction: str | None
     most_alive: int
-    """Bytes in use then: no packing of these live ranges needs less."""
+    """Bytes in use then: a lower bound for every packing of these live ranges."""
     holes: tuple[Hole, ...]
     """Largest first; with `most_alive` they add up to `size`."""
 
 
 class Holes(Record, frozen=True, kw_only=True):
-    """The bytes packing lost in a memory space."""
+    """The holes of a memory space."""
 
     name: str
     space: str
     space_size: int
     size: int
-    """Bytes of all holes."""
     allocations: tuple[HoledAllocation, ...]
 
 
 def build_holes(memory: MemoryView, space: Space) -> Holes:
-    """The holes of every allocation of temporaries, those that lost most first."""
+    """The holes of every allocation of temporaries, most fragmented first."""
     rows = [
         _allocation(memory, allocation, step)
         for allocation in memory.temporary_allocations(space.color)
@@ -83,8 +81,7 @@ def build_holes(memory: MemoryView, space: Space) -> Holes:
 
 
 def hint_of(holes: Holes) -> Hint | None:
-    """The bytes denser packing would save."""
-    what = "fragmentation: free between temporaries when they need most"
+    what = "fragmentation: free between temporaries at their peak"
     return Hint(size=holes.size, what=what, command="holes") if holes.size else None
 
 
@@ -109,10 +106,10 @@ def _holes(
 ) -> Iterator[Hole]:
     alive = [value for value in values if value.is_live_at(step) and value.size]
     above: dict[int, Stay | Buffer] = {value.offset: value for value in alive}
-    places = {(value.offset, value.size) for value in values}
+    ranges = {(value.offset, value.size) for value in values}
     lows, highs = [low for low, _ in gaps], [high for _, high in gaps]
-    beside = {place for place in places if _touched(lows, highs, *place)}
-    around = [value for value in values if (value.offset, value.size) in beside]
+    touching = {extent for extent in ranges if _touched(lows, highs, *extent)}
+    around = [value for value in values if (value.offset, value.size) in touching]
     ended = [value for value in around if value.end is not None and value.end < step]
     to_come = [value for value in around if value.start is not None and value.start > step]
     last = _first_in(
@@ -139,7 +136,7 @@ def _holes(
 def _first_in(
     gaps: list[tuple[int, int]], values: Sequence[Stay | Buffer]
 ) -> dict[int, Stay | Buffer]:
-    """The first of the values that holds bytes of a gap, by where the gap begins."""
+    """The first value that has bytes of each gap, by the gap's offset."""
     found: dict[int, Stay | Buffer] = {}
     lows, highs = [low for low, _ in gaps], [high for _, high in gaps]
     for value in values:
@@ -151,5 +148,5 @@ def _first_in(
 
 
 def _touched(lows: list[int], highs: list[int], offset: int, size: int) -> range:
-    """The numbers of the gaps, by their first bytes and ends, that have one of these bytes."""
+    """The indices of the gaps that overlap a byte range."""
     return range(bisect_right(highs, offset), bisect_left(lows, offset + size))

@@ -1,9 +1,7 @@
-"""From an instruction's metadata to the line of the program its author wrote.
+"""From an instruction's metadata to the line of user code.
 
-In: the text of an instruction and, where at hand, the module's stack frame tables. Out: its
-operation's name, the frames, innermost first, and the line of the one to show: XLA names whatever
-called the primitive, which is often a line of flax or optax, so the innermost frame outside the
-frameworks below is taken, and rather one of a program than of an installed library.
+XLA records the caller of the primitive, often a line of flax or optax. The line shown is the
+innermost frame outside the frameworks below, preferably outside installed libraries.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction, HloModule
 
 _ONLY_NAME = lazy_pattern(r'metadata=\{op_name="([^"\\]*+)"\}')
-"""All that programs say that were not traced by JAX, or lost their lines."""
+"""The metadata of programs that were not traced by JAX, or lost their lines."""
 _PARAMETERS = lazy_pattern(r"\[\w+=.*\]$")
-"""As in `conv[window_strides=(1,) …]`."""
+"""Appended as in `conv[window_strides=(1,) …]`."""
 _INSTALLED = lazy_pattern(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen ")
 _FRAMEWORK = lazy_pattern(
     r"[/\\](?:jax|jaxlib|flax|optax|haiku|equinox|chex|orbax|praxis|paxml|t5x|keras|torch"
@@ -28,34 +26,34 @@ _FRAMEWORK = lazy_pattern(
     r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
     r"|^<string>$"
 )
-"""`<string>` is what starts another's program, as in `python -c`."""
+"""`<string>` is a launcher, as in `python -c`."""
 
 
 class Frame(NamedTuple):
-    """One call on the way to an operation."""
+    """A stack frame."""
 
     file: str
     line: int
-    """0 where only the file is known."""
+    """0 if only the file is known."""
     function: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`file:line`."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
 class Origin(NamedTuple):
-    """The origin of an instruction."""
+    """The origin of an instruction, as far as its metadata tells."""
 
     op_name: str | None
-    """The operation's name with its scopes, as JAX gave it; None where nothing is said."""
+    """The JAX operation with its scopes."""
     frames: tuple[Frame, ...]
-    """The calls that led to it, innermost first; empty where nothing is said."""
+    """The call stack, innermost first."""
     line: str | None
-    """`file:line` of the code its author wrote; None where nothing is said."""
+    """`file:line` of user code."""
     told_by: str | None = None
-    """The instruction that says so, of a value whose own does not: `its reader fusion.3`."""
+    """The instruction this comes from, if not its own: `its reader fusion.3`."""
 
 
 class Lines:
@@ -67,7 +65,7 @@ class Lines:
         self._origins: dict[str, Origin] = {}
 
     def origin(self, instruction: str) -> Origin:
-        """The origin of an instruction; those of the same metadata share it."""
+        """The origin of an instruction's text; equal metadata share it."""
         start = instruction.find(METADATA)
         text = instruction[start:] if start >= 0 else ""
         known = self._origins.get(text)
@@ -81,7 +79,7 @@ class Lines:
         return known
 
     def origin_in(self, instruction: HloInstruction) -> Origin:
-        """The origin of an instruction of the module; those of the same metadata share it."""
+        """The origin of an instruction of the module; equal metadata share it."""
         text = instruction.attributes.get("metadata", "")
         known = self._origins.get(text)
         if known is None:
@@ -89,10 +87,9 @@ class Lines:
         return known
 
     def origin_of(self, metadata: Metadata) -> Origin:
-        """The origin of an instruction of that metadata."""
         frames = self._find_frames(metadata)
         frame = users_frame(frames)
-        return Origin(metadata.op_name or None, frames, frame.place if frame else None)
+        return Origin(metadata.op_name or None, frames, frame.location if frame else None)
 
     def _find_frames(self, metadata: Metadata) -> tuple[Frame, ...]:
         if metadata.stack_frame_id and (frames := self._frames_of_id(metadata.stack_frame_id)):
@@ -110,12 +107,12 @@ class Lines:
 
 
 def bare_op_name(name: str) -> str:
-    """An operation's name without the parameters JAX up to 0.4.31 appended to it."""
+    """An operation's name without the parameters that JAX up to 0.4.31 appended."""
     return _PARAMETERS.sub("", name)
 
 
 def users_frame(frames: tuple[Frame, ...]) -> Frame | None:
-    """The frame to show."""
+    """The frame to show: in user code, else outside installed packages, else the first."""
     own = [frame for frame in frames if not _FRAMEWORK.search(frame.file)]
     for candidates in (own, frames):
         for frame in candidates:

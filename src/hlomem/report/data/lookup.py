@@ -1,7 +1,4 @@
-"""Lookups of what people type in a dump: a memory space, a buffer, a step.
-
-In: a `MemoryView` and a word. Out: what it names, or an error that says what there is instead.
-"""
+"""Memory spaces, buffers and steps by the names users type, or an error with suggestions."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _SUGGESTED = 5
 
 
 def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
-    """The space of a name or color; by default the first that holds anything."""
+    """The space of a name or color; by default the first that is not empty."""
     if wanted is None:
         held = [space for space in memory.spaces if space.size] or list(memory.spaces)
         if not held:
@@ -40,10 +37,9 @@ def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
 
 
 def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
-    """The buffer of a name as XLA prints it, of an instruction, of an argument or of a result.
+    """The buffer of a value, instruction (`%` optional), argument or result.
 
-    An argument is called as reports print it, `params['embed']`, and may be an instruction's name
-    with a percent sign before it; a result by its path, `result[0]['w']`, where paths are known.
+    Arguments and results are named as in reports: `params['embed']`, `result[0]['w']`.
     """
     wanted = wanted.removeprefix("%")
     for buffer in memory.buffers:
@@ -63,7 +59,6 @@ def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
 
 
 def _argument(memory: MemoryView, wanted: str) -> list[Buffer]:
-    """The buffers that hold an argument of the program as it comes in."""
     return [
         buffer
         for buffer in memory.buffers
@@ -72,14 +67,13 @@ def _argument(memory: MemoryView, wanted: str) -> list[Buffer]:
 
 
 def check_choice(name: str, chosen: str, choices: Sequence[str]) -> None:
-    """Refuses an argument that is none of its choices."""
     if chosen not in choices:
         known = ", ".join(map(repr, choices))
         raise UnknownChoiceError(f"no {name} {chosen!r}: the choices are {known}")
 
 
 def find_step(memory: MemoryView, wanted: str) -> int:
-    """A step by its number, or by the name of the instruction that runs then."""
+    """A step by number or by the name of its instruction."""
     if wanted.isdecimal() and int(wanted) <= memory.steps:
         return int(wanted)
     if wanted in memory.joined.time_of:
@@ -93,7 +87,7 @@ def _unknown(memory: MemoryView, what: str, wanted: str, known: Iterable[str]) -
     names = list(dict.fromkeys(known))
     near = [name for name in names if wanted in name][:_SUGGESTED]
     if not near:
-        from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
+        from difflib import get_close_matches  # noqa: PLC0415 - only for typos
 
         near = get_close_matches(wanted, names, n=_SUGGESTED, cutoff=0.5)
     hint = f"; did you mean {', '.join(map(visible, near))}?" if near else ""

@@ -1,10 +1,8 @@
-"""Pairs of buffers: the same one in two compiles.
+"""The buffers of two compiles of one program, paired.
 
-In: two `MemoryView`s of one program. Out: pairs of buffers. Instruction names renumber from version
-to version and mean nothing between backends, so buffers are matched by what they are: an argument
-by its name, any other by its operation, source line, shape and opcode, and where these say nothing
-by its place in the graph: the partners of what it reads and of what reads it. Strict keys come
-first; among buffers of equal keys the order of the schedule decides.
+Instruction names change between versions and backends, so buffers are matched by argument name, by
+operation, source line, shape and opcode, and finally by the partners of their operands and users.
+Strict keys come first; equal keys are paired in schedule order.
 """
 
 from __future__ import annotations
@@ -28,26 +26,26 @@ _LAYOUT = re.compile(r"\{[^{}]*\}")
 _WRAPPERS = re.compile(
     r"(?:^|(?<=/))(?:jit\((?:main|<lambda>)\)|closed_call|core_call|eval_jaxpr)(?:/|$)"
 )
-"""Scopes that JAX adds in some versions and not in others."""
+"""Scopes that only some versions of JAX add."""
 
 
 class Pair(NamedTuple):
-    """A buffer before and after; one of them is None where there is no partner."""
+    """A buffer before and after; one of them is None without a partner."""
 
     before: Buffer | None
     after: Buffer | None
 
 
 class Traits(Struct, frozen=True, gc=False):
-    """The traits a buffer is recognised by."""
+    """The traits by which a buffer is recognised."""
 
     argument: str | None
     number: str | None
-    """An argument's number and its place in a tuple."""
+    """An argument's number and tuple index."""
     operation: str | None
     line: str | None
     elements: str
-    """Its shape without layout."""
+    """The shape without layout."""
     opcode: Opcode | None
 
 
@@ -61,22 +59,21 @@ _KEYS: tuple[Callable[[Traits], Hashable | None], ...] = (
     lambda t: (t.operation, t.line, t.opcode) if t.operation else None,
     lambda t: (t.operation, t.opcode) if t.operation else None,
 )
-"""From strict to loose; the last two let the shape change. None is no key."""
+"""From strict to loose; the last two ignore the shape. None does not match."""
 
 
 def match_buffers(before: MemoryView, after: MemoryView) -> list[Pair]:
-    """Every buffer of both sides, of all memory spaces, paired with its partner or alone."""
+    """Every buffer of both sides, in all memory spaces, paired or alone."""
     matcher = _Matcher(_Side(before), _Side(after))
     for key in _KEYS:
         matcher.match_by(partial(_Side.keys, key=key))
     for neighbours in (_Side.sources, _Side.users) * 2:
-        matcher.match_by(partial(_Side.places, neighbours=neighbours))
+        matcher.match_by(partial(_Side.positions, neighbours=neighbours))
     matcher.match_by(_Side.kinds)
     return matcher.pairs
 
 
 def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
-    """The traits a buffer is recognised by."""
     parameter = None
     if buffer.opcode == "parameter":
         parameter = memory.joined.placed_by_id[buffer.id].allocation.parameter
@@ -90,10 +87,10 @@ def traits_of(memory: MemoryView, buffer: Buffer) -> Traits:
     )
 
 
-# Many buffers are of one operation, line or shape.
+# Many buffers share an operation, line or shape.
 @lru_cache(maxsize=1 << 14)
 def operation_key(op_name: str) -> str:
-    """An operation's name without what versions of JAX add to it or leave out."""
+    """An operation's name without the parts that vary between versions of JAX."""
     name = bare_op_name(op_name) if "]" in op_name else op_name
     may_be_wrapped = "jit(" in name or "_call" in name or "eval_jaxpr" in name
     return _WRAPPERS.sub("", name) if may_be_wrapped else name
@@ -111,59 +108,51 @@ def _elements(shape: str) -> str:
 
 
 class _Side:
-    """One of the two compiles, and which of its buffers have a partner."""
+    """One of the two compiles, and its buffers that have no partner yet."""
 
     def __init__(self, memory: MemoryView) -> None:
         self.memory = memory
-        self.left = sorted(memory.buffers, key=_place_in_schedule)
+        self.left = sorted(memory.buffers, key=_position)
         self.traits = {buffer.id: traits_of(memory, buffer) for buffer in self.left}
         self.pair_of: dict[int, int] = {}
-        """The number of a buffer's pair, by its id."""
+        """The index of each buffer's pair, by buffer id."""
         self.pair_of_instruction: dict[str, int] = {}
 
     def join(self, buffer: Buffer, number: int) -> None:
-        """Notes that a buffer has a partner."""
         self.pair_of[buffer.id] = number
         self.pair_of_instruction.setdefault(buffer.name.partition("{")[0], number)
 
     def keys(self, key: Callable[[Traits], Hashable | None]) -> list[Hashable | None]:
-        """The key of each buffer that has no partner yet."""
         traits = self.traits
         return [key(traits[buffer.id]) for buffer in self.left]
 
-    def places(
+    def positions(
         self, neighbours: Callable[[_Side, Buffer], tuple[int, ...]]
     ) -> list[Hashable | None]:
-        """Their places in the graph; None where no neighbour of a buffer has a partner."""
-        return [self._place(buffer, neighbours(self, buffer)) for buffer in self.left]
-
-    def _place(self, buffer: Buffer, neighbours: tuple[int, ...]) -> Hashable | None:
-        traits = self.traits[buffer.id]
-        return (traits.elements, traits.opcode, neighbours) if neighbours else None
+        """Their positions in the graph; None if no neighbour of a buffer has a partner."""
+        found = [(self.traits[buffer.id], neighbours(self, buffer)) for buffer in self.left]
+        return [(own.elements, own.opcode, near) if near else None for own, near in found]
 
     def kinds(self) -> list[Hashable | None]:
-        """All that is left to know buffers without a name by."""
+        """The last resort for buffers without a name."""
         return self.keys(lambda t: None if t.operation else (t.elements, t.opcode))
 
     def sources(self, buffer: Buffer) -> tuple[int, ...]:
-        """The pairs of what a buffer is computed from."""
+        """The pairs of its operands."""
         read = self.memory.operands(buffer)
         return tuple(
             sorted({self.pair_of[operand.id] for operand in read if operand.id in self.pair_of})
         )
 
     def users(self, buffer: Buffer) -> tuple[int, ...]:
-        """The pairs of what is computed from a buffer."""
-        used = self.memory.joined.placed_by_id[buffer.id].used
-        pairs = {
-            self.pair_of_instruction.get(use.instruction)
-            for use in (used.uses or () if used else ())
-        }
+        """The pairs of its users."""
+        users = self.memory.joined.placed_by_id[buffer.id].users
+        pairs = {self.pair_of_instruction.get(name) for name in users}
         return tuple(sorted(pair for pair in pairs if pair is not None))
 
 
 class _Matcher:
-    """Pairs what is left, key by key."""
+    """Pairs the remaining buffers, key by key."""
 
     def __init__(self, before: _Side, after: _Side) -> None:
         self._before = before
@@ -171,7 +160,7 @@ class _Matcher:
         self._joined: list[Pair] = []
 
     def match_by(self, keys_of: Callable[[_Side], list[Hashable | None]]) -> None:
-        """Pairs buffers of equal keys, in the order of the schedule."""
+        """Pair buffers of equal keys, in schedule order."""
         waiting: dict[Hashable, list[Buffer]] = {}
         after, before = keys_of(self._after), keys_of(self._before)
         for buffer, key in zip(reversed(self._after.left), reversed(after), strict=True):
@@ -190,10 +179,9 @@ class _Matcher:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs, then those without a partner."""
         alone = [Pair(buffer, None) for buffer in self._before.left]
         return [*self._joined, *alone, *(Pair(None, buffer) for buffer in self._after.left)]
 
 
-def _place_in_schedule(buffer: Buffer) -> tuple[int, int]:
+def _position(buffer: Buffer) -> tuple[int, int]:
     return (-1 if buffer.start is None else buffer.start, buffer.id)

@@ -1,8 +1,7 @@
-"""One dump, seen by memory space, by moment, by role and by line: what every report looks at.
+"""`MemoryView`: one dump by memory space, step, role and line; the basis of every report.
 
-In: a dump and, where at hand, its HLO module, whose tables name source lines. Out: `MemoryView`.
-Its numbers are exact: the bytes alive at a step are those that belong to a value alive then, each
-counted once; the roles of a memory space add up to the sum of its allocations.
+Its numbers are exact: the bytes alive at a step are those of the values alive then, each counted
+once; the roles of a memory space add up to the sum of its allocations.
 """
 
 from __future__ import annotations
@@ -16,11 +15,17 @@ from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.records import Allocation, LiveRange, Record
 from hlomem.report.data import roles
+from hlomem.report.data.allocation_kinds import HELD_WHOLE, kind_of
 from hlomem.report.data.buffers import Buffer, BufferBuilder, Stay
-from hlomem.report.data.occupancy import ByteRange, OwnedBytes, share_out
-from hlomem.report.data.places import HELD_WHOLE, kind_of
+from hlomem.report.data.occupancy import (
+    ByteRange,
+    OwnedBytes,
+    Usage,
+    iter_held,
+    iter_uses,
+    share_out,
+)
 from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
-from hlomem.report.data.uses import Usage, iter_held, iter_uses
 from hlomem.view.guess_machine import choose_machine, platform_of_names
 from hlomem.view.joined import JoinedDump, PlacedValue, join_dump
 
@@ -38,22 +43,20 @@ __all__ = ["Buffer", "MemoryView", "OwnedBytes", "Space", "build_memory"]
 
 
 class Space(Record, frozen=True, kw_only=True):
-    """A memory space of a dump."""
-
     color: int
     name: str
     size: int
     """The bytes that must fit: the sum of its allocations, without those of single threads."""
     allocation_count: int
     thread_local: int = 0
-    """Bytes each thread that needs them has on its own stack; XLA's total counts them once."""
+    """Bytes on the stack of each thread that needs them; XLA's total counts them once."""
 
 
 class Moment(Record, frozen=True, kw_only=True):
-    """The instruction that runs at a step of the schedule."""
+    """The instruction of a step."""
 
     instruction: str | None
-    """None after the last."""
+    """None after the last step."""
     op_name: str | None
     source: str | None
 
@@ -66,10 +69,10 @@ def build_memory(
     is_planned: bool = False,
     results: Sequence[str] = (),
 ) -> MemoryView:
-    """The view of a dump, XLA's or ours; without allocations there is nothing to see.
+    """The view of a dump, which must have allocations.
 
-    `module` is the program, by default the one found beside the dump; `results` are the paths of
-    what it returns, in order.
+    `module` is the program, by default the one next to the dump; `results` are the paths of its
+    outputs, in order.
     """
     if dump.assignment is None:
         where = visible(dump.name)
@@ -78,10 +81,7 @@ def build_memory(
 
 
 def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
-    """The view of `after`: where both hold the same records, with all that is known of `before`.
-
-    The names of their files may differ, if both tell the same machine or none.
-    """
+    """The view of `after`; if both hold the same records, with everything computed for `before`."""
     one, other = before.dump, after.dump
     is_same = (
         before.module is after.module
@@ -100,7 +100,7 @@ def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
 
 
 class MemoryView:
-    """A dump's memory; everything is computed when first asked for."""
+    """A dump's memory; everything is computed on demand."""
 
     def __init__(
         self,
@@ -128,17 +128,17 @@ class MemoryView:
 
     @cached_property
     def machine(self) -> Machine:
-        """The machine the dump is of: given, or what its layouts look like."""
+        """The given machine, or the one inferred from the dump's layouts."""
         return choose_machine(self.joined, self.given_machine).machine
 
     @property
     def machine_name(self) -> str:
-        """The machine's name: a TPU's chip only where it was given, as a dump does not tell."""
+        """The machine's name, or its platform if it was inferred: dumps do not tell the chip."""
         return self.machine.name if self.given_machine else self.machine.platform
 
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
-        """The memory spaces, by color."""
+        """By color."""
         found: dict[int, list[Allocation]] = {}
         for allocation in self.joined.allocations:
             found.setdefault(allocation.color, []).append(allocation)
@@ -155,16 +155,14 @@ class MemoryView:
         )
 
     def space_name(self, color: int) -> str:
-        """The name of the memory space of a color."""
         return self.machine.space_name(color)
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
-        """Every value in its place, in the order of the dump."""
+        """The buffers of all values, in the order of the dump."""
         return tuple(map(self.buffer_of, self.joined.placed))
 
     def buffer_of(self, placed: PlacedValue) -> Buffer:
-        """The buffer of a value, made when first asked for."""
         found = self._built.get(placed)
         if found is None:
             found = self._built[placed] = self._builder.build(placed)
@@ -172,7 +170,7 @@ class MemoryView:
 
     @cached_property
     def steps(self) -> int:
-        """How many instructions the schedule has; step `steps` is after the last."""
+        """The number of instructions in the schedule; step `steps` is after the last."""
         return len(self.joined.sequence)
 
     @cached_property
@@ -182,17 +180,15 @@ class MemoryView:
         for allocation in self.joined.allocations:
             end = start + len(allocation.values)
             here = self.joined.placed[start:end]
-            # A damaged dump may number two alike.
+            # A damaged dump may have two allocations of one index.
             found[allocation.index] = found.get(allocation.index, []) + here
             start = end
         return found
 
     def placed_in(self, allocation: Allocation) -> Sequence[PlacedValue]:
-        """The values of an allocation."""
         return self._placed_in.get(allocation.index, ())
 
     def buffers_in(self, allocation: int) -> list[Buffer]:
-        """The buffers of an allocation."""
         found = self._buffers_in.get(allocation)
         if found is None:
             found = list(map(self.buffer_of, self._placed_in.get(allocation, ())))
@@ -200,7 +196,7 @@ class MemoryView:
         return found
 
     def stays_in(self, allocation: int) -> Sequence[Stay | Buffer]:
-        """The bytes and steps of the values of an allocation; its buffers, if they are made."""
+        """Locations and lifetimes of the values of an allocation; its buffers, once built."""
         if allocation in self._buffers_in:
             return self._buffers_in[allocation]
         found = self._stays_in.get(allocation)
@@ -210,21 +206,17 @@ class MemoryView:
         return found
 
     def life_of(self, placed: PlacedValue) -> LiveRange | None:
-        """The steps at which a value is alive; None where the schedule does not say."""
         return self._builder.life(placed)
 
     def is_thread_local(self, placed: PlacedValue) -> bool:
-        """Whether a value lies on the stack of a thread."""
         allocation = placed.allocation
         role = roles.THREAD_LOCAL
         return allocation.is_thread_local and self.role_of_allocation(allocation) == role
 
     def alive_at(self, step: int) -> list[Buffer]:
-        """The buffers that are alive at a step, in the order of the dump."""
         return list(map(self.buffer_of, self._placed_at(self.joined.placed, step)))
 
     def _placed_at(self, values: Iterable[PlacedValue], step: int) -> list[PlacedValue]:
-        """Those of these values that are alive at a step, where the schedule has their steps."""
         steps = self.steps
         return [
             placed
@@ -233,9 +225,9 @@ class MemoryView:
         ]
 
     def timeline(self, color: int) -> Timeline | None:
-        """The bytes in use at each step; None where the dump has no live ranges.
+        """The bytes in use at each step; None without live ranges.
 
-        What holds arguments, results and constants is in use all the time.
+        Memory of arguments, results and constants is in use all the time.
         """
         if color not in self._timelines:
             sizes = self._bytes_over_time(self._counted(self.allocations_of(color)))
@@ -244,21 +236,20 @@ class MemoryView:
         return self._timelines[color]
 
     def fullest_step(self, color: int) -> int | None:
-        """The step at which the temporaries of a space need most, and with them all of it."""
+        """The peak step of a space."""
         timeline = self.timeline(color)
         return timeline.peak.step if timeline else None
 
     def fullest_step_of(self, allocation: Allocation) -> int | None:
-        """The first step at which most of an allocation is in use."""
+        """The first peak step of an allocation."""
         sizes = self._bytes_over_time(self._counted([allocation]))
         return sizes.index(max(sizes)) if sizes else None
 
     def _bytes_over_time(self, uses: Iterable[Usage]) -> list[int]:
-        """The bytes in use at each step; none where the dump has no live ranges."""
         return [] if self.dump.live_ranges is None else bytes_over_time(uses, self.steps + 1)
 
     def alive(self, color: int, step: int) -> list[OwnedBytes]:
-        """The holders of bytes at a step, largest first; sizes add up to the bytes in use then."""
+        """The owners of bytes at a step, largest first; they add up to the bytes in use then."""
         if (color, step) not in self._alive_at:
             self._alive_at[color, step] = self._share_out_all(color, step)
         return self._alive_at[color, step]
@@ -275,9 +266,9 @@ class MemoryView:
     def share_out(
         self, allocation: Allocation, step: int
     ) -> tuple[list[OwnedBytes], list[ByteRange]]:
-        """The owner of each byte of an allocation at a step, and the byte ranges taken in all.
+        """The owners of an allocation's bytes at a step, and the byte ranges in use.
 
-        Memory of an argument or a result is held for it while others, or nobody, use it.
+        An argument or a result owns the bytes of its allocation that no other value uses.
         """
         key = (id(allocation), step)
         if key not in self._shared_out:
@@ -300,10 +291,10 @@ class MemoryView:
         return owned, taken
 
     def owner(self, allocation: Allocation) -> Buffer | None:
-        """The argument, result or constant an allocation is held for; None for temporaries."""
+        """The argument, result or constant an allocation is reserved for; None for temporaries."""
         if kind_of(allocation) not in HELD_WHOLE:
             return None
-        key = id(allocation)  # a damaged dump may number two alike
+        key = id(allocation)  # a damaged dump may have two of one index
         if key not in self._owners:
             here = self._placed_in.get(allocation.index, ())
             found = max(here, key=lambda placed: self._claim(allocation, placed), default=None)
@@ -311,7 +302,7 @@ class MemoryView:
         return self._owners[key]
 
     def _claim(self, allocation: Allocation, placed: PlacedValue) -> tuple[bool, int, int]:
-        """The larger, the more it is what an allocation is held for."""
+        """Sort key: the owner of an allocation has the largest."""
         value = placed.value
         if allocation.parameter is not None:
             text = self.joined.printed.get(value.name)
@@ -322,15 +313,14 @@ class MemoryView:
         return is_it, value.size, -value.id
 
     def uses(self, color: int) -> Iterator[Usage]:
-        """The uses of the bytes of a space: what for, and when."""
+        """The uses of a space's bytes, with role and steps."""
         return chain.from_iterable(map(self._uses_in, self.allocations_of(color)))
 
     def allocations_of(self, color: int) -> list[Allocation]:
-        """The allocations of a space."""
         return [allocation for allocation in self.joined.allocations if allocation.color == color]
 
     def _counted(self, allocations: Iterable[Allocation]) -> Iterator[Usage]:
-        """Uses of bytes, whoever's they are: as many as `uses` tells, without what for."""
+        """The same sizes and steps as `uses`, without roles, which take longer to find."""
         for allocation in allocations:
             key = id(allocation)
             if key in self._uses:
@@ -363,16 +353,12 @@ class MemoryView:
         return [*uses, *iter_held(uses, allocation.size, owner.role, self.steps + 1)]
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
-        """The role an allocation is held for; None for temporaries, whose values differ."""
+        """The role of an allocation; None for temporaries, whose values differ."""
         return self._builder.role_of_allocation.get(allocation.index)
 
     def temporary_allocations(self, color: int) -> list[Allocation]:
-        """The allocations of a space whose bytes different values use one after another."""
-        return [
-            allocation
-            for allocation in self.joined.allocations
-            if allocation.color == color and self.role_of_allocation(allocation) is None
-        ]
+        allocations = self.allocations_of(color)
+        return [found for found in allocations if self.role_of_allocation(found) is None]
 
     @property
     def structure(self) -> Structure:
@@ -380,29 +366,27 @@ class MemoryView:
         return self._builder.structure
 
     def family(self, placed: PlacedValue) -> list[PlacedValue]:
-        """The values that must share the storage of one, itself among them."""
+        """The alias class of a value."""
         return self._builder.families.get(placed, [placed])
 
     def is_carried(self, buffer: Buffer) -> bool:
-        """Whether a loop hands it from iteration to iteration."""
         return self.joined.placed_by_id[buffer.id] in self._builder.loop_roles
 
     def buffer_by_id(self, number: ValueId) -> Buffer:
-        """The buffer of the value that has this number of XLA's."""
         return self.buffer_of(self.joined.placed_by_id[number])
 
     @cached_property
     def number_of_buffer(self) -> dict[int, int]:
-        """The place of each buffer among all, by XLA's number of its value."""
+        """The index of each buffer in `buffers`, by id."""
         return {buffer.id: number for number, buffer in enumerate(self.buffers)}
 
     @property
     def instruction_by_name(self) -> dict[str, HloInstruction]:
-        """The module's instructions outside of fusions; none without a module."""
+        """The module's instructions outside fusions; empty without a module."""
         return self.module.outer_instruction_by_name if self.module else {}
 
     def operands(self, buffer: Buffer) -> list[Buffer]:
-        """The buffers the instruction that defines one reads, in the order of its operands."""
+        """The buffers read by a buffer's defining instruction, in operand order."""
         name = self.joined.placed_by_id[buffer.id].value.name
         text = self.joined.printed.get(name)
         count = len(text.operands) if text else 0
@@ -413,7 +397,6 @@ class MemoryView:
         ]
 
     def moment(self, step: int) -> Moment:
-        """The instruction that runs at a step."""
         sequence = self.joined.sequence
         name = sequence[step] if step < len(sequence) else None
         origin = self._builder.origin_of_instruction(name) if name else None
@@ -425,9 +408,8 @@ class MemoryView:
 
     @property
     def device_count(self) -> int:
-        """Over how many devices the program is partitioned; 1 where nothing says so."""
+        """The number of partitions; 1 if unknown."""
         return self.module.num_partitions if self.module else 1
 
     def frames(self, buffer: Buffer) -> tuple[Frame, ...]:
-        """The calls that led to a buffer, innermost first."""
         return self._builder.frames(self.joined.placed_by_id[buffer.id])

@@ -1,8 +1,4 @@
-"""An HLO module in one screen: its size, what goes in and out, what is donated.
-
-In goes a module, out comes plain data; `module_overview_text` draws it. Bytes are those of the
-arrays with the padding their layouts ask for, which is what they take on every backend.
-"""
+"""An HLO module in one screen: size, inputs, outputs, donations. Bytes include layout padding."""
 
 from __future__ import annotations
 
@@ -18,31 +14,29 @@ if TYPE_CHECKING:
 
 
 class Argument(Record, frozen=True, kw_only=True):
-    """An array that goes into or comes out of the program."""
+    """An input or output array of the program."""
 
     name: str
-    """The user's name for it, where the module has one."""
+    """The user's name for it, if the module has one."""
     index: tuple[int, ...]
-    """Parameter number (or nothing, for an output), then the way into its tuple."""
+    """The parameter number (inputs only), then the tuple index."""
     shape: str
     size: int | None
-    """Bytes; None where the shape is unbounded."""
+    """None if the shape is unbounded."""
     alias: tuple[int, ...] | None = None
-    """Of a donated parameter the output that takes its place, and the other way round."""
+    """The output that reuses a donated parameter, and vice versa."""
     is_donor: bool = False
-    """May be overwritten, by no output in particular."""
+    """Whether any output may overwrite it."""
 
 
 class SpaceUse(Record, frozen=True, kw_only=True):
-    """How many arrays the instructions outside fusions define in a memory space."""
+    """The number of arrays defined in a memory space, outside fusions."""
 
     color: int
     count: int
 
 
 class ModuleOverview(Record, frozen=True, kw_only=True):
-    """A module in one screen."""
-
     name: str
     is_scheduled: bool
     computation_count: int
@@ -51,14 +45,14 @@ class ModuleOverview(Record, frozen=True, kw_only=True):
     replica_count: int
     num_partitions: int
     opcodes: tuple[tuple[str, int], ...]
-    """Every opcode with its count, the most frequent first."""
+    """Every opcode with its count, most frequent first."""
     parameters: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     spaces: tuple[SpaceUse, ...]
 
 
 def build_module_overview(module: HloModule) -> ModuleOverview:
-    """One screen's worth of a module; fused bodies are counted, not read."""
+    """The overview of a module; fused bodies are counted, not read."""
     opcodes = Counter(
         [opcode for computation in module.computations for _, opcode in computation.outline()]
     )
@@ -122,7 +116,7 @@ def _user_name(instruction: HloInstruction) -> str:
 
 
 def _output_name(root: HloInstruction, index: ShapeIndex) -> str:
-    """The instruction an output comes from, through the tuple that returns it."""
+    """The instruction of an output, looked up through the root tuple."""
     if index and root.opcode == "tuple":
         root = root.operands[index[0]]
     return root.name

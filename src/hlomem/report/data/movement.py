@@ -1,8 +1,7 @@
-"""Values that are another value again: moved, compressed, copied or converted by XLA.
+"""Values that repeat another value: moved, compressed, copied or converted by XLA.
 
-In: a value in its place. Out: the value it repeats, and in words how. What only changes its place
-stays what it was: an activation that leaves VMEM is an activation in HBM. A copy beside its source
-is a copy, though its line is that of its source.
+A moved value keeps its role: an activation that leaves VMEM is an activation in HBM. A copy within
+a memory space has the role of a copy, though the line of its source.
 """
 
 from __future__ import annotations
@@ -21,28 +20,25 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 _COMPRESSED = lazy_pattern(r"\.remat_(un)?compressed(?:\.\d+)?$")
-"""`HloRematerialization` names its copies to and from a denser layout so."""
+"""The names that `HloRematerialization` gives copies to and from a denser layout."""
 
 
 class Movement(NamedTuple):
-    """A value and the one it repeats."""
-
     source: PlacedValue
+    """The repeated value."""
     how: str
-    """In words: `moved from vmem to hbm`."""
+    """`moved from vmem to hbm`."""
     keeps_role: bool
-    """Whether it is what its source is; a copy beside its source is a copy."""
+    """Whether it has the role of its source."""
 
 
 class Movements:
-    """Finds what values repeat."""
-
     def __init__(self, joined: JoinedDump, space_name: Callable[[int], str]) -> None:
         self._joined = joined
         self._space_name = space_name
 
     def find(self, placed: PlacedValue) -> Movement | None:
-        """The value that a value repeats; None where it is computed."""
+        """The value that a value repeats; None if it is computed."""
         value = placed.value
         text = self._joined.printed.get(value.name)
         if text is None or not may_repeat(value.name, text.opcode):
@@ -57,7 +53,7 @@ class Movements:
             how = f"moved from {self._space_name(there)} to {self._space_name(here)}"
             return Movement(source, how, keeps_role=True)
         if found := _COMPRESSED.search(placed.value.name):
-            how = "uncompressed again" if found[1] else "kept compressed"
+            how = "decompressed" if found[1] else "kept compressed"
             return Movement(source, f"{how} by XLA's rematerialization", keeps_role=True)
         if text.opcode == "convert":
             is_argument = source.allocation.parameter is not None
@@ -66,9 +62,8 @@ class Movements:
         return Movement(source, "copied", keeps_role=False)
 
     def _source(self, placed: PlacedValue, text: PrintedInstruction) -> PlacedValue | None:
-        """The one array that is repeated."""
         opcode = text.opcode
-        # Of a value that is fetched in parts each part is the value, too.
+        # Each part of a value that is fetched in parts counts as the value.
         is_part = opcode == "slice" or opcode == "dynamic-slice"
         is_data = placed.index == (0,) if opcode == "copy-start" else opcode != "copy-done"
         read = self._joined.read_by.get((placed.value.name, 0), ()) if is_data else ()
@@ -80,7 +75,7 @@ class Movements:
 
 
 def may_repeat(name: str, opcode: Opcode) -> bool:
-    """Whether the result of an instruction may be its operand again."""
+    """Whether the result of an instruction may repeat its operand."""
     if opcode == "fusion":
         return roles.is_copy(name, opcode)
     if opcode in SAME_DATA:

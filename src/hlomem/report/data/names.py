@@ -1,10 +1,8 @@
-"""Short names: what a user calls what XLA names at length.
-
-In: `module_0000.jit_train_step.cl_1003875606.after_optimizations`, an operation's name with all its
-scopes, a source file with all its folders. Out: `train_step`, `down/reduce_sum`, `gpt.py:29`.
-"""
+"""Short names for users: `train_step`, `down/reduce_sum`, `gpt.py:29`; names of two dumps."""
 
 from __future__ import annotations
+
+import re
 
 from hlomem.dump.program_name import program_name
 from hlomem.report.data.lines import bare_op_name
@@ -13,16 +11,39 @@ _SHOWN_SCOPES = 2
 
 
 def short_program(dump_name: str) -> str:
-    """The function a dump is of, or the last part of its path where it does not say."""
+    """The function of a dump, or the last part of its path."""
     name = program_name(dump_name)
     return name.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or name
 
 
 def short_operation(op_name: str) -> str:
-    """An operation with the innermost scope it is in."""
+    """An operation with its innermost scope."""
     return "/".join(bare_op_name(op_name).split("/")[-_SHOWN_SCOPES:])
 
 
 def short_line(source: str) -> str:
     """`file:line` without folders."""
     return source.replace("\\", "/").rpartition("/")[2]
+
+
+_SEPARATOR = re.compile(r"[/\\]+")
+
+
+def distinct_names(one: str, other: str) -> tuple[str, str]:
+    """The differing parts of two paths; equal paths whole.
+
+    `runs/gpt/module_0004.jit_f` and `runs/gpt_donate/module_0004.jit_f` → `gpt`, `gpt_donate`.
+    """
+    first, second = (_SEPARATOR.split(path.rstrip("/\\")) for path in (one, other))
+    if first == second:
+        return one, other
+    shortest = min(len(first), len(second))
+    start = next((n for n in range(shortest) if first[n] != second[n]), shortest)
+    start = min(start, shortest - 1)  # one path may be a prefix of the other
+    end = next(n for n in range(shortest) if n == shortest - start - 1 or _differ(first, second, n))
+    names = ["/".join(parts[start : len(parts) - end]) for parts in (first, second)]
+    return names[0], names[1]
+
+
+def _differ(one: list[str], other: list[str], from_end: int) -> bool:
+    return one[-1 - from_end] != other[-1 - from_end]

@@ -1,11 +1,9 @@
-"""The origin of a value: the operation that computes it, and the user's line.
+"""The origin of each value: the operation that computes it, and the line of user code.
 
-In: the values of a dump, those that share one storage, their roles in loops, and, where at hand,
-the module. Out: an `Origin` for each value. What a loop hands on says nothing about it; whoever
-computes it does. What a loop stacks is written by an update that carries the line of the loop; what
-it writes comes from the line that matters. What XLA adds itself has no metadata: its line is that
-of what it repeats, of the instructions it was fused from, of who reads it, or of what it reads, in
-this order, and the origin says which.
+A value carried by a loop has the origin of its producer. A stacked value is written by an update
+with the loop's line; its origin is that of the slices. Instructions added by XLA have no metadata:
+their line is that of what they repeat, of fused instructions, of readers or of operands, in this
+order, and the origin names it.
 """
 
 from __future__ import annotations
@@ -24,20 +22,18 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump, PlacedValue
 
     _Neighbours = Callable[[PlacedValue], Iterator[tuple[str, list[PlacedValue]]]]
-    """The instructions beside a value, each with the values to go on from."""
+    """The neighbouring instructions of a value, each with the values to search next."""
 
 _UPDATE = "dynamic_update_slice"
 _FILE, _FRAME = "source_file", "stack_frame_id"
-"""The fields of metadata that tell a line, the other where there are tables of frames."""
+"""The metadata fields that lead to a line; the second through the stack frame tables."""
 _MAX_HOPS = 4
-"""How many copies of copies are followed."""
+"""Limit of copies of copies."""
 _MAX_VISITS = 64
-"""How many values are asked for the line of one that has none."""
+"""Limit of values visited in search of a line."""
 
 
 class Origins:
-    """The words of the instruction that speaks for each value."""
-
     def __init__(
         self,
         joined: JoinedDump,
@@ -56,8 +52,8 @@ class Origins:
         self._line_by_name: dict[str, Origin | None] = {}
 
     def find(self, placed: PlacedValue) -> Origin:
-        """The origin of a value; nothing where neither it nor its neighbours say."""
-        if not placed.value.is_phi and placed not in self._loop_roles:  # most often
+        """The origin of a value, as far as it or its neighbours tell."""
+        if not placed.value.is_phi and placed not in self._loop_roles:  # the common case
             said = self._lines.origin(placed.used.instruction if placed.used else "")
             if said.op_name and (said.line or not self.tells_lines):
                 return said
@@ -85,7 +81,6 @@ class Origins:
         return found
 
     def _named(self, placed: PlacedValue) -> Origin:
-        """The words of the instruction that computes a value."""
         if self._loop_roles.get(placed) == roles.STACKED and (found := self._written(placed)):
             return found
         return self._computed(placed)
@@ -95,10 +90,8 @@ class Origins:
         is_entrys = placed.allocation.parameter is not None
         return is_entrys and text is not None and text.opcode == "parameter"
 
-    # What computes a value.
-
     def _computed(self, placed: PlacedValue, hops: int = _MAX_HOPS) -> Origin:
-        """The instruction that computes a value, beyond loops and copies that hand it on."""
+        """The origin of a value's producer, looking through loops and copies."""
         makers = self._makers(placed) if placed.value.is_phi else [placed]
         said = [self._said(maker) for maker in makers]
         if hops and not any(origin.op_name for origin in said):
@@ -110,23 +103,22 @@ class Origins:
         return next((origin for origin in said if origin.op_name), said[0])
 
     def _said(self, placed: PlacedValue) -> Origin:
-        """The words of a value's own instruction."""
         return self._lines.origin(placed.used.instruction if placed.used else "")
 
     def _makers(self, phi: PlacedValue) -> list[PlacedValue]:
-        """The values that meet in one that is made where they meet."""
+        """The values merged by a phi."""
         family = self._families.get(phi, ())
         return [maker for maker in family if maker.used and not maker.value.is_phi] or [phi]
 
     def _handed_on(self, makers: Iterable[PlacedValue]) -> Iterator[PlacedValue]:
-        """The values read by instructions without a name that only copy or convert."""
+        """The operands of makers that only copy or convert."""
         for maker in makers:
             text = self._joined.printed.get(maker.value.name)
             if text is not None and _is_same_data(maker.value.name, text.opcode):
                 yield from (read for _, read in self._joined.read_by.get((maker.value.name, 0), ()))
 
     def _written(self, placed: PlacedValue) -> Origin | None:
-        """The operation that computes a stacked value's slices; None where the update tells."""
+        """The origin of a stacked value's slices; None if no update is found."""
         family = self._families.get(placed, (placed,))
         for writer in family:
             text = self._joined.printed.get(writer.value.name)
@@ -143,17 +135,15 @@ class Origins:
                     return found
         return None
 
-    # Who else may tell a line.
-
     @cached_property
     def tells_lines(self) -> bool:
-        """Whether any instruction of the program may have a line, so that looking is worth it."""
+        """Whether any instruction of the program may have a line."""
         marks = [_FILE]
         if self._module is not None:
             if self._module.stack_frame_tables.are_given:
                 marks.append(_FRAME)
             creation = self._module.creation
-            if creation is not None:  # made of a proto, which has no text
+            if creation is not None:  # read from a proto, without text
                 if creation.tells_lines():
                     return True
             elif any(map(self._module.source.text.__contains__, marks)):
@@ -165,7 +155,7 @@ class Origins:
         return self._module.outer_instruction_by_name if self._module else {}
 
     def _fused(self, name: str) -> Origin | None:
-        """The words of the instructions one was fused from, the nearest to its result first."""
+        """The first origin with a line inside a fusion, from its root."""
         if name not in self._fused_by_name:
             self._fused_by_name[name] = self._find_fused(name)
         return self._fused_by_name[name]
@@ -178,7 +168,7 @@ class Origins:
         return next((origin for origin in said if origin.line), None)
 
     def said_by(self, name: str) -> Origin | None:
-        """The origin that the instruction of a name tells; None for an unknown one."""
+        """The origin in an instruction's own metadata; None if it is unknown."""
         text = self._joined.text_of.get(name)
         if text is not None:
             return self._lines.origin(text)
@@ -187,7 +177,7 @@ class Origins:
         return None
 
     def _line_of(self, name: str) -> Origin | None:
-        """The words of an instruction that have a line, its own or of what it fuses."""
+        """The origin of an instruction that has a line, its own or a fused one's."""
         if name not in self._line_by_name:
             origin = self.said_by(name)
             if origin is not None and not origin.line:
@@ -196,7 +186,7 @@ class Origins:
         return self._line_by_name[name]
 
     def _search(self, placed: PlacedValue, others: _Neighbours) -> Iterator[tuple[str, Origin]]:
-        """The first instructions with a line, nearest first."""
+        """The nearest instruction with a line, breadth first."""
         seen = {placed}
         pending = [placed]
         for value in pending:
@@ -213,14 +203,14 @@ class Origins:
                         pending.append(other)
 
     def _sources(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
-        """The value that a value repeats; an argument has no line to give."""
+        """The repeated value, unless it is an argument, which has no line."""
         makers = self._makers(placed) if placed.value.is_phi else [placed]
         for source in self._handed_on(makers):
             if not self._is_argument(source):
                 yield source.value.name, [source]
 
     def _readers(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
-        """The readers of a value, in the order of the schedule, and the values those define."""
+        """The readers of a value in schedule order, and the values they define."""
         times = self._joined.time_of
         family = self._families.get(placed, (placed,))
         names = {name for member in family for name in member.users}
@@ -229,7 +219,6 @@ class Origins:
             yield name, [v for index in indices for v in self._joined.values_at[name, index]]
 
     def _operands(self, placed: PlacedValue) -> Iterator[tuple[str, list[PlacedValue]]]:
-        """The values a value is computed from."""
         text = self._joined.printed.get(placed.value.name)
         for number in range(len(text.operands) if text else 0):
             for _, read in self._joined.read_by.get((placed.value.name, number), ()):
@@ -238,7 +227,7 @@ class Origins:
 
 
 def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
-    """A computation's instructions, its root first, then what that is computed from."""
+    """A computation's instructions, breadth first from its root."""
     pending = [computation.root]
     seen = set(pending)
     for instruction in pending:
@@ -249,6 +238,6 @@ def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
 
 
 def _is_same_data(name: str, opcode: Opcode) -> bool:
-    """Whether an instruction only repeats its operand, or a part of it."""
+    """Whether an instruction only repeats its operand or a slice of it."""
     is_part = opcode == "slice" or opcode == "dynamic-slice"
     return is_part or opcode in SAME_DATA or roles.is_copy(name, opcode)

@@ -1,8 +1,6 @@
 """A dump in one screen: totals by memory space and kind, and the peak.
 
-In go the records of a dump, whole or in parts; out comes plain data in which the bytes of the
-kinds add up to what the program needs of its main memory, and the spaces to XLA's total. Drawing it
-is `text`'s job.
+The kinds add up to what the program needs of its main memory, the spaces to XLA's total.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from hlomem.dump.eras import describe
 from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer, Record, SpaceReport
 from hlomem.hlo.text.attributes import read_metadata
 from hlomem.machines.registry import platform_machine
-from hlomem.report.data.places import kind_of
+from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.view.guess_machine import platform_of_dump
 from hlomem.view.instruction_line import source_of
 from hlomem.view.joined import JoinedDump, indexed, join_dump
@@ -28,8 +26,6 @@ TOP_BUFFERS = 10
 
 
 class Share(Record, frozen=True, kw_only=True):
-    """One row of a breakdown."""
-
     name: str
     size: int
     count: int
@@ -40,50 +36,48 @@ class LiveBuffer(Record, frozen=True, kw_only=True):
 
     name: str
     size: int
-    """Bytes as XLA counts them at the peak, without padding."""
+    """Without padding, as XLA counts at the peak."""
     shape: str | None = None
     op_name: str | None = None
     source: str | None = None
-    """`file:line` of the code it comes from."""
+    """`file:line`."""
 
 
 class PeakOverview(Record, frozen=True, kw_only=True):
-    """The moment at which most is alive, by XLA's own account."""
+    """The peak as XLA reports it."""
 
     moment: int
     steps: int
     instruction: str | None
-    """The instruction that runs at that moment."""
     size: int
-    """Sum of the buffers' bytes; aliases count each time, padding does not."""
+    """The sum of the buffers; aliases count each time, padding does not."""
     buffers: tuple[LiveBuffer, ...]
-    """The largest."""
+    """The largest ones."""
     buffer_count: int
 
 
 class Overview(Record, frozen=True, kw_only=True):
-    """A dump in one screen; what its files do not tell is None or empty."""
+    """A dump in one screen; fields its files do not tell are None or empty."""
 
     name: str
     era: str
     needs: int | None
-    """The bytes that must fit: the main memory space's allocations but those of single threads."""
+    """The bytes that must fit: the main memory space without thread-local allocations."""
     space: str | None
-    """The name of that memory space; None where the dump does not say."""
+    """The name of that memory space."""
     total: int | None
-    """XLA's own total: the bytes of all spaces, added up."""
+    """XLA's own total over all spaces."""
     allocation_count: int | None
     """Of the main memory space."""
     spaces: tuple[Share, ...] = ()
-    """All memory spaces; they are different memories, and add up to `total`."""
+    """All memory spaces; they add up to `total`."""
     kinds: tuple[Share, ...] = ()
-    """The purposes of the main space's bytes; they add up to `needs`."""
+    """The kinds of the main space's allocations; they add up to `needs`."""
     peak: PeakOverview | None = None
     notes: tuple[str, ...] = ()
 
 
 def build_overview(dump: Dump) -> Overview:
-    """One screen's worth of a dump."""
     here = _main_allocations(dump.assignment.allocations if dump.assignment else ())
     total = _total(dump)
     return Overview(
@@ -101,16 +95,14 @@ def build_overview(dump: Dump) -> Overview:
 
 
 def _main_allocations(allocations: Sequence[Allocation]) -> list[Allocation]:
-    """Those of the first memory space that holds anything but threads' own stacks."""
+    """The allocations of the first memory space with shared bytes."""
     shared = [allocation for allocation in allocations if not allocation.is_thread_local]
     main = min((allocation.color for allocation in shared if allocation.size), default=0)
     return [allocation for allocation in shared if allocation.color == main]
 
 
 def _space_names(dump: Dump) -> Mapping[int, str]:
-    machine = platform_machine(platform_of_dump(dump)[0])
-    assert machine is not None
-    return machine.memory_spaces
+    return _machine(dump).memory_spaces
 
 
 def _total(dump: Dump) -> int | None:
@@ -126,7 +118,7 @@ def _total(dump: Dump) -> int | None:
 
 
 def _machine(dump: Dump) -> Machine:
-    """Any machine of the platform a dump is of."""
+    """Any machine of a dump's platform."""
     machine = platform_machine(platform_of_dump(dump)[0])
     assert machine is not None
     return machine
@@ -141,15 +133,12 @@ def _spaces(dump: Dump) -> tuple[Share, ...]:
         )
     report = dump.report if isinstance(dump.report, SpaceReport) else None
     if report is not None:
+        named = [
+            (_space_name(space.color, {space.color: space.name}), space) for space in report.spaces
+        ]
         return tuple(
-            [
-                Share(
-                    name=_space_name(s.color, {s.color: s.name}),
-                    size=s.total_bytes,
-                    count=len(s.tables),
-                )
-                for s in report.spaces
-            ]
+            Share(name=name, size=space.total_bytes, count=len(space.tables))
+            for name, space in named
         )
     return ()
 
@@ -160,7 +149,7 @@ def _space_name(color: int, names: Mapping[int, str]) -> str:
 
 
 def _shares(named_sizes: Iterable[tuple[str, int]]) -> tuple[Share, ...]:
-    """Sizes added up by name, the largest first."""
+    """Sizes added up by name, largest first."""
     sizes: dict[str, list[int]] = {}
     for name, size in named_sizes:
         sizes.setdefault(name, []).append(size)

@@ -1,8 +1,4 @@
-"""The cost of layouts: the bytes of arrays that hold no element, dimension by dimension.
-
-In: a `MemoryView` and a space. Out: one row per padded shape, those that cost most at the peak
-first.
-"""
+"""Padding: the bytes of tiled arrays that hold no element, by shape and dimension."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from hlomem.base.named_tuples import NamedTuple
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
 from hlomem.report.data.buffers import padding_of
-from hlomem.report.data.hints import Hint
+from hlomem.report.registry import Hint
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -23,16 +19,16 @@ if TYPE_CHECKING:
 
 
 _FOLDABLE = 3
-"""Dimensions from which on two can be folded and a matrix is left."""
+"""The rank from which on folding two dimensions leaves a matrix."""
 _IMAGES = 4
-"""Dimensions of a batch of images."""
+"""The rank of a batch of images."""
 
 
 class Growth(NamedTuple):
-    """One dimension that is larger in memory."""
+    """A dimension that padding enlarges."""
 
     dimension: int | None
-    """Its number in the shape; None for one that only the tile has."""
+    """None for one that only the tile has."""
     size: int
     padded_size: int
 
@@ -41,31 +37,30 @@ class Growth(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The dimension that grows, and how."""
         if self.dimension is None:
             return f"a tile of {self.padded_size} for {self.size}"
         return f"dimension {self.dimension}: {self}"
 
 
 class PaddedShape(Record, frozen=True, kw_only=True):
-    """The buffers of one shape, and what its layout adds."""
+    """The buffers of one padded shape."""
 
     shape: str
     size: int
     """Bytes of one buffer."""
     padding: int
-    """Bytes of one buffer that hold no element."""
+    """Padding of one buffer."""
     growths: tuple[Growth, ...]
-    """Empty where the whole is rounded up, not a dimension."""
+    """Empty if the array is rounded up as a whole."""
     count: int
-    """How many buffers have this shape."""
+    """The number of buffers of this shape."""
     count_at_peak: int
     padding_at_peak: int
-    """The bytes all of them lose at the peak."""
+    """Padding of all buffers alive at the peak."""
     fix: str
-    """The change to make in the program; empty where nothing is known to help."""
+    """A change of the program that helps; empty if none is known."""
     example: str
-    """The first of the buffers, alive at the peak where one is."""
+    """One of the buffers, alive at the peak if possible."""
     source: str | None
 
 
@@ -81,7 +76,7 @@ class Padding(Record, frozen=True, kw_only=True):
 
 
 def build_padding(memory: MemoryView, space: Space) -> Padding:
-    """The padded shapes of a space."""
+    """The padded shapes of a space, most padding at the peak first."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     at_peak = {part.buffer.id for part in alive}
@@ -103,7 +98,6 @@ def build_padding(memory: MemoryView, space: Space) -> Padding:
 
 
 def hint_of(padding: Padding) -> Hint | None:
-    """The bytes less padding would save at the peak."""
     if not padding.padding_at_peak:
         return None
     worst = padding.rows[0]
@@ -113,7 +107,7 @@ def hint_of(padding: Padding) -> Hint | None:
 
 
 def growths(shape_text: str, size: int) -> tuple[Growth, ...]:
-    """The dimensions that make an array of `size` bytes larger than its elements."""
+    """The dimensions that padding enlarges, if they explain `size`."""
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or padded_size(shape) != size:
         return ()
@@ -142,9 +136,9 @@ def _row(members: list[Buffer], at_peak: set[ValueId]) -> PaddedShape:
 
 
 def find_fix(shape_text: str, operation: str | None = None) -> str:
-    """The change that makes the dimension along the lanes of a tile fill them; "" if unknown.
+    """A change that makes the minor dimension fill the lanes of a tile; "" if unknown.
 
-    Folding it with the one beside it keeps the elements; else it has to be another size.
+    Folding it with the next dimension keeps the elements; else its size must change.
     """
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or shape.layout is None or not shape.dimensions:
@@ -165,7 +159,7 @@ def find_fix(shape_text: str, operation: str | None = None) -> str:
     lanes = worst.padded_size
     if "conv" in (operation or "") and len(shape.dimensions) == _IMAGES and lanes % worst.size == 0:
         return _fold_pixels(worst.size, lanes)
-    return _fold_beside(shape.dimensions, minor, lanes)
+    return _fold_minor(shape.dimensions, minor, lanes)
 
 
 def _fold_pixels(channels: int, lanes: int) -> str:
@@ -178,8 +172,8 @@ def _fold_pixels(channels: int, lanes: int) -> str:
     )
 
 
-def _fold_beside(dimensions: Sequence[int], minor: int, lanes: int) -> str:
-    """Folding the lanes' dimension with the one before it, or giving it another size."""
+def _fold_minor(dimensions: Sequence[int], minor: int, lanes: int) -> str:
+    """Fold the minor dimension with the one before it, or change its size."""
     size = dimensions[minor]
     other = f"{lanes} instead of {size} in dimension {minor}"
     if minor == 0 or dimensions[minor - 1] * size % lanes:

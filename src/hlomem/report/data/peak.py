@@ -1,8 +1,6 @@
-"""The buffers alive at a step: at the peak, or at any other.
+"""The buffers alive at a step, by default the peak, in groups.
 
-In: a `MemoryView` and a space. Out: the step, its bytes, and rows that add up to them, one a buffer
-or one a line, scope, role, shape or argument. Beside it, where XLA prints a number of its own, how
-to get from that number to this one.
+Where XLA prints a peak of its own, the difference to ours is explained step by step.
 """
 
 from __future__ import annotations
@@ -39,80 +37,70 @@ NOWHERE = "(no source line)"
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """The bytes of one group of buffers at a step."""
+    """The bytes of one group of buffers; the fields after `largest` describe the largest one."""
 
     key: str
     size: int
     count: int
-    """How many buffers."""
     largest: str
     """The name of the largest buffer."""
     shape: str
-    """Its shape."""
     role: str
-    """Its role."""
     source: str | None
-    """Its source line."""
     op_name: str | None
     place: str
-    """The purpose of the memory it lies in."""
+    """The kind of its allocation."""
     moved: str | None
-    """How XLA brought it there from elsewhere."""
+    """How XLA moved it there."""
     told_by: str | None
-    """The instruction whose line that is, where its own names none."""
+    """The instruction its line comes from, if not its own."""
 
 
 class Reason(Record, frozen=True, kw_only=True):
-    """One step from XLA's number to ours."""
+    """One step from XLA's number to ours: a signed number of bytes."""
 
     why: str
     size: int
-    """Bytes to add."""
 
 
 class PrintedPeak(Record, frozen=True, kw_only=True):
-    """The peak XLA prints itself, and what makes it another number."""
+    """The peak that XLA prints, and why it differs from ours."""
 
     step: int
     size: int
     reasons: tuple[Reason, ...]
-    """They add up from XLA's number to the peak of the space."""
+    """`size` plus these is the peak of the space."""
 
 
 class Snapshot(Record, frozen=True, kw_only=True):
     """Everything alive at a step of a memory space."""
 
     name: str
-    """The dump."""
     space: str
     step: int
     steps: int
     instruction: str | None
     op_name: str | None
-    """The operation of that instruction, with its scopes."""
     source: str | None
-    """Its line."""
     size: int
     """Bytes in use, each counted once."""
     peak_size: int
-    """The most there are at any step."""
     space_size: int
-    """The bytes that must fit: those XLA reserves."""
+    """The reserved bytes, which must fit."""
     by: Key
     method: Literal["replayed"]
-    """From live ranges, step by step."""
+    """From live ranges."""
     caveats: tuple[str, ...]
     rows: tuple[Row, ...]
     """Largest first; with the rest they add up to `size`."""
     rest_size: int
     rest_count: int
-    """How many buffers are in groups that are not shown."""
+    """Buffers in groups that are not shown."""
     rest_groups: int
-    """How many groups are not shown."""
     branches: tuple[Branch, ...]
-    """By argument or scope: the same as a tree with subtotals; empty by others."""
+    """The same as a tree with subtotals, if grouped by argument or scope."""
     outline: tuple[int, ...]
-    """The most alive in each stretch of the schedule, from the first step to the last."""
+    """The maximum in each of equal stretches of the schedule."""
     near_peaks: tuple[Summit, ...]
     printed: PrintedPeak | None
 
@@ -157,7 +145,7 @@ def build_snapshot(
 
 
 def require_timeline(memory: MemoryView, space: Space) -> Timeline:
-    """A space's timeline, or the error that says which file it needs."""
+    """A space's timeline, or an error that names the missing file."""
     timeline = memory.timeline(space.color)
     if timeline is None:
         where = visible(memory.dump.name)
@@ -166,7 +154,6 @@ def require_timeline(memory: MemoryView, space: Space) -> Timeline:
 
 
 def group(owned: Sequence[OwnedBytes], by: Key) -> list[Row]:
-    """Buffers by what `by` says, largest group first."""
     groups: dict[str, list[OwnedBytes]] = {}
     for part in owned:
         groups.setdefault(key_of(part.buffer, by), []).append(part)
@@ -175,7 +162,6 @@ def group(owned: Sequence[OwnedBytes], by: Key) -> list[Row]:
 
 
 def key_of(buffer: Buffer, by: Key) -> str:
-    """The group a buffer belongs to."""
     if by == "line":
         return buffer.source or (ARGUMENTS if buffer.parameter else NOWHERE)
     if by == "op":
@@ -210,7 +196,7 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
 
 
 def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
-    """Sentences about what a peak replayed from live ranges leaves out."""
+    """What a peak replayed from live ranges leaves out."""
     here = [placed for placed in memory.joined.placed if placed.allocation.color == space.color]
     timeless = [placed for placed in here if memory.life_of(placed) is None]
     lost = [placed for placed in timeless if not memory.is_thread_local(placed)]
@@ -220,21 +206,21 @@ def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
         found.append(f"{len(lost)} values ({size} bytes) have no live range and are not counted")
     local = sum(placed.value.size for placed in here if memory.is_thread_local(placed))
     if local:
-        found.append(f"{local} bytes on threads' own stacks are not counted")
+        found.append(f"{local} thread-local bytes are not counted")
     return tuple(found)
 
 
 def _missing_lines(memory: MemoryView, rows: Sequence[Row], by: Key) -> tuple[str, ...]:
-    """Why source lines are missing, where the module's text would have them."""
+    """A hint that the module's text has the missing source lines."""
     lost = any(row.key == NOWHERE for row in rows)
     if by != "line" or not lost or memory.module is not None:
         return ()
-    why = "no lines without the module's text: put XLA's *after_optimizations.txt beside the dump"
+    why = "no lines without the module's text: put XLA's *after_optimizations.txt next to the dump"
     return (f"{why}, or name it with --hlo",)
 
 
 def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> PrintedPeak | None:
-    """XLA's own peak of a dump, where it prints one, and why it is not this space's."""
+    """The peak printed by XLA, if any, and why it differs from this space's."""
     live = memory.dump.live_ranges
     if live is None or live.peak is None or live.peak.moment > memory.steps:
         return None
@@ -256,18 +242,15 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
     full_size = sum(value.size for value in here)
     later = (
         f"as more is alive at instruction {timeline.peak.step}: XLA looks for the peak without "
-        "padding, without memory that is held for results, and with parts of tuples as pointers"
+        "padding, without memory reserved for results, and with parts of tuples as pointers"
     )
     reasons = [
         ("in other memory spaces", -other_size),
-        ("of values without a place", sum(listed.values()) - size),
+        ("of values without a location", sum(listed.values()) - size),
         ("parts of tuples, which that list counts as pointers", bare_size - listed_here),
         ("padding, which that list leaves out", full_size - bare_size),
         ("shared bytes, which it counts for each value", union - full_size),
-        (
-            "held for results and arguments while nothing is in it",
-            timeline.sizes[step] - union,
-        ),
+        ("reserved for results and arguments but not in use", timeline.sizes[step] - union),
         (later, timeline.peak.size - timeline.sizes[step]),
     ]
     shown = tuple(Reason(why=why, size=amount) for why, amount in reasons if amount)
@@ -275,7 +258,6 @@ def explain_printed(memory: MemoryView, space: Space, timeline: Timeline) -> Pri
 
 
 def _union(buffers: Iterable[Buffer]) -> int:
-    """The bytes of buffers, shared ones once."""
     by_allocation: dict[int, list[Buffer]] = {}
     for buffer in buffers:
         by_allocation.setdefault(buffer.allocation, []).append(buffer)
@@ -284,7 +266,7 @@ def _union(buffers: Iterable[Buffer]) -> int:
 
 
 def _instruction_shape(memory: MemoryView, buffer: Buffer) -> str:
-    """The shape XLA up to jaxlib 0.5.3 lists a value at the peak with: its whole instruction's."""
+    """The shape that XLA up to jaxlib 0.5.3 lists at the peak: the whole instruction's."""
     text = memory.joined.printed.get(memory.joined.placed_by_id[buffer.id].value.name)
     return text.shape_text if text else buffer.shape
 

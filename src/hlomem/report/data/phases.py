@@ -1,8 +1,7 @@
-"""The phases of a training step: forward pass, backward pass, and what the latter recomputes.
+"""The phases of a training step: forward pass, backward pass, and recomputation for the latter.
 
-In: a `MemoryView`. Out: runs of steps, in order. JAX's differentiation writes it into the names of
-operations (`jvp(…)`, `transpose(jvp(…))`, `rematted_computation`); a step whose operation has none
-of these belongs to no phase, unless the steps before and after it belong to the same.
+JAX writes them into operation names: `jvp(…)`, `transpose(jvp(…))`, `rematted_computation`. Steps
+without such a name belong to the phase around them.
 """
 
 from __future__ import annotations
@@ -15,41 +14,39 @@ if TYPE_CHECKING:
     from hlomem.report.data.memory import MemoryView
 
 REMATTED = "rematted_computation"
-"""The scope JAX puts around what `jax.checkpoint` computes again."""
+"""JAX's scope of operations that `jax.checkpoint` recomputes."""
 FORWARD = "forward"
 BACKWARD = "backward"
 RECOMPUTED = "recomputed"
 
 
 class Phase(Record, frozen=True, kw_only=True):
-    """Consecutive steps of one pass over the model."""
+    """Consecutive steps of one phase."""
 
     name: str
     start: int
     end: int
-    """Its last step."""
+    """The last step, inclusive."""
 
 
 def is_recomputed(operation: str | None) -> bool:
-    """The operation is one of the forward pass, done again for the backward pass."""
+    """Whether an operation of the forward pass is repeated for the backward pass."""
     return bool(operation) and REMATTED in (operation or "")
 
 
 def is_forward(operation: str | None) -> bool:
-    """The operation is one of the forward pass, and not recomputed."""
     if not operation or is_recomputed(operation):
         return False
     return "jvp(" in operation and "transpose(jvp(" not in operation
 
 
 def is_backward(operation: str | None) -> bool:
-    """The operation is one of the backward pass."""
     return bool(operation) and "transpose(jvp(" in (operation or "")
 
 
 def phase_of(operation: str | None) -> str | None:
-    """The phase an operation belongs to; None where its name does not tell."""
-    if not operation or ("jvp(" not in operation and REMATTED not in operation):  # most often
+    """The phase of an operation; None if its name does not tell."""
+    if not operation or ("jvp(" not in operation and REMATTED not in operation):  # most
         return None
     if is_recomputed(operation):
         return RECOMPUTED
@@ -59,7 +56,7 @@ def phase_of(operation: str | None) -> str | None:
 
 
 def build_phases(memory: MemoryView) -> tuple[Phase, ...]:
-    """The phases of a training step, first to last; none of a program without a backward pass."""
+    """The phases of a training step in order; empty without a backward pass."""
     names: dict[int, str] = {}
     for buffer in memory.buffers:
         if buffer.start is not None and (name := phase_of(buffer.op_name)) is not None:

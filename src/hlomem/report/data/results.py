@@ -1,8 +1,4 @@
-"""The results of a program: which value each part of its result is, and what its author calls it.
-
-In: a dump joined by value, its module where at hand, and the paths of the results as JAX's
-`out_info` has them. Out: the values in the order of the result, and names such as `result[0]['w']`.
-"""
+"""The values of a program's result, and their paths by JAX's `out_info`: `result[0]['w']`."""
 
 from __future__ import annotations
 
@@ -29,10 +25,9 @@ class ResultPart(NamedTuple):
 
 
 def iter_results(joined: JoinedDump, module: HloModule | None) -> Iterator[ResultPart]:
-    """The arrays of the program's result, in their order."""
     root = _root_name(joined, module)
     parts: dict[tuple[int, ...], PlacedValue] = {}
-    for placed in joined.placed:  # one instruction's are found faster than all are sorted
+    for placed in joined.placed:  # faster than indexing all positions
         for position in placed.used.positions if placed.used else ():
             if position.instruction == root:
                 parts.setdefault(position.index or (), placed)
@@ -44,10 +39,7 @@ def iter_results(joined: JoinedDump, module: HloModule | None) -> Iterator[Resul
 def name_results(
     joined: JoinedDump, module: HloModule | None, paths: Sequence[str]
 ) -> dict[int, str]:
-    """The names of the results, by the numbers of their values.
-
-    Paths that are not as many as results name none: some are of another program.
-    """
+    """The names of the results by value id; empty if the number of paths does not match."""
     parts = list(iter_results(joined, module)) if paths else []
     if len(parts) != len(paths):
         return {}
@@ -58,10 +50,10 @@ def name_results(
 
 
 def _root_name(joined: JoinedDump, module: HloModule | None) -> str:
-    """The instruction that is the program's result; "" where nothing tells."""
+    """The instruction that returns the program's result; "" if unknown."""
     if module is not None:
         return module.entry.root.name
     output = joined.output
     if output is None or _LAYOUTS.sub("", output.value.shape) != output.allocation.output_shape:
-        return ""  # something else came to lie there
+        return ""  # another value of that allocation
     return output.value.name

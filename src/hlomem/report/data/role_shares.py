@@ -1,8 +1,6 @@
-"""The bytes of a memory space by purpose, added up.
+"""The bytes of a memory space by role, at the peak.
 
-In: a `MemoryView` and the color of a space. Out: one share a role; the shares add up to the sum of
-the space's allocations, padding, alignment and fragmentation among
-them. Whose a byte is changes over time: the shares are those of the peak.
+They add up to the sum of the space's allocations, with padding, alignment and fragmentation.
 """
 
 from __future__ import annotations
@@ -20,16 +18,14 @@ if TYPE_CHECKING:
 
 
 class RoleShare(Record, frozen=True, kw_only=True):
-    """The bytes of a memory space that are for one thing."""
-
     role: str
     size: int
     count: int
-    """How many buffers; 0 for what is no buffer."""
+    """The number of buffers; 0 for padding, alignment and fragmentation."""
 
 
 def build_role_shares(memory: MemoryView, color: int) -> tuple[RoleShare, ...]:
-    """The bytes of a space at its peak by purpose, largest first; they add up to its size."""
+    """The bytes of a space at its peak by role, largest first; they add up to its size."""
     shares: dict[str, list[int]] = {}
     step = memory.fullest_step(color)
     for allocation in memory.joined.allocations:
@@ -49,7 +45,7 @@ def _roles_of(
 ) -> Iterator[tuple[str, int]]:
     if step is None:
         values = memory.buffers_in(allocation.index)
-        # The largest value is the one the allocation was made for.
+        # The largest value determines the allocation.
         padding = max(values, key=lambda value: value.size).padding if values else 0
         padding = min(padding, allocation.size)
         yield memory.role_of_allocation(allocation) or roles.TEMPORARIES, allocation.size - padding

@@ -1,13 +1,12 @@
-"""The table of roles: what bytes are for, apart from where they lie.
+"""The table of roles: what bytes are for, independent of their location (`allocation_kinds`).
 
-A role is told by the program: an argument's by its path (`argument_roles`), a value's by what
-computes it and who reads it (`value_roles`). Where a value lies, in an argument's memory or in a
-result's, is its place (`places`), another column. Two values that share bytes at one moment are one
-buffer: the role of the lower rank counts. The roles of a memory space add up to its size.
+An argument's role is told by its path, a value's by its producer and readers (`value_roles`). Of
+two values that share bytes at one step, the role of the lower rank counts.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from hlomem.base.patterns import lazy_pattern
@@ -38,14 +37,12 @@ FRAGMENTATION = "fragmentation"
 
 
 class Role(Record, frozen=True):
-    """One row of the table of roles."""
-
     name: str
     meaning: str
     colour: str
-    """Of its bytes on the page, light or dark: #rrggbb."""
+    """On the page, light or dark: #rrggbb."""
     rank: int = 0
-    """Of the roles of values that share bytes, the lowest counts."""
+    """Of values that share bytes, the lowest counts."""
 
 
 ROLES = (
@@ -55,19 +52,14 @@ ROLES = (
         CACHE, "keys and values kept between tokens: arguments, and what loops carry", "#76b7b2", 3
     ),
     Role(INPUTS, "arguments that are data: the batch, tokens, random keys", "#a0cbe8", 4),
-    Role(ARGUMENTS, "arguments whose paths tell nothing", "#6b8fb5", 5),
+    Role(ARGUMENTS, "arguments whose paths do not tell a role", "#6b8fb5", 5),
     Role(RESULTS, "what the program returns, and the memory it keeps for that", "#59a14f", 16),
     Role(CONSTANTS, "literals in the program", "#9c755f", 6),
     Role(THREAD_LOCAL, "parameters and results of small called computations", "#7f7f7f", 7),
-    Role(
-        STACKED,
-        "what a loop writes one slice per iteration of, such as a scan's outputs",
-        "#f28e2b",
-        8,
-    ),
-    Role(CARRIED, "what a loop hands from iteration to iteration", "#edc948", 9),
+    Role(STACKED, "written slice by slice in a loop, such as a scan's outputs", "#f28e2b", 8),
+    Role(CARRIED, "carried by a loop from iteration to iteration", "#edc948", 9),
     Role(COLLECTIVES, "results of all-reduce, all-gather and the like", "#b07aa1", 10),
-    Role(COPIES, "the same elements again, in another layout or to keep them", "#e15759", 11),
+    Role(COPIES, "copies of other values, in another layout or to preserve them", "#e15759", 11),
     Role(GRADIENTS, "computed by the backward pass", "#d37295", 12),
     Role(ACTIVATIONS, "computed by the forward pass and kept for the backward pass", "#86bc5c", 13),
     Role(WORKSPACE, "scratch memory of library calls", "#b6992d", 14),
@@ -75,33 +67,31 @@ ROLES = (
     Role(TUPLES, "tables of pointers, and the state of asynchronous operations", "#bab0ac", 17),
     Role(PADDING, "elements that layouts add to fill their tiles", "#ff9da7"),
     Role(ALIGNMENT, "from the end of a buffer to the next allowed offset", "#c9c3a5"),
-    Role(FRAGMENTATION, "reserved for temporaries, but free when they need most", "#d9dde3"),
+    Role(FRAGMENTATION, "reserved for temporaries, but free at their peak", "#d9dde3"),
 )
-"""Every role, in the order the page and its layers have them; a new role is a row here."""
+"""Every role, in the order of the page and its layers; a new role is a row here."""
 
 OF_ARGUMENTS = frozenset({WEIGHTS, OPTIMIZER, CACHE, INPUTS, ARGUMENTS})
-"""The roles arguments have."""
 NO_BUFFERS = frozenset({PADDING, ALIGNMENT, FRAGMENTATION})
-"""Roles of memory that is reserved, but is no buffer."""
+"""Roles of reserved memory that belongs to no buffer."""
 MEANING = {role.name: role.meaning for role in ROLES}
 _RANK = {role.name: role.rank for role in ROLES}
 
 MAY_COPY = COPYING | {"fusion"}
-"""The opcodes of instructions that copy; fusions do other things, too."""
+"""The opcodes of instructions that may copy."""
 _COPY_FUSION = lazy_pattern(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
-"""Fusions are named after what they do: `wrapped_copy.3`, `transpose_copy_fusion`."""
+"""Fusions are named after their operations: `wrapped_copy.3`, `transpose_copy_fusion`."""
 _SCALAR = lazy_pattern(r"[us]32\[\]")
 
 
 def rank(role: str) -> int:
-    """The rank of a role among those of values that share its bytes."""
     return _RANK[role]
 
 
 def role_by_name(name: str, opcode: Opcode | None, shape: str, operation: str | None) -> str:
-    """The role of a temporary of which no more is known than what it is called."""
+    """The role of a temporary by names and opcode alone."""
     if shape.startswith("("):
         return TUPLES
     if opcode == "fusion":
@@ -117,7 +107,6 @@ _communicates = lru_cache(maxsize=256)(communicates)
 
 
 def _role_of_operation(operation: str | None) -> str:
-    """The role of what an operation computes."""
     if not operation or "jvp(" not in operation:
         return TEMPORARIES
     if is_backward(operation) and not is_recomputed(operation):
@@ -126,7 +115,42 @@ def _role_of_operation(operation: str | None) -> str:
 
 
 def is_copy(name: str, opcode: Opcode) -> bool:
-    """Whether an instruction only copies, or transposes."""
+    """Whether an instruction only copies or transposes."""
     if opcode == "fusion":
         return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
     return opcode in COPYING
+
+
+_PATH_NAME = lazy_pattern(r"[A-Za-z_]\w*")
+_ARGUMENT_NAMES = {
+    OPTIMIZER: (
+        r"\w*opt(?:imizer|im)?_?states?|opt|optimizer\w*|optim|mu|nu|trace|momentum\w*|velocit\w+"
+        r"|exp_avg\w*|adam\w*"
+    ),
+    CACHE: r"\w*cache[sd]?(?:_\w+)?|past_key\w*|kv\w*",
+    WEIGHTS: (
+        r"\w*params?|parameters|\w*weights?|model|net|variables|batch_stats|kernel|bias|embedding\w*"
+        r"|theta|w[qkvoi]?\d*"
+    ),
+    INPUTS: (
+        r"batch\w*|tokens?|\w*inputs?(?:_ids)?|[xy]s?\d*|images?|labels?|targets?|\w*mask|ids|data"
+        r"|keys?|rngs?|seed|positions?|segment_ids|prompts?|features?"
+    ),
+}
+"""Whole names of a path that tell a role."""
+_ARGUMENT_PATTERNS = {
+    role: lazy_pattern(names, re.IGNORECASE) for role, names in _ARGUMENT_NAMES.items()
+}
+
+
+@lru_cache(maxsize=4096)
+def role_of_argument(path: str) -> str:
+    """The role of an argument by its JAX path; the first telling name on the path decides.
+
+    `params['mu']` is a parameter, `batch['weights']` an input.
+    """
+    for name in _PATH_NAME.findall(path):
+        for role, pattern in _ARGUMENT_PATTERNS.items():
+            if pattern.fullmatch(name):
+                return role
+    return ARGUMENTS

@@ -1,4 +1,4 @@
-"""The plans of a program at several sizes, of which two were compiled: plain data."""
+"""The plans of a program at several sizes, two of them compiled: plain data."""
 
 from __future__ import annotations
 
@@ -14,30 +14,27 @@ class SizedPlan(Record, frozen=True, kw_only=True):
     """The plan at one size."""
 
     value: int
-    """The size: of a batch, or of whatever was made larger."""
+    """The size, of a batch or another dimension."""
     size: int
     """Bytes that must fit."""
     temporaries: int
-    """Bytes of these that only intermediate values need."""
+    """The part of `size` for temporaries."""
     is_given: bool
-    """Whether the program was given as it was compiled at this size."""
+    """Whether a compile at this size was given."""
 
 
 class ScaleReport(Record, frozen=True, kw_only=True):
-    """A program at several sizes."""
-
     program: str
     machine: str
     sizes: tuple[int, int]
-    """Those at which it was compiled."""
+    """The compiled sizes."""
     plans: tuple[SizedPlan, ...]
     """By size."""
     step: int
-    """The largest is a multiple of it."""
+    """`largest` is a multiple of it."""
     capacity: Capacity | None
     largest: int | None
-    """The largest size whose plan fits the capacity; 0 where none does, None where none was asked
-    for."""
+    """The largest size whose plan fits the capacity, 0 if none does; None without a capacity."""
     smallest_refused: int | None
-    """The next size, whose plan does not; None where none was found."""
+    """The next size, whose plan does not fit; None if none was found."""
     notes: tuple[str, ...] = ()

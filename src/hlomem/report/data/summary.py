@@ -1,8 +1,4 @@
-"""A program's memory in one screen: how much, what for, when most, from which lines, what to gain.
-
-In: a `MemoryView` and a space. Out: plain data whose roles add up to the space's size, and whose
-lines are those of the peak.
-"""
+"""A program's memory in one screen: size, roles, peak, lines at the peak, possible savings."""
 
 from __future__ import annotations
 
@@ -13,10 +9,9 @@ from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.branches import ARGUMENTS
-from hlomem.report.data.hints import Hint
 from hlomem.report.data.peak import NOWHERE, Snapshot, build_snapshot, group, require_timeline
 from hlomem.report.data.role_shares import RoleShare, build_role_shares
-from hlomem.report.registry import REPORTS
+from hlomem.report.registry import REPORTS, Hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +22,7 @@ if TYPE_CHECKING:
 TOP_LINES = 5
 TOP_HINTS = 3
 WORTH_SAYING = 0.01
-"""Share of a memory space from which on something to save is worth saying."""
+"""Smallest fraction of a memory space for which a saving is mentioned."""
 
 
 class Summary(Record, frozen=True, kw_only=True):
@@ -37,23 +32,22 @@ class Summary(Record, frozen=True, kw_only=True):
     era: str
     backend: str
     device_count: int
-    """Over how many devices the program is partitioned; all sizes are those of one."""
+    """The number of partitions; all sizes are per device."""
     spaces: tuple[Space, ...]
     space: Space
     capacity: Capacity | None
     roles: tuple[RoleShare, ...]
     """They add up to the size of the space."""
     fullest_step: int | None
-    """The instruction at the peak; the roles are those of this moment."""
+    """The peak step, to which the roles refer."""
     peak: Snapshot | None
-    """By source line where the dump names any, else by buffer."""
+    """By source line if the dump has any, else by buffer."""
     hints: tuple[Hint, ...]
-    """Possible savings, the largest first."""
+    """Possible savings, largest first."""
     notes: tuple[str, ...]
 
 
 def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = None) -> Summary:
-    """One screen's worth of a memory space."""
     return Summary(
         name=memory.dump.title,
         era=describe(memory.dump.eras, memory.machine.package),
@@ -71,7 +65,7 @@ def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = 
 
 
 def _notes_on(capacity: Capacity | None) -> list[str]:
-    """A chip's nominal memory is more than programs get: by how much, it does not say."""
+    """A note that a chip's nominal memory is more than programs get."""
     if capacity is None or not capacity.is_nominal:
         return []
     size = format_bytes(capacity.size)
@@ -89,10 +83,7 @@ def _peak(memory: MemoryView, space: Space) -> Snapshot:
 def build_hints(
     memory: MemoryView, space: Space, built: Mapping[str, Record] | None = None
 ) -> tuple[Hint, ...]:
-    """Possible savings, the largest first; less than a hundredth of the space is not worth saying.
-
-    Reports that are `built` already are not built again.
-    """
+    """Possible savings of at least WORTH_SAYING, largest first; `built` reports are reused."""
     built = built or {}
     hints = [
         report.hint_of(built.get(name) or report.build(memory, space))
@@ -104,7 +95,7 @@ def build_hints(
 
 
 def _recompute(memory: MemoryView, space: Space) -> Hint | None:
-    """The saving if the backward pass computed activations again instead of keeping them."""
+    """The saving if the backward pass recomputed activations."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     stacked = sum(size for buffer, size in alive if _is_kept(buffer, roles.STACKED))
@@ -118,6 +109,6 @@ def _recompute(memory: MemoryView, space: Space) -> Hint | None:
 
 
 def _is_kept(buffer: Buffer, role: str) -> bool:
-    """Whether it is of the forward pass, by the names JAX gives operations."""
+    """Whether it has a role and belongs to the forward pass, by its JAX name."""
     operation = buffer.op_name or ""
     return buffer.role == role and "jvp(" in operation and "transpose(" not in operation

@@ -1,36 +1,37 @@
-"""Bytes in use over logical time, replayed from live ranges.
+"""Bytes in use over logical time, replayed from live ranges; in total and in layers by role.
 
-In: which bytes are in use from when to when. Out: for each memory space one number per step of the
-schedule, and where it is highest. Step `len(sequence)` is after the last instruction, when the
-caller has the result.
+There is one number per step of the schedule; step `len(sequence)` is after the last instruction.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Record
+from hlomem.report.data import roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hlomem.report.data.uses import Usage
+    from hlomem.report.data.memory import MemoryView
+    from hlomem.report.data.occupancy import Usage
+
 
 NEAR = 0.9
-"""A summit is near the peak from this share of it on."""
+"""Fraction of the peak from which on a summit is near it."""
 _DIP = 0.1
-"""Between two summits the curve falls by at least this share of its whole swing."""
+"""Fraction of the curve's range by which it falls between two summits."""
 
 
 class Summit(Record, frozen=True, kw_only=True):
-    """A step at which more is alive than around it."""
+    """A local maximum of the bytes alive."""
 
     step: int
     size: int
-    """Bytes alive."""
     instruction: str | None
-    """The instruction that runs at that step; None after the last."""
+    """None after the last step."""
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -40,13 +41,13 @@ class Timeline(Record, frozen=True, kw_only=True):
     sizes: tuple[int, ...]
     """Bytes alive at each step."""
     peak: Summit
-    """The first of the highest steps."""
+    """The first maximum."""
     near_peaks: tuple[Summit, ...]
     """Other summits of at least 90 % of the peak, highest first."""
 
 
 def build_timeline(color: int, sizes: Sequence[int], sequence: Sequence[str]) -> Timeline:
-    """A curve with its summits; `sizes` has one number more than the sequence has steps."""
+    """A curve with its summits; `sizes` is one longer than the sequence."""
     steps = find_summits(sizes)
     summits = [
         Summit(step=s, size=sizes[s], instruction=sequence[s] if s < len(sequence) else None)
@@ -56,10 +57,7 @@ def build_timeline(color: int, sizes: Sequence[int], sequence: Sequence[str]) ->
 
 
 def find_summits(sizes: Sequence[int]) -> list[int]:
-    """The highest step, then the other summits near it, highest first.
-
-    Two summits are apart when the curve dips between them by a tenth of its swing.
-    """
+    """The peak step and the near summits, highest first, separated by dips of `_DIP`."""
     highest = max(sizes)
     dip = max(1, round((highest - min(sizes)) * _DIP))
     summits: list[int] = []
@@ -83,16 +81,41 @@ def find_summits(sizes: Sequence[int]) -> list[int]:
 
 
 def outline(sizes: Sequence[int], stretches: int) -> tuple[int, ...]:
-    """The most alive in each of at most so many stretches of equal length."""
+    """The maximum of each of at most `stretches` parts of equal length."""
     count = min(stretches, len(sizes))
     bounds = [len(sizes) * number // count for number in range(count + 1)]
     return tuple(max(sizes[low:high]) for low, high in pairwise(bounds))
 
 
 def bytes_over_time(uses: Iterable[Usage], length: int) -> list[int]:
-    """The bytes in use at each of `length` steps, which all uses are within."""
+    """The bytes in use at each of `length` steps."""
     changes = [0] * (length + 1)
     for _, start, stop, size in uses:
         changes[start] += size
         changes[stop] -= size
     return list(accumulate(changes[:-1]))
+
+
+_ORDER = list(roles.MEANING)
+
+
+class Layer(Record, frozen=True, kw_only=True):
+    """One role's bytes over time: the steps at which they change, and by how much."""
+
+    role: str
+    steps: tuple[int, ...]
+    changes: tuple[int, ...]
+
+
+def build_skyline(memory: MemoryView, color: int) -> tuple[Layer, ...]:
+    """The layers of a memory space, in the order of the roles; empty without live ranges."""
+    changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for role, start, stop, size in memory.uses(color):
+        changes[role][start] += size
+        changes[role][stop] -= size
+    return tuple(_layer(role, changes[role]) for role in sorted(changes, key=_ORDER.index))
+
+
+def _layer(role: str, changes: dict[int, int]) -> Layer:
+    steps = sorted(step for step, change in changes.items() if change)
+    return Layer(role=role, steps=tuple(steps), changes=tuple(changes[step] for step in steps))

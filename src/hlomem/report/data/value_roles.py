@@ -1,8 +1,6 @@
-"""The role of each value of a dump, by what computes it, who reads it and what it repeats.
+"""The role of each value, by its producer, its readers and the value it repeats.
 
-In: a joined dump, the values that share one storage, the origin and the movement of each. Out: one
-role a value. Where it lies does not matter: an activation in memory that is reserved for a result
-is an activation.
+Its location does not matter: an activation in memory reserved for a result is an activation.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import SAME_DATA
 from hlomem.report.data import roles
-from hlomem.report.data.argument_roles import role_of_argument
+from hlomem.report.data.roles import role_of_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +25,11 @@ _STACKS = lazy_pattern(r"dynamic[-_]update[-_]slice")
 _BACKWARD = "transpose("
 _BYTES = lazy_pattern(r"[su]8\[")
 _MAX_HOPS = 6
-"""How many copies of copies are followed."""
+"""Limit of copies of copies."""
 _SAYS_CACHE = lazy_pattern(r"kv_?cache|cache[sd]?\b", re.IGNORECASE)
 
 
 class ValueRoles:
-    """Finds the role of values."""
-
     def __init__(
         self,
         joined: JoinedDump,
@@ -49,10 +45,10 @@ class ValueRoles:
         self._end = len(joined.sequence)
         self._module = module
         self.of_loops = self._find_loop_roles()
-        """The role of what loops carry or stack."""
+        """The roles of values that loops carry or stack."""
 
     def find(self, placed: PlacedValue, moved: Movement | None, operation: str | None) -> str:
-        """The role of a value; `operation` is the name of what computes it."""
+        """The role of a value; `operation` is the JAX name of its producer."""
         role = self._find(placed, moved, operation, _MAX_HOPS)
         if role == roles.ACTIVATIONS and not self._is_kept(placed, _MAX_HOPS):
             return roles.TEMPORARIES
@@ -61,7 +57,7 @@ class ValueRoles:
     def _find(
         self, placed: PlacedValue, moved: Movement | None, operation: str | None, hops: int
     ) -> str:
-        """The role of a value, be it kept for the backward pass or not."""
+        """The role of a value, whether or not the backward pass reads it."""
         allocation, value = placed.allocation, placed.value
         is_whole = allocation.is_thread_local or allocation.is_constant
         if is_whole or (allocation.parameter is not None and self._is_argument(placed)):
@@ -83,7 +79,7 @@ class ValueRoles:
         return roles.role_by_name(value.name, opcode, value.shape, operation)
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
-        """The role an allocation is held for; None for temporaries, which share theirs."""
+        """The role of an allocation; None for temporaries, whose values differ."""
         if allocation.parameter is not None:
             return role_of_argument(self._names.get(allocation.index, ""))
         if allocation.maybe_live_out:
@@ -99,11 +95,11 @@ class ValueRoles:
         return text is None or text.opcode == "parameter"
 
     def _is_last(self, placed: PlacedValue) -> bool:
-        """Whether it is alive when the program ends, so that the caller gets it if anything."""
+        """Whether it is alive at the end of the program."""
         return placed.life is None or placed.life.end >= self._end
 
     def _is_kept(self, placed: PlacedValue, hops: int) -> bool:
-        """Whether the backward pass reads it, or what it is moved to."""
+        """Whether the backward pass reads it, directly or after moves."""
         for name in placed.users:
             text = self._joined.printed.get(name)
             if text is None:
@@ -120,8 +116,6 @@ class ValueRoles:
                 return True
         return False
 
-    # Loops.
-
     def _find_loop_roles(self) -> dict[PlacedValue, str]:
         loops = set(self._joined.names_of_opcode.get("while", ()))
         found: dict[PlacedValue, str] = {}
@@ -132,7 +126,7 @@ class ValueRoles:
         return found
 
     def _loop_role(self, family: Sequence[PlacedValue]) -> str:
-        """An argument that a loop updates stays what it is."""
+        """The role of a loop-carried alias class; an updated argument keeps its role."""
         for placed in family:
             if placed.allocation.parameter is not None and self._is_argument(placed):
                 return self.role_of_allocation(placed.allocation) or roles.ARGUMENTS
@@ -141,7 +135,7 @@ class ValueRoles:
         return roles.STACKED if self._is_stacked(family) else roles.CARRIED
 
     def _is_cache(self, placed: PlacedValue) -> bool:
-        """Whether it begins as a cache that is an argument, or its operation says so."""
+        """Whether its operation says so, or it starts as an argument that is a cache."""
         text = self._joined.printed.get(placed.value.name)
         operation = text.op_name if text and text.opcode != "while" else ""
         if _SAYS_CACHE.search(operation):
@@ -157,7 +151,7 @@ class ValueRoles:
         return False
 
     def _is_stacked(self, family: Iterable[PlacedValue]) -> bool:
-        """Whether a slice of it is updated, by an instruction or a fusion named after that."""
+        """Whether slices of it are updated, by an instruction or a fusion."""
         for placed in family:
             text = self._joined.printed.get(placed.value.name)
             if text is None:
@@ -171,7 +165,7 @@ class ValueRoles:
         return False
 
     def _fuses_update(self, placed: PlacedValue) -> bool:
-        """Whether a fusion ends with the update of a slice; not known without the module."""
+        """Whether a fusion ends with the update of a slice; unknown without the module."""
         instruction = self._instructions.get(placed.value.name)
         if instruction is None or instruction.opcode != "fusion":
             return False

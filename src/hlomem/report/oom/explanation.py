@@ -19,8 +19,8 @@ from hlomem.hlo.text.attributes import read_metadata
 from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
-from hlomem.report.data.argument_roles import role_of_argument
 from hlomem.report.data.lines import Lines
+from hlomem.report.data.roles import role_of_argument
 from hlomem.report.oom.log import Failure, NamedBuffer, OomLog, Part
 from hlomem.report.screens.text import percent
 from hlomem.view.instruction_line import parse_instruction_line

@@ -14,6 +14,7 @@ from hlomem.dump.eras import describe
 from hlomem.dump.records import Allocation, Record
 from hlomem.machines.registry import CHIPS
 from hlomem.report.data import roles
+from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.report.data.bands import Band, build_bands
 from hlomem.report.data.branches import ARGUMENTS, UNNAMED
 from hlomem.report.data.copies import Copy, build_copies
@@ -24,10 +25,9 @@ from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.padding import PaddedShape, build_padding
 from hlomem.report.data.peak import NOWHERE
 from hlomem.report.data.phases import Phase, build_phases
-from hlomem.report.data.places import kind_of
 from hlomem.report.data.role_shares import RoleShare, build_role_shares
-from hlomem.report.data.skyline import Layer, build_skyline
 from hlomem.report.data.summary import build_hints
+from hlomem.report.data.timeline import Layer, Summit, build_skyline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Verdict
     from hlomem.machines.capacity import Capacity
     from hlomem.report.data.advice import AdviceReport
-    from hlomem.report.data.hints import Hint
     from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.roles import Role
-    from hlomem.report.data.timeline import Summit
+    from hlomem.report.registry import Hint
 
 _TOP = 200
 """Rows of a table; the commands list all."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.data import places, roles
+from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.screens.text import Line, percent, shorten, shorten_front, space_label, wrap
 
@@ -59,7 +59,7 @@ def _why(told: Explanation, columns: int, all_frames: bool) -> list[str]:
         sentences.append(shorten_front(bare_op_name(visible(buffer.op_name)), columns))
     if all_frames and told.frames:
         sentences += [
-            shorten_front(visible(f"{frame.place} {frame.function}".rstrip()), columns)
+            shorten_front(visible(f"{frame.location} {frame.function}".rstrip()), columns)
             for frame in told.frames
         ]
     elif buffer.source:
@@ -105,8 +105,8 @@ def _place(told: Explanation) -> list[str]:
     sentences = [f"bytes [{buffer.offset}, {end}) of allocation {buffer.allocation}"]
     sentences[0] += f" ({told.allocation_kind}, {size}) in {space_label(told.space)}"
     is_guest = buffer.role not in roles.OF_ARGUMENTS | {roles.RESULTS}
-    if is_guest and buffer.place in places.WORDS:
-        sentences.append(f"{places.WORDS[buffer.place]}, which it uses for a while")
+    if is_guest and buffer.place in allocation_kinds.WORDS:
+        sentences.append(f"{allocation_kinds.WORDS[buffer.place]}, which it uses for a while")
     for when, words in (
         ("together", "shares bytes at the same time with"),
         ("before", "before it:"),

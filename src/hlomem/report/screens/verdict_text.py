@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
-from hlomem.report.screens.schedule_text import draw_schedule
 from hlomem.report.screens.text import Line, shorten, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hlomem.check.findings import Finding, ValueEvidence, Verdict
+
 
 MAX_SHOWN = 5
 _CONTEXTS = 3
@@ -75,3 +76,47 @@ def _draw_counts(verdict: Verdict, columns: int) -> list[Line]:
     for rule, count in verdict.counts().items():
         lines.append([(f"{count:>7}  ", "cyan"), (shorten(rule, columns - 9), "")])
     return lines
+
+
+MAX_STEPS = 12
+_AROUND = 2
+"""Steps shown before and after one at which a value begins or ends."""
+_END = "(end of the program)"
+
+
+def draw_schedule(
+    sequence: Sequence[str], lives: Sequence[tuple[int, int]], columns: int, indent: str = "  "
+) -> list[Line]:
+    """The steps around the beginning and the end of each life; first and last step included."""
+    steps = _steps_around(lives, len(sequence))
+    lines: list[Line] = []
+    for previous, step in pairwise([steps[0] - 1, *steps] if steps else []):
+        if step != previous + 1:
+            lines.append([(f"{indent}⋮", "dim")])
+        marks = "".join(_mark(step, life) for life in lives)
+        name = visible(sequence[step]) if step < len(sequence) else _END
+        text = f"{indent}{marks}  {step:>5}  {name}"
+        lines.append([(shorten(text, columns), "" if marks.strip() else "dim")])
+    return lines
+
+
+def _steps_around(lives: Sequence[tuple[int, int]], end: int) -> list[int]:
+    """As many steps around each event as there is room for, the events themselves always."""
+    events = sorted({step for life in lives for step in life if 0 <= step <= end})[:MAX_STEPS]
+    shown = set(events)
+    for distance in range(1, _AROUND + 1):
+        near = {step + sign * distance for step in events for sign in (-1, 1)}
+        wider = shown | {step for step in near if 0 <= step < end}
+        if len(wider) > MAX_STEPS:
+            break
+        shown = wider
+    return sorted(shown)
+
+
+def _mark(step: int, life: tuple[int, int]) -> str:
+    start, end = life
+    if not start <= step <= end:
+        return " "
+    if start == end:
+        return "─"
+    return "┌" if step == start else "└" if step == end else "│"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.report.data.causes.cause import Cause
-from hlomem.report.data.causes.rest import do_cancel, merge_cancelling
+from hlomem.report.data.causes.explain import do_cancel, merge_cancelling
 
 SIZES = st.lists(st.integers(-(10**6), 10**6).filter(bool), max_size=12)
 

@@ -1,1 +1,1 @@
-"""Why two compiles of one program differ: one module a kind of cause, and the table of them."""
+"""Why two compiles of one program differ: finders of causes by theme, and the table of them."""

@@ -1,8 +1,4 @@
-"""Causes of a difference, and what finds them.
-
-In: nothing. Out: the records the other modules of this package speak in. A `Finding` is what a
-comparison of the programs shows; a `Cause` is a finding, or a line of the program, with its bytes.
-"""
+"""The records of this package: `Finding`, a difference of the programs; `Cause`, with bytes."""
 
 from __future__ import annotations
 
@@ -40,17 +36,15 @@ CauseKind: TypeAlias = Literal[
 
 
 class Cause(Record, frozen=True, kw_only=True):
-    """Something that was changed, or a line where bytes differ, and the bytes it accounts for."""
+    """A change of the program, or a line where bytes differ, and the bytes it accounts for."""
 
     kind: CauseKind
     text: str
     delta: int
-    """Bytes more through it."""
     direct: int
-    """Bytes of `delta` that stand in buffers which show the change themselves; the others follow:
-    what fills the memory at another moment, or is placed differently."""
+    """The part of `delta` in buffers that show the change themselves; the rest follows from it."""
     count: int
-    """How many buffers show it."""
+    """Buffers that show it."""
     source: str | None = None
     """`file:line` of the code it is about."""
     is_certain: bool = True
@@ -58,22 +52,17 @@ class Cause(Record, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A difference between two programs, before it is known how many bytes it makes."""
+    """A difference between two programs, before its bytes are known."""
 
     kind: CauseKind
     text: str
-    claims: Callable[[Entry], bool]
-    """A test of entries: those that show this change themselves."""
+    claims: Callable[[Entry], bool] = lambda _: False
+    """Whether an entry shows this change itself."""
     source: str | None = None
     is_certain: bool = True
     takes_rest: bool = True
-    """Whether what no buffer shows follows from it, where nothing else was changed."""
+    """Whether the remaining bytes follow from it, if it is the only change."""
     shows_count: bool = False
-    """Whether it is worth saying how many buffers show it."""
+    """Whether the text gets the number of buffers that show it."""
     adds_operations: bool = False
-    """Whether operations that only one of the programs has may follow from it."""
-
-
-def never(_entry: Entry) -> bool:
-    """The claim of a finding that no single buffer shows."""
-    return False
+    """Whether operations found in only one program may follow from it."""

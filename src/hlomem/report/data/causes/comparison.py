@@ -1,8 +1,4 @@
-"""Two programs side by side: what finders of causes look at.
-
-In: two `Program`s and the entries of the ledger. Out: which argument is which, whether the programs
-are the same, and words for what was compared.
-"""
+"""Two programs side by side: paired arguments, whether the programs are the same, and words."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
+from hlomem.report.data.names import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 
 _MAX_NAMES = 3
 _SAME_SHARE = 0.9
-"""Of the operations of the smaller program, how many the other has if it is the same."""
+"""The fraction of the smaller program's operations that the same program shares."""
 _MODEL_NAME = re.compile(
     r"param|weight|variables|model|opt|state|momentum|grad|kernel|bias|embed|^[wb]_?\d*$",
     re.IGNORECASE,
@@ -36,7 +33,7 @@ class ArgumentPair(NamedTuple):
 
     @property
     def changed_dimensions(self) -> dict[int, tuple[int, int]]:
-        """The dimensions that differ, before and after, by position; none for another rank."""
+        """The dimensions that differ, before and after, by position; empty if the rank differs."""
         old, new = self.before.array.dimensions, self.after.array.dimensions
         if len(old) != len(new):
             return {}
@@ -45,7 +42,6 @@ class ArgumentPair(NamedTuple):
 
     @property
     def is_transposed(self) -> bool:
-        """Whether the dimensions are the same in another order."""
         old, new = self.before.array.dimensions, self.after.array.dimensions
         return old != new and sorted(old) == sorted(new)
 
@@ -64,7 +60,7 @@ class Comparison:
 
     @cached_property
     def arguments(self) -> tuple[ArgumentPair, ...]:
-        """The arguments of both programs: by name, or by number where no name is the same."""
+        """Arguments of both programs, paired by name, or by number if no name matches."""
         old, new = self.before.arguments, self.after.arguments
         common = [ArgumentPair(old[name], new[name]) for name in old if name in new]
         if common or len(old) != len(new):
@@ -78,17 +74,17 @@ class Comparison:
 
     @cached_property
     def resized(self) -> tuple[ArgumentPair, ...]:
-        """The arguments with other dimensions, transposed ones left out."""
+        """Arguments whose dimensions differ, transposed ones excluded."""
         return tuple(
             pair for pair in self.arguments if pair.changed_dimensions and not pair.is_transposed
         )
 
     @cached_property
     def stacked(self) -> tuple[int, int] | None:
-        """The number of layers before and after, where their arguments are stacked.
+        """The number of layers before and after, for models with stacked parameters.
 
-        The first dimension of several arguments of the model changes, and nothing else of it; and
-        a loop runs that often, or takes slices of them where it is not known how often it runs.
+        Only the first dimension of several model arguments changes, and it is a loop's trip count,
+        or, where trip counts are unknown, a loop slices these arguments.
         """
         models = [pair for pair in self.resized if is_model(pair.after)]
         changes = {
@@ -105,7 +101,7 @@ class Comparison:
 
     @cached_property
     def is_same_text(self) -> bool:
-        """Whether both programs were read from one text: then they have the same operations."""
+        """Whether both programs have the same text, hence the same operations."""
         modules = [program.memory.module for program in self.programs]
         texts = [module.reader.source.text for module in modules if module and module.reader]
         arrays = [
@@ -116,7 +112,6 @@ class Comparison:
 
     @cached_property
     def has_same_arguments(self) -> bool:
-        """Whether both programs take the same arrays."""
         sides = [
             sorted(argument.array for argument in program.arguments.values())
             for program in self.programs
@@ -125,7 +120,7 @@ class Comparison:
 
     @cached_property
     def has_same_results(self) -> bool:
-        """Whether both return the same arrays, layouts included; True where that is not known."""
+        """Whether both return the same arrays, layouts included; True if unknown."""
         if not self.before.results or not self.after.results:
             return True
         return [str(shape) for shape in self.before.results] == [
@@ -134,7 +129,7 @@ class Comparison:
 
     @cached_property
     def has_same_operations(self) -> bool:
-        """Whether the operations are the same but for what compilers drop."""
+        """Whether the operations are the same, up to those a compiler drops."""
         if self.is_same_text:
             return True
         old, new = self.before.operation_names, self.after.operation_names
@@ -143,41 +138,38 @@ class Comparison:
 
     @property
     def is_same_program(self) -> bool:
-        """Whether all that is known of the programs is the same."""
         return self.has_same_arguments and self.has_same_results and self.has_same_operations
 
     @property
     def is_fused_alike(self) -> bool:
-        """Whether the fusions of both programs are of the same operations."""
         return self.is_same_text or self._reader.are_fused_alike(
             self.before.memory.module, self.after.memory.module
         )
 
     @property
     def has_other_era(self) -> bool:
-        """Whether the dumps are of different formats, hence of different releases of XLA."""
+        """Whether the dumps have different formats, hence come from different XLA releases."""
         old, new = (program.memory.dump.eras for program in self.programs)
         return not {era.letter for era in old} & {era.letter for era in new}
 
     def is_result(self, entry: Entry) -> bool:
-        """Whether the bytes are of memory that was reserved for results."""
-        program = self.programs[entry.side]
-        return entry.buffer.allocation in program.result_allocations
+        """Whether the bytes lie in memory reserved for results."""
+        return entry.buffer.allocation in self.programs[entry.side].result_allocations
 
     def is_known_operation(self, entry: Entry) -> bool:
-        """Whether the other program has the operation, too; True of what has no name."""
+        """Whether the other program has the operation as well; True for unnamed buffers."""
         other = self.programs[BEFORE if entry.side == AFTER else AFTER]
         name = entry.buffer.op_name
         return not name or name in other.arguments or other.has_operation(name)
 
 
 def is_model(argument: Argument) -> bool:
-    """Whether an argument is a part of the model or of its optimizer, by its name."""
+    """Whether an argument belongs to the model or its optimizer, by name."""
     return argument.role == roles.OPTIMIZER or _MODEL_NAME.search(argument.tree) is not None
 
 
 def name_arguments(wanted: Sequence[Argument], everything: Iterable[Argument]) -> str:
-    """The names of arguments; a tree all of whose leaves are wanted by its own name."""
+    """The names of arguments; a tree whose leaves are all wanted is named as one."""
     leaves: dict[str, int] = {}
     for argument in everything:
         leaves[argument.tree] = leaves.get(argument.tree, 0) + 1
@@ -196,16 +188,10 @@ def name_arguments(wanted: Sequence[Argument], everything: Iterable[Argument]) -
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def base_name(line: str) -> str:
-    """`gpt.py:45` of a path and a line."""
-    return line.replace("\\", "/").rpartition("/")[2]
-
-
 def at_line(line: str | None, before: str = ", ") -> str:
-    """A line as the end of a phrase; nothing where it is not known."""
-    return f"{before}{base_name(line)}" if line else ""
+    """A line as the end of a phrase; empty if unknown."""
+    return f"{before}{short_line(line)}" if line else ""

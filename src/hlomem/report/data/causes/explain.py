@@ -1,34 +1,55 @@
 """Why two compiles reserve different amounts: causes that add up to the difference.
 
-In: both sides, shared out, and the changes of their buffers. Out: `Cause`s, what explains most
-first. First the programs are compared (`table`), then each finding is given the bytes that show it.
-What is left follows from the one thing that was changed, where it is one; else it is told by line.
+The finders of `TABLE` compare the programs in order, and each finding gets the bytes that show it.
+The remaining bytes follow from the only change, if there is one; else they are listed by source
+line, lines that cancel each other merged.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from hlomem.report.data.causes.cause import Cause, Finding
+from msgspec.structs import replace
+
+from hlomem.report.data.causes.arrays import (
+    find_casts,
+    find_dtypes,
+    find_inner_dtypes,
+    find_layouts,
+)
+from hlomem.report.data.causes.cause import Cause, CauseKind, Finding
 from hlomem.report.data.causes.comparison import Comparison
-from hlomem.report.data.causes.ledger import Entry, Ledger, booked
+from hlomem.report.data.causes.compilers import (
+    find_backends,
+    find_fusions,
+    find_recompiled,
+    find_versions,
+)
+from hlomem.report.data.causes.kept import find_donation, find_offload, find_recomputation
+from hlomem.report.data.causes.ledger import Change, Entry, Ledger, SharedOut, booked
 from hlomem.report.data.causes.operations import OperationReader
 from hlomem.report.data.causes.program import Program
-from hlomem.report.data.causes.rest import iter_rest
-from hlomem.report.data.causes.table import find_all
+from hlomem.report.data.causes.sizes import (
+    find_dimensions,
+    find_inner_dimensions,
+    find_layers,
+    find_loops,
+    find_sharding,
+)
+from hlomem.report.data.names import short_line
+from hlomem.report.data.peak import key_of
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from hlomem.report.data.causes.changes import Change, SharedOut
 
 _MINOR = 0.1
-"""Share of the largest cause below which a finding does not come before lines."""
+"""Fraction of the largest cause below which a finding does not precede lines."""
 
 
 def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) -> list[Cause]:
-    """The causes of a difference, or the lines it is in, in bytes that add up to it."""
+    """The causes of a difference, or its source lines; their bytes add up to it."""
     ledger = Ledger(before, after, changes)
     reader = OperationReader()
     programs = Program(before.memory, reader), Program(after.memory, reader)
@@ -37,7 +58,7 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
     shown = [ledger.take(finding.claims) for finding in findings]
     causes = []
     heir = _heir(findings)
-    # With the memory of results goes the room temporaries had in it: no other cause's doing.
+    # Donation removes results' memory, and with it the room temporaries had there.
     has_donation = any(finding.kind == "donation" for finding in findings)
     for finding, entries in zip(findings, shown, strict=True):
         rest: list[Entry] = []
@@ -58,9 +79,9 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
 
 
 def _heir(findings: Sequence[Finding]) -> Finding | None:
-    """The finding from which all follows that no buffer shows; None where that cannot be told.
+    """The finding that accounts for the remaining bytes; None if that cannot be told.
 
-    Next to other changes, another version of XLA may be behind anything.
+    Another version of XLA may explain anything, even next to other changes.
     """
     heirs = [finding for finding in findings if finding.takes_rest]
     compilers = [finding for finding in heirs if finding.kind in {"version", "backend"}]
@@ -84,7 +105,7 @@ def _cause(finding: Finding, entries: Sequence[Entry], extra: int) -> Cause:
 
 
 def _ranked(causes: list[Cause], delta: int) -> list[Cause]:
-    """Findings before lines unless they are small beside them; of each what explains most first."""
+    """Findings before lines, unless much smaller; largest contribution first."""
     sign = 1 if delta >= 0 else -1
     largest = max((abs(cause.delta) for cause in causes), default=0)
 
@@ -94,3 +115,132 @@ def _ranked(causes: list[Cause], delta: int) -> list[Cause]:
         return (is_last, -abs(cause.delta) if is_last else -sign * cause.delta, cause.text)
 
     return sorted(causes, key=rank)
+
+
+class Row(NamedTuple):
+    """A finder, and the kinds of earlier findings that make it redundant."""
+
+    find: Callable[[Comparison], Iterator[Finding]]
+    unless: frozenset[str] = frozenset()
+    of_operations: bool = False
+    """Whether it compares only operations and arguments, which equal texts share."""
+
+
+_EVERYTHING = frozenset(get_args(CauseKind))
+_SIZES = frozenset({"sharding", "loop", "layers", "batch", "sequence", "width"})
+
+TABLE = (
+    Row(find_backends),
+    Row(find_donation),
+    Row(find_offload),
+    Row(find_sharding),
+    Row(find_layers, frozenset({"sharding"}), of_operations=True),
+    Row(find_dimensions, frozenset({"sharding"})),
+    Row(find_dtypes, of_operations=True),
+    Row(find_casts, frozenset({"dtype", "backend"}), of_operations=True),
+    # These claim whole roles, so they come after the more specific finders.
+    Row(find_recomputation, of_operations=True),
+    Row(find_loops, frozenset({"sharding"}), of_operations=True),
+    Row(find_layouts, _SIZES | {"dtype", "backend"}),
+    Row(find_versions, frozenset({"backend"})),
+    Row(find_inner_dtypes, _EVERYTHING, of_operations=True),
+    Row(find_fusions, _EVERYTHING),
+    Row(find_inner_dimensions, _EVERYTHING),
+    Row(find_recompiled, _EVERYTHING),
+)
+
+
+def find_all(comparison: Comparison) -> list[Finding]:
+    found: list[Finding] = []
+    for row in TABLE:
+        if row.of_operations and comparison.is_same_text:
+            continue
+        if row.unless.isdisjoint(finding.kind for finding in found):
+            found += row.find(comparison)
+    return found
+
+
+_NEARLY = 0.05
+"""Two lines cancel if their sum is at most this fraction of the larger."""
+_WORDS = {
+    "new": "new",
+    "vanished": "gone",
+    "grown": "larger",
+    "shrunk": "smaller",
+    "lives longer": "alive longer",
+    "lives shorter": "alive for a shorter time",
+    "now at the peak": "alive now when most is needed",
+    "no longer at the peak": "no longer alive when most is needed",
+    "moved here": "in another memory space before",
+    "moved away": "in another memory space now",
+    "shares otherwise": "sharing memory with others",
+}
+
+
+def iter_rest(ledger: Ledger) -> Iterator[Cause]:
+    """The remaining bytes: in results' memory, by source line, and as holes."""
+    size = booked(ledger.open).size + ledger.holes + ledger.lodged
+    if _explains(ledger.lodged, size):
+        ledger.take(lambda _: True)
+        yield _lodged(size)
+        return
+    lines: dict[str, list[Entry]] = {}
+    for entry in ledger.take(lambda _: True):
+        lines.setdefault(key_of(entry.change.buffer, "line"), []).append(entry)
+    found = [cause for line, entries in lines.items() if (cause := _line(line, entries))]
+    yield from merge_cancelling(found)
+    if ledger.lodged:
+        yield _lodged(ledger.lodged)
+    if size := ledger.holes:
+        text = "memory that no buffer fills (holes)"
+        yield Cause(kind="holes", text=text, delta=size, direct=size, count=0)
+
+
+def _explains(lodged: int, size: int) -> bool:
+    """Whether room gained or lost in results' memory explains all remaining bytes."""
+    return size != 0 and (lodged > 0) == (size > 0) and abs(lodged) >= abs(size)
+
+
+def _lodged(size: int) -> Cause:
+    text = (
+        "temporaries that lay in memory reserved for results need memory of their own"
+        if size > 0
+        else "temporaries lie in memory that is reserved for results anyway"
+    )
+    return Cause(kind="results' memory", text=text, delta=size, direct=size, count=0)
+
+
+def _line(line: str, entries: Sequence[Entry]) -> Cause | None:
+    size, count = booked(entries)
+    if not size:
+        return None
+    kinds: dict[str, int] = {}
+    for change in {id(entry.change): entry.change for entry in entries}.values():
+        if change.kind != "same":
+            kinds[change.kind] = kinds.get(change.kind, 0) + 1
+    details = ", ".join(f"{number} {_WORDS[kind]}" for kind, number in kinds.items())
+    text = f"{short_line(line)}: {details}" if details else short_line(line)
+    source = None if line.startswith("(") else line
+    return Cause(kind="line", text=text, delta=size, direct=size, count=count, source=source)
+
+
+def merge_cancelling(causes: list[Cause]) -> Iterator[Cause]:
+    """Causes, largest first, with cancelling pairs merged."""
+    left = sorted(causes, key=lambda cause: (-abs(cause.delta), cause.text))
+    while left:
+        first = left.pop(0)
+        against = [other for other in left if do_cancel(first, other)]
+        if not against:
+            yield first
+            continue
+        best = min(against, key=lambda other: abs(first.delta + other.delta))
+        left.remove(best)
+        if net := first.delta + best.delta:
+            text = f"{first.text}; against it {best.text}"
+            count = first.count + best.count
+            yield replace(first, text=text, delta=net, direct=net, count=count)
+
+
+def do_cancel(one: Cause, other: Cause) -> bool:
+    """Whether two causes nearly add up to zero."""
+    return abs(one.delta + other.delta) <= _NEARLY * max(abs(one.delta), abs(other.delta))

@@ -1,38 +1,37 @@
-"""The bytes of a difference, as a ledger of which every entry is booked to one cause.
+"""The bytes of a difference: one `Change` per pair of buffers, and the ledger of their causes.
 
-In: the changes of all buffers, and both sides. Out: `Entry`s, signed: what a buffer holds before is
-taken away, what it holds after is added. A temporary that lodges in the memory of a result when
-most is needed holds bytes, too, which is not to be seen in what is reserved; `lodged` balances
-that. Entries, `lodged` and `holes` add up to the difference, so that causes that share them out do.
+Entries are signed: bytes before are subtracted, bytes after added. A temporary inside a result's
+memory at the peak holds bytes that are not reserved for it; `lodged` balances that. Entries,
+`lodged` and `holes` add up to the difference.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from hlomem.dump.records import Record
+from hlomem.report.data.memory import Buffer, MemoryView, OwnedBytes, Space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hlomem.report.data.causes.changes import Change, SharedOut
-    from hlomem.report.data.memory import Buffer
+    from hlomem.report.data.matching import Pair
+
 
 BEFORE, AFTER = 0, 1
 
 
 class Entry(NamedTuple):
-    """Bytes of one buffer on one side."""
+    """Bytes of one buffer on one side, BEFORE (negative) or AFTER."""
 
     change: Change
     side: int
-    """BEFORE or AFTER."""
     size: int
-    """Negative before."""
     is_lodged: bool = False
-    """Whether the bytes are of memory that is reserved for something else anyway."""
+    """Whether the bytes lie in memory reserved for another value."""
 
     @property
     def buffer(self) -> Buffer:
-        """The buffer that holds them."""
         buffer = self.change.after if self.side else self.change.before
         assert buffer is not None
         return buffer
@@ -48,11 +47,10 @@ class Booking(NamedTuple):
 
     size: int
     buffers: int
-    """How many have other bytes through it."""
 
 
 def booked(entries: Iterable[Entry]) -> Booking:
-    """The sum of some entries; a buffer with as many bytes before and after does not count."""
+    """The sum of some entries; buffers of the same size before and after are not counted."""
     nets: dict[int, int] = {}
     for entry in entries:
         key = id(entry.change)
@@ -66,22 +64,19 @@ class Ledger:
     def __init__(self, before: SharedOut, after: SharedOut, changes: Iterable[Change]) -> None:
         self.open: list[Entry] = list(_entries(before, after, changes))
         self.holes = after.unused - before.unused
-        """Bytes more that nobody fills."""
         self.lodged = sum(before.lodged.values()) - sum(after.lodged.values())
-        """Bytes more that temporaries need because fewer of them lodge elsewhere."""
+        """Additional bytes that temporaries need since fewer lie inside results' memory."""
 
     def take_holes(self) -> int:
-        """Books what nobody fills, and returns it."""
         size, self.holes = self.holes, 0
         return size
 
     def take_lodged(self) -> int:
-        """Books what lodgers need, and returns it."""
         size, self.lodged = self.lodged, 0
         return size
 
     def take(self, wanted: Callable[[Entry], bool]) -> list[Entry]:
-        """Books the entries that are wanted, and returns them."""
+        """Book the matching entries and return them."""
         taken = [entry for entry in self.open if wanted(entry)]
         gone = set(map(id, taken))
         self.open = [entry for entry in self.open if id(entry) not in gone]
@@ -98,3 +93,133 @@ def _entries(before: SharedOut, after: SharedOut, changes: Iterable[Change]) -> 
             yield Entry(change, BEFORE, -change.before_size)
         if change.after_size:
             yield Entry(change, AFTER, change.after_size)
+
+
+ChangeKind: TypeAlias = Literal[
+    "new",
+    "vanished",
+    "grown",
+    "shrunk",
+    "lives longer",
+    "lives shorter",
+    "now at the peak",
+    "no longer at the peak",
+    "moved here",
+    "moved away",
+    "shares otherwise",
+    "same",
+]
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """One buffer on both sides, with the reserved bytes it accounts for."""
+
+    kind: ChangeKind
+    before: Buffer | None
+    after: Buffer | None
+    before_size: int
+    after_size: int
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer after the change, or before it if it vanished."""
+        buffer = self.after or self.before
+        assert buffer is not None
+        return buffer
+
+    @property
+    def delta(self) -> int:
+        return self.after_size - self.before_size
+
+
+class SharedOut:
+    """The bytes one side reserves in a space, distributed over its buffers."""
+
+    def __init__(self, memory: MemoryView, space: Space) -> None:
+        self.memory = memory
+        self.space = space
+        self.step = memory.fullest_step(space.color)
+        self.size_of: dict[int, int] = {}
+        for buffer, size in iter_owners(memory, space.color, self.step):
+            self.size_of[buffer.id] = self.size_of.get(buffer.id, 0) + size
+        self.unused = space.size - sum(self.size_of.values())
+        self.lodged: dict[int, int] = {}
+        """Bytes of temporaries inside the memory of arguments and results at the peak."""
+        for buffer, size in iter_lodgers(memory, space.color, self.step):
+            self.lodged[buffer.id] = self.lodged.get(buffer.id, 0) + size
+
+    def life_of(self, buffer: Buffer) -> float:
+        """The fraction of the schedule for which a buffer is alive."""
+        if buffer.start is None or buffer.end is None:
+            return 0.0
+        return (buffer.end - buffer.start + 1) / (self.memory.steps + 1)
+
+
+def iter_owners(memory: MemoryView, color: int, step: int | None) -> Iterator[OwnedBytes]:
+    """The owners of the bytes of a space; temporaries at the peak step."""
+    temporary = {allocation.index for allocation in memory.temporary_allocations(color)}
+    for allocation in memory.joined.allocations:
+        if allocation.color != color or allocation.is_thread_local:
+            continue
+        buffers = memory.buffers_in(allocation.index)
+        if allocation.index in temporary and step is not None:
+            yield from memory.share_out(allocation, step)[0]
+        elif buffers:
+            yield OwnedBytes(max(buffers, key=_claim), allocation.size)
+
+
+def iter_lodgers(memory: MemoryView, color: int, step: int | None) -> Iterator[OwnedBytes]:
+    """Temporaries inside the memory of an argument or a result at the peak step."""
+    temporary = {allocation.index for allocation in memory.temporary_allocations(color)}
+    for allocation in memory.joined.allocations:
+        if allocation.color != color or allocation.index in temporary or step is None:
+            continue
+        buffers = memory.buffers_in(allocation.index)
+        hosts = {max(buffers, key=_claim).id, max(buffers, key=_last).id} if buffers else set()
+        for owned in memory.share_out(allocation, step)[0]:
+            if owned.buffer.id not in hosts:
+                yield owned
+
+
+def _last(buffer: Buffer) -> tuple[int, int]:
+    """Sort key: the last value of an allocation is the one the caller gets."""
+    return (buffer.end or 0, buffer.id)
+
+
+def _claim(buffer: Buffer) -> tuple[bool, int, int, int]:
+    """Sort key: a whole allocation belongs to its parameter, else to its last value."""
+    return (buffer.opcode == "parameter", buffer.end or 0, buffer.size, -buffer.id)
+
+
+def change_of(pair: Pair, before: SharedOut, after: SharedOut) -> Change:
+    sizes = (
+        before.size_of.get(pair.before.id, 0) if pair.before else 0,
+        after.size_of.get(pair.after.id, 0) if pair.after else 0,
+    )
+    return Change(
+        kind=_kind(pair, sizes, before, after),
+        before=pair.before,
+        after=pair.after,
+        before_size=sizes[0],
+        after_size=sizes[1],
+    )
+
+
+def _kind(pair: Pair, sizes: tuple[int, int], before: SharedOut, after: SharedOut) -> ChangeKind:
+    if pair.before is None:
+        return "new"
+    if pair.after is None:
+        return "vanished"
+    here = pair.before.color == before.space.color, pair.after.color == after.space.color
+    if here[0] != here[1]:
+        return "moved here" if here[1] else "moved away"
+    if pair.before.size != pair.after.size:
+        return "grown" if pair.after.size > pair.before.size else "shrunk"
+    if sizes[0] == sizes[1]:
+        return "same"
+    lives = before.life_of(pair.before), after.life_of(pair.after)
+    if not sizes[0]:
+        return "lives longer" if lives[1] > lives[0] else "now at the peak"
+    if not sizes[1]:
+        return "lives shorter" if lives[1] < lives[0] else "no longer at the peak"
+    return "shares otherwise"

@@ -1,7 +1,6 @@
-"""The operations of a program: what JAX called its instructions, those inside of fusions included.
+"""The operations of a module by their JAX names, inside fusions as well.
 
-In: modules. Out: `Operation`s, and whether two modules fuse the same ones. Bodies are not linked,
-lines are looked at; and a body that both of two compared programs have is looked at once.
+Bodies are scanned line by line without linking, and a body that both programs share only once.
 """
 
 from __future__ import annotations
@@ -23,27 +22,26 @@ if TYPE_CHECKING:
 
 
 class Array(NamedTuple):
-    """A type and dimensions, without a layout."""
+    """Element type and dimensions, without layout."""
 
     dtype: str
     dimensions: tuple[int, ...]
 
 
 class Operation(NamedTuple):
-    """An instruction that has a name of the program's."""
+    """An instruction with a JAX name."""
 
     name: str
-    """Without the scopes that versions of JAX add or leave out."""
+    """Without the scopes that only some versions of JAX add."""
     opcode: str
     array: Array | None
     """None for a tuple."""
     is_fused: bool
     text: str
-    """Its metadata, and maybe other attributes."""
+    """Its metadata, possibly with other attributes."""
 
 
 def array_of(shape: Shape | None) -> Array | None:
-    """Type and dimensions; None of what is no array."""
     if shape is None or not shape.is_array:
         return None
     return Array(str(shape.element_type.text), tuple(shape.dimensions))
@@ -55,20 +53,20 @@ def _array_of_text(shape_text: str) -> Array | None:
 
 
 class OperationReader:
-    """Finds the operations of modules, of equal texts once."""
+    """Reads the operations of modules; equal texts are read once."""
 
     def __init__(self) -> None:
         self._rows: dict[str, NamedRows | None] = {}
         self._bodies: tuple[dict[str, list[Operation]], ...] = ({}, {})
-        """The operations of each text of a body: outside of fusions, and inside."""
+        """The operations by body text: outside fusions, and inside."""
         self._operations: tuple[dict[NamedRow, Operation | None], ...] = ({}, {})
         self._names: dict[str, str] = {}
 
     def operations(self, module: HloModule) -> Iterable[Operation]:
-        """The operations of a module; those that are alike in all that is said of them once."""
+        """The distinct operations of a module."""
         fused = module.fused_computations
         found: dict[int, Operation] = {}
-        for computation in module.computations:  # reading a sugared async operation adds one
+        for computation in module.computations:  # a sugared async operation adds one when read
             operations = self._operations_of(computation, computation in fused)
             found.update(zip(map(id, operations), operations, strict=True))
         return found.values()
@@ -88,7 +86,7 @@ class OperationReader:
         return found
 
     def are_fused_alike(self, one: HloModule | None, other: HloModule | None) -> bool:
-        """Whether the fusions of two modules are of the same operations."""
+        """Whether two modules fuse the same operations."""
         sides = [tuple(module.fused_computations) if module else () for module in (one, other)]
         texts = [Counter(computation.body_text for computation in side) for side in sides]
         common = texts[0] & texts[1]
@@ -96,7 +94,7 @@ class OperationReader:
         return names[0] == names[1]
 
     def _names_of(self, computation: HloComputation) -> frozenset[str]:
-        """The names of the operations of a body; the empty one for those that have none."""
+        """The operation names of a body; "" for unnamed ones."""
         rows, is_complete = self._rows_of(computation, computation.body_text)
         found = {self._name(metadata) for _, _, metadata in rows}
         return frozenset(found if is_complete else found | {""})
@@ -122,7 +120,7 @@ class OperationReader:
 
 
 def _linked_rows(computation: HloComputation) -> NamedRows:
-    """The same of a body that has to be read, or was made without a text."""
+    """The rows of a body that must be linked or has no text."""
     rows: list[NamedRow] = [
         (
             instruction.shape.text,
@@ -138,7 +136,7 @@ def _linked_rows(computation: HloComputation) -> NamedRows:
 def _without(
     computations: Iterable[HloComputation], common: Counter[str | None]
 ) -> Iterator[HloComputation]:
-    """The computations but as many of each text as are common, and all without a text."""
+    """The computations minus the common ones of each text."""
     left = common.copy()
     for computation in computations:
         text = computation.body_text

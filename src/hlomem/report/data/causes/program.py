@@ -1,8 +1,6 @@
 """One of two compared programs: its operations, arguments and results.
 
-In: a `MemoryView`; the module where there is one, else the lines of instructions in the dump, which
-leave out what is inside of fusions. Out: `Program`. Operations are known by the names JAX gave
-them, which XLA keeps; instructions are XLA's own.
+Read from the module, or else from the dump's instruction lines, which omit fused operations.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data.causes.operations import Array, Operation, OperationReader, array_of
+from hlomem.report.data.donation import declared_donations
 from hlomem.report.data.lines import Frame, Lines
 from hlomem.report.data.matching import operation_key
 from hlomem.report.data.phases import REMATTED
@@ -36,7 +35,7 @@ _HOST = 5
 
 
 class Argument(NamedTuple):
-    """An argument of the program, in bytes and elements of one device."""
+    """An argument of the program, as one device holds it."""
 
     name: str
     number: int
@@ -44,28 +43,24 @@ class Argument(NamedTuple):
     size: int
     is_donated: bool
     is_carried: bool
-    """Whether a loop hands it on, or takes slices of it."""
+    """Whether a loop carries or slices it."""
     role: str
 
     @property
     def tree(self) -> str:
-        """The argument of the user's function it is a leaf of: `params`."""
+        """The argument of the user's function this is a leaf of: `params`."""
         found = _HEAD.match(self.name)
         return found[0] if found else self.name
 
 
 def array_of_buffer(buffer: Buffer) -> Array | None:
-    """Type and dimensions of a buffer; None of what is no array."""
     return array_of(parse_shape_or_none(buffer.shape))
 
 
 @lru_cache(maxsize=1 << 15)
 def scopes(name: str) -> tuple[str, ...]:
-    """The scopes of an operation's name, without what JAX's transformations wrap around them."""
-    parts = name.split("/")
-    if ")" not in name:
-        return tuple(parts)
-    return tuple(map(_unwrapped, parts))
+    """The scopes of an operation's name, unwrapped from JAX's transformations."""
+    return tuple(map(_unwrapped, name.split("/")) if ")" in name else name.split("/"))
 
 
 def _unwrapped(scope: str) -> str:
@@ -75,7 +70,7 @@ def _unwrapped(scope: str) -> str:
 
 
 class Program:
-    """One side's program; everything is found when first asked for."""
+    """One side's program; everything is computed on demand."""
 
     def __init__(self, memory: MemoryView, reader: OperationReader) -> None:
         self.memory = memory
@@ -84,7 +79,6 @@ class Program:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations with a name; of a module, those that differ."""
         module = self.memory.module
         found = self._reader.operations(module) if module else self._dump_operations()
         return tuple(found)
@@ -97,12 +91,10 @@ class Program:
 
     @cached_property
     def operation_names(self) -> frozenset[str]:
-        """The names of all operations."""
         return frozenset(operation.name for operation in self.operations)
 
     def has_operation(self, op_name: str) -> bool:
-        """Whether an operation of that name, as JAX gave it, is among all."""
-        # Most are outside of fusions: these are known without looking at the others.
+        # Most are outside fusions, which are cheap to look up.
         name = operation_key(op_name)
         return name in self._outer_names or name in self.operation_names
 
@@ -116,7 +108,6 @@ class Program:
 
     @cached_property
     def float_arrays(self) -> frozenset[tuple[str, Array]]:
-        """The names of all operations that compute floats, with what they compute."""
         return frozenset(
             (operation.name, operation.array)
             for operation in self.operations
@@ -125,29 +116,25 @@ class Program:
 
     @cached_property
     def rematted(self) -> frozenset[str]:
-        """The operations that are computed again in the backward pass, by the end of their names.
-
-        JAX names them after where they were traced, and puts REMATTED before their own scopes.
-        """
+        """The operations recomputed in the backward pass, by the scopes after REMATTED."""
         return frozenset(
             name.partition(f"{REMATTED}/")[2] for name in self.operation_names if REMATTED in name
         )
 
     def frames(self, operation: Operation) -> tuple[Frame, ...]:
-        """The calls that led to an operation, innermost first."""
         return self._lines.origin(operation.text).frames
 
     def line(self, operation: Operation) -> str | None:
-        """`file:line` of the code its author wrote."""
+        """`file:line` of the user's code."""
         return self._lines.origin(operation.text).line
 
     @cached_property
     def arguments(self) -> dict[str, Argument]:
-        """The arguments by name."""
         return {argument.name: argument for argument in self._find_arguments()}
 
     def _find_arguments(self) -> Iterator[Argument]:
-        declared = self._declared_donations
+        module = self.memory.module
+        declared = None if module is None else declared_donations(module)
         for allocation in self.memory.joined.allocations:
             parameter = allocation.parameter
             if parameter is None:
@@ -166,44 +153,26 @@ class Program:
                 break
 
     @cached_property
-    def _declared_donations(self) -> frozenset[tuple[int, tuple[int, ...]]] | None:
-        """The arguments the module says may be overwritten; None without a module."""
-        module = self.memory.module
-        if module is None:
-            return None
-        aliased = {(e.parameter_number, e.parameter_index) for e in module.input_output_alias}
-        donated = {(e.parameter_number, e.parameter_index) for e in module.buffer_donor}
-        return frozenset(aliased | donated)
-
-    @cached_property
     def results(self) -> tuple[Shape, ...]:
-        """The arrays the program returns, with their layouts; none without a module."""
         module = self.memory.module
         layout = module.entry_computation_layout if module else None
         return tuple(shape for _, shape in layout.result.leaves()) if layout else ()
 
     @cached_property
     def entry_parameters(self) -> tuple[Shape, ...]:
-        """The arrays the program takes, with their layouts; none without a module."""
         module = self.memory.module
         layout = module.entry_computation_layout if module else None
         return tuple(layout.parameters) if layout else ()
 
     @cached_property
     def fused_arrays(self) -> frozenset[tuple[str, Array | None]]:
-        """The operations inside of fusions, with what they compute."""
         return frozenset(
             (operation.name, operation.array) for operation in self.operations if operation.is_fused
         )
 
-    @property
-    def partitions(self) -> int:
-        """Over how many devices the program is split."""
-        return self.memory.module.num_partitions if self.memory.module else 1
-
     @cached_property
     def collectives(self) -> dict[str, int]:
-        """How many collectives there are, by kind."""
+        """The number of collectives, by kind."""
         found: dict[str, int] = {}
         for text in self.memory.joined.printed.values():
             if (kind := _COLLECTIVE.match(text.opcode)) is not None:
@@ -212,7 +181,7 @@ class Program:
 
     @cached_property
     def loops(self) -> frozenset[str]:
-        """The scopes of the loops the author wrote, recomputed ones left out."""
+        """The scopes of loops in user code, except recomputed ones."""
         found = set()
         for name in self.operation_names:
             parts = scopes(name)
@@ -222,7 +191,6 @@ class Program:
 
     @cached_property
     def trip_counts(self) -> frozenset[int]:
-        """How often loops run, where XLA knows."""
         module = self.memory.module
         texts = [
             instruction.attribute_text
@@ -233,7 +201,7 @@ class Program:
 
     @cached_property
     def host_buffers(self) -> tuple[Buffer, ...]:
-        """One buffer for every stretch of the host's memory."""
+        """The largest buffer at each offset of host memory."""
         largest: dict[tuple[int, int], Buffer] = {}
         for buffer in self.memory.buffers:
             if buffer.color == _HOST and not buffer.shape.startswith("("):
@@ -244,7 +212,6 @@ class Program:
 
     @cached_property
     def result_allocations(self) -> frozenset[int]:
-        """The allocations that hold results and no argument."""
         return frozenset(
             allocation.index
             for allocation in self.memory.joined.allocations

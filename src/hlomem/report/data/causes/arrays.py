@@ -1,7 +1,7 @@
-"""Another element type: of arguments, or through casts the program has and had not.
+"""Changed element types and layouts, of arguments, results and intermediate values.
 
-A cast of the author is an operation `convert_element_type`; conversions XLA adds have no name of
-their own and prove nothing.
+A cast in user code is an operation `convert_element_type`; XLA's own conversions have no name. An
+argument or result in a layout other than the program's is copied: the bytes are those copies'.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
 from hlomem.report.data.causes.comparison import Comparison, at_line, name_arguments
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
@@ -17,19 +18,19 @@ from hlomem.report.data.causes.program import FLOATS, Program, array_of_buffer
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from hlomem.hlo.shape import Shape
+
 
 _CAST = "convert_element_type"
 
 
 class _Retype(NamedTuple):
-    """An element type before and after."""
-
     old: str
     new: str
 
 
 def find_dtypes(comparison: Comparison) -> Iterator[Finding]:
-    """Types of arguments, else types of what is computed."""
+    """Changed types of arguments, else of intermediate values."""
     retyped = [p for p in comparison.arguments if p.before.array.dtype != p.after.array.dtype]
     if retyped:
         first = max(retyped, key=lambda pair: pair.after.size)
@@ -46,7 +47,7 @@ def find_dtypes(comparison: Comparison) -> Iterator[Finding]:
 
 
 def find_inner_dtypes(comparison: Comparison) -> Iterator[Finding]:
-    """Types of buffers, where no cast shows: XLA merges casts, and their names are lost."""
+    """Changed types of buffers without a visible cast: XLA merges casts and drops their names."""
     retype = None if comparison.has_other_era else _most_common(comparison)
     if retype is not None:
         finding = _finding(retype, "", None)
@@ -55,7 +56,7 @@ def find_inner_dtypes(comparison: Comparison) -> Iterator[Finding]:
 
 
 def find_casts(comparison: Comparison) -> Iterator[Finding]:
-    """Casts at a line that had none, or has none any more, with new buffers of their type there."""
+    """Casts added to or removed from a line, with new buffers of their type there."""
     if comparison.has_other_era:
         return
     old, new = (_casts_by_line(program) for program in comparison.programs)
@@ -74,7 +75,6 @@ def find_casts(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _casts_by_line(program: Program) -> set[tuple[str, str]]:
-    """The types that are cast to, and where."""
     return {
         (operation.array.dtype, line)
         for operation in program.operations
@@ -85,7 +85,7 @@ def _casts_by_line(program: Program) -> set[tuple[str, str]]:
 
 
 def _is_alone_at(side: int, dtype: str, line: str) -> Callable[[Entry], bool]:
-    """A test of buffers: one of this type and line exists on one side only."""
+    """Claims buffers of this type and line that exist on one side only."""
 
     def claims(entry: Entry) -> bool:
         if entry.side != side or entry.partner is not None or entry.buffer.source != line:
@@ -97,10 +97,10 @@ def _is_alone_at(side: int, dtype: str, line: str) -> Callable[[Entry], bool]:
 
 
 class _Casts(NamedTuple):
-    """Casts that one program has and the other has not."""
+    """Casts found in only one of the programs."""
 
     line: str | None
-    """Of the only one; None where there are several lines."""
+    """None if they are on several lines."""
 
 
 def _new_casts(comparison: Comparison) -> _Casts | None:
@@ -123,16 +123,15 @@ def _lines(program: Program, name: str) -> Iterator[str]:
 
 
 def _most_common(comparison: Comparison) -> _Retype | None:
-    """The change of type that most equal operations have; of equal dimensions, else of any."""
+    """The most frequent change of type among operations of one name and shape, else rank."""
     return _most_common_by(comparison, tuple) or _most_common_by(comparison, len)
 
 
 def _most_common_by(
     comparison: Comparison, form: Callable[[tuple[int, ...]], Hashable]
 ) -> _Retype | None:
-    """That of operations with the same name whose dimensions have the same form."""
     arrays = [program.float_arrays for program in comparison.programs]
-    # An operation that both have, with the same array, cannot have another type.
+    # An operation with the same array in both programs has not changed its type.
     changed = {(name, form(array.dimensions)) for name, array in arrays[0] ^ arrays[1]}
     sides: list[dict[Hashable, set[str]]] = []
     for side in arrays if changed else ():
@@ -150,7 +149,7 @@ def _most_common_by(
 
 
 def _retype(before: set[str], after: set[str]) -> _Retype | None:
-    """The type that went and the one that came instead, or beside which it came."""
+    """The type that disappeared and the one that replaced it or was added to it."""
     gone, come = before - after or before, after - before or after
     if before == after or len(gone) != 1 or len(come) != 1:
         return None
@@ -170,3 +169,62 @@ def _finding(retype: _Retype, tail: str, line: str | None) -> Finding:
         shows_count=True,
         adds_operations=True,
     )
+
+
+def find_layouts(comparison: Comparison) -> Iterator[Finding]:
+    """Transposed arguments, else results or arguments whose layout changed."""
+    transposed = [pair for pair in comparison.arguments if pair.is_transposed]
+    if transposed:
+        first = max(transposed, key=lambda pair: pair.after.size)
+        names = name_arguments(
+            [pair.after for pair in transposed], comparison.after.arguments.values()
+        )
+        old, new = (f"[{','.join(map(str, side.array.dimensions))}]" for side in first)
+        yield _layout_finding(f"arguments ({names}): {old} became {new}")
+        return
+    old_side, new_side = comparison.programs
+    for what, before, after in (
+        ("results", old_side.results, new_side.results),
+        ("arguments", old_side.entry_parameters, new_side.entry_parameters),
+    ):
+        changed = [
+            (one, two)
+            for one, two in zip(before, after, strict=False)
+            if len(before) == len(after) and _has_other_layout(one, two)
+        ]
+        if changed:
+            old_shape, new_shape = changed[0]
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            shapes = f"{_with_order(old_shape)} became {_with_order(new_shape)}"
+            yield _layout_finding(f"{what}: {shapes}{more}")
+            return
+
+
+def _has_other_layout(one: Shape, other: Shape) -> bool:
+    """Whether two arrays of the same elements differ in layout or are transposed."""
+    if not (one.is_array and other.is_array):
+        return False
+    if one.dimensions != other.dimensions:
+        return sorted(one.dimensions) == sorted(other.dimensions)
+    return _order(one) != _order(other)
+
+
+def _order(shape: Shape) -> tuple[int, ...]:
+    return shape.layout.minor_to_major if shape.layout else ()
+
+
+def _with_order(shape: Shape) -> str:
+    order = ",".join(map(str, _order(shape)))
+    return f"{shape.text_without_layout}{{{order}}}"
+
+
+def _layout_finding(what: str) -> Finding:
+    text = f"another layout of {what}"
+    return Finding(kind="layout", text=text, claims=_is_copy, adds_operations=True)
+
+
+def _is_copy(entry: Entry) -> bool:
+    buffer = entry.buffer
+    name = buffer.name.partition("{")[0]
+    is_copying = buffer.opcode is not None and roles.is_copy(name, buffer.opcode)
+    return buffer.role == roles.COPIES or is_copying

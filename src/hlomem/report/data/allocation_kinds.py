@@ -1,7 +1,6 @@
-"""The place of a value, apart from what it is: the kind of its allocation.
+"""The kind of an allocation, independent of the roles of its values.
 
-In: an allocation. Out: its kind, of which each has exactly one. An activation may lie in memory
-that is reserved for a result, and a result in an argument's memory, which the caller has donated.
+An activation may lie in memory reserved for a result, a result in a donated argument's memory.
 """
 
 from __future__ import annotations
@@ -23,13 +22,12 @@ WORDS = {
     DONATED: "in an argument's memory (donated)",
     RESULTS: "in memory reserved for a result",
 }
-"""Words for a value that lies where its role does not make one expect it."""
+"""Descriptions of unexpected locations."""
 HELD_WHOLE = frozenset({ARGUMENTS, DONATED, RESULTS, CONSTANTS})
-"""Kinds that are held from the first instruction to the last, whether or not a value is in them."""
+"""Kinds that are reserved from the first instruction to the last, even while unused."""
 
 
 def kind_of(allocation: Allocation) -> str:
-    """The purpose of an allocation."""
     if allocation.parameter is not None:
         return DONATED if allocation.maybe_live_out else ARGUMENTS
     if allocation.maybe_live_out:

@@ -1,0 +1,356 @@
+"""Size changes: batch, sequence, width, number of layers, sharding, loops versus unrolled code.
+
+A changed dimension is found in the arguments; a buffer shows the change if its element count grew
+by a power of the same factor (8 → 16 shows as 2048 → 4096 where batch and sequence are folded).
+Layers are numbered scopes and arguments (`block_0`, `params[0]`), or a stacked first dimension.
+Loops are found by JAX's scope `while/body`, which XLA's own unrolling does not change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fractions import Fraction
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.report.data import roles
+from hlomem.report.data.causes.cause import CauseKind, Finding
+from hlomem.report.data.causes.comparison import (
+    ArgumentPair,
+    Comparison,
+    at_line,
+    is_model,
+    name_arguments,
+)
+from hlomem.report.data.causes.program import FLOATS, Program, array_of_buffer, scopes
+from hlomem.report.screens.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from hlomem.report.data.causes.ledger import Entry
+    from hlomem.report.data.memory import Buffer
+
+
+_MAX_POWER = 4
+
+
+class _Resize(NamedTuple):
+    old: int
+    new: int
+
+
+def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
+    """One finding per changed dimension of the arguments."""
+    groups: dict[_Resize, list[ArgumentPair]] = {}
+    for pair in comparison.resized:
+        if comparison.stacked and pair.changed_dimensions == {0: comparison.stacked}:
+            continue  # more layers
+        for sizes in dict.fromkeys(pair.changed_dimensions.values()):
+            groups.setdefault(_Resize(*sizes), []).append(pair)
+    for (kind, _), resizes in _merge_factors(_merge_neighbours(groups)).items():
+        resize = min(resizes)
+        changed = {pair.after.name: pair.after for pairs in resizes.values() for pair in pairs}
+        names = name_arguments(list(changed.values()), comparison.after.arguments.values())
+        yield Finding(
+            kind=kind,
+            text=f"{kind} {resize.old} became {resize.new} (arguments: {names})",
+            claims=_follows(resize, frozenset(changed)),
+            shows_count=True,
+        )
+
+
+def _merge_factors(
+    groups: dict[_Resize, list[ArgumentPair]],
+) -> dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]]:
+    """Merges 256 → 512 with 1024 → 2048 if both are widths."""
+    merged: dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]] = {}
+    for resize, pairs in groups.items():
+        key = _kind(resize, pairs), Fraction(resize.new, max(resize.old, 1))
+        merged.setdefault(key, {})[resize] = pairs
+    return merged
+
+
+def _merge_neighbours(
+    groups: dict[_Resize, list[ArgumentPair]],
+) -> dict[_Resize, list[ArgumentPair]]:
+    """Merges 512 and 513, a sequence and its shifted targets, under the exact multiple."""
+    merged: dict[_Resize, list[ArgumentPair]] = {}
+    order = sorted(
+        groups, key=lambda resize: (resize.new % resize.old != 0, -len(groups[resize]), resize)
+    )
+    for resize in order:
+        near = next((known for known in merged if _is_near(known, resize)), resize)
+        merged.setdefault(near, []).extend(groups[resize])
+    return {_rounded(resize): pairs for resize, pairs in merged.items()}
+
+
+def _is_near(one: _Resize, other: _Resize) -> bool:
+    return abs(one.old - other.old) <= 1 and abs(one.new - other.new) <= 1
+
+
+def _rounded(resize: _Resize) -> _Resize:
+    """Treats 513 → 1025 as a sequence of 512 plus one token."""
+    less = _Resize(resize.old - 1, resize.new - 1)
+    is_shifted = resize.old % 2 == resize.new % 2 == 1 and less.old > 1
+    larger, smaller = max(less), max(min(less), 1)
+    return less if is_shifted and larger % smaller == 0 else resize
+
+
+def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
+    """A model dimension or the last dimension of features is a width.
+
+    The first dimension of inputs is the batch, any other the sequence.
+    """
+    models = sum(is_model(pair.after) for pair in pairs)
+    if 2 * models > len(pairs):
+        return "width"
+    inputs = [pair for pair in pairs if not is_model(pair.after)] or list(pairs)
+    simplest = min(inputs, key=lambda pair: len(pair.after.array.dimensions))
+    positions = [
+        position
+        for position, sizes in simplest.changed_dimensions.items()
+        if _is_near(_Resize(*sizes), resize)
+    ]
+    if positions[:1] == [0]:
+        return "batch"
+    array = simplest.after.array
+    is_last = positions[:1] == [len(array.dimensions) - 1]
+    return "width" if is_last and array.dtype in FLOATS else "sequence"
+
+
+def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callable[[Entry], bool]:
+    """Claims the given arguments and buffers whose element count grew by a power of the factor."""
+    factor = Fraction(resize.new, max(resize.old, 1))
+    powers = {factor**power for power in range(1, _MAX_POWER + 1)}
+
+    def claims(entry: Entry) -> bool:
+        before, after = entry.change.before, entry.change.after
+        if entry.buffer.opcode == "parameter" and entry.buffer.parameter in arguments:
+            return True
+        old = array_of_buffer(before) if before else None
+        new = array_of_buffer(after) if after else None
+        if old is None or new is None:
+            return False
+        counts = prod(old.dimensions), prod(new.dimensions)
+        return counts[0] > 0 and Fraction(counts[1], counts[0]) in powers
+
+    return claims
+
+
+def find_inner_dimensions(comparison: Comparison) -> Iterator[Finding]:
+    """A changed dimension of intermediate values where no argument changed; only likely."""
+    if not comparison.has_same_arguments:
+        return
+    weights: Counter[_Resize] = Counter()
+    for entry in comparison.entries:
+        before, after = entry.change.before, entry.change.after
+        old = array_of_buffer(before) if before else None
+        new = array_of_buffer(after) if after else None
+        if entry.side and old and new and len(old.dimensions) == len(new.dimensions):
+            pairs = zip(old.dimensions, new.dimensions, strict=True)
+            changed = {_Resize(a, b) for a, b in pairs if a != b}
+            if len(changed) == 1:
+                weights[changed.pop()] += abs(entry.change.delta)
+    for resize, _ in weights.most_common(1):
+        if resize.old and resize.new:
+            yield Finding(
+                kind="dimension",
+                text=f"dimension {resize.old} became {resize.new} in what is computed",
+                claims=_follows(resize),
+                is_certain=False,
+                takes_rest=False,
+            )
+
+
+_NUMBERED = re.compile(r"([A-Za-z][A-Za-z_]*?)_?(\d{1,4})$")
+_MAX_DIGITS = 4
+_KEYS = re.compile(r"[^\[\].'\"]+")
+
+
+class _Layer(NamedTuple):
+    """A numbered scope: `block_2` is layer 2 of `block`."""
+
+    stem: str
+    number: int
+
+
+def find_layers(comparison: Comparison) -> Iterator[Finding]:
+    """At most one finding: more layers, or fewer."""
+    if comparison.stacked is not None:
+        old, new = comparison.stacked
+        yield Finding(
+            kind="layers",
+            text=f"{old} layers became {new} (the first dimension of their stacked arguments)",
+            claims=_is_stacked(old, new),
+        )
+        return
+    before, after = map(_count_layers, comparison.programs)
+    for stem in sorted(after.keys() & before.keys(), key=lambda key: -len(after[key])):
+        more, fewer = after[stem] - before[stem], before[stem] - after[stem]
+        if bool(more) != bool(fewer):
+            yield _layers_finding(stem, len(before[stem]), len(after[stem]), more or fewer)
+            return
+
+
+def _is_stacked(old: int, new: int) -> Callable[[Entry], bool]:
+    def claims(entry: Entry) -> bool:
+        arrays = [array_of_buffer(b) for b in (entry.change.before, entry.change.after) if b]
+        leading = [array.dimensions[0] for array in arrays if array and array.dimensions]
+        return leading == [old, new]
+
+    return claims
+
+
+def _count_layers(program: Program) -> dict[str, frozenset[int]]:
+    """The numbers of each stem that is numbered without gaps, from 0 or 1."""
+    found: dict[str, set[int]] = {}
+    for layer in _layers(program):
+        found.setdefault(layer.stem, set()).add(layer.number)
+    return {
+        stem: frozenset(numbers)
+        for stem, numbers in found.items()
+        if numbers in (set(range(len(numbers))), set(range(1, len(numbers) + 1)))
+    }
+
+
+def _layers(program: Program) -> Iterator[_Layer]:
+    for argument in program.arguments.values():
+        yield from _of_parts(_KEYS.findall(argument.name))
+    for name in program.operation_names:
+        yield from _of_parts(scopes(name)[:-1])
+
+
+def _of_parts(parts: Iterable[str]) -> Iterator[_Layer]:
+    previous = ""
+    for part in parts:
+        if part.isdecimal() and len(part) <= _MAX_DIGITS:
+            yield _Layer(previous, int(part))
+        elif (numbered := _NUMBERED.fullmatch(part)) is not None:
+            yield _Layer(numbered[1], int(numbered[2]))
+        previous = part
+
+
+def _layers_finding(stem: str, old: int, new: int, changed: frozenset[int]) -> Finding:
+    wanted = {_Layer(stem, number) for number in changed}
+
+    def claims(entry: Entry) -> bool:
+        buffer = entry.buffer
+        parts = scopes(buffer.op_name or "")
+        keys = _KEYS.findall(buffer.parameter or "")
+        return not wanted.isdisjoint((*_of_parts(parts), *_of_parts(keys)))
+
+    names = f"{stem} {min(changed)}" if len(changed) == 1 else f"{len(changed)} of {stem}"
+    word = "new" if new > old else "gone"
+    return Finding(
+        kind="layers",
+        text=f"{old} layers became {new}: {names} {'is' if len(changed) == 1 else 'are'} {word}",
+        claims=claims,
+        adds_operations=True,
+    )
+
+
+def find_sharding(comparison: Comparison) -> Iterator[Finding]:
+    """At most one finding: another number of partitions, or arguments split differently."""
+    old, new = (program.memory.device_count for program in comparison.programs)
+    if old != new:
+        text = f"split over {plural(new, 'device')} instead of {old}"
+        yield _split_finding(comparison, f"{text}{_arguments(comparison)}", certain=True)
+        return
+    if new == 1 or not comparison.resized:
+        return
+    if not all(_is_resharded(pair, new) for pair in comparison.resized):
+        return
+    has_other_collectives = comparison.before.collectives != comparison.after.collectives
+    if has_other_collectives or _is_local(comparison, new):
+        text = f"split differently over {plural(new, 'device')}{_arguments(comparison)}"
+        yield _split_finding(comparison, text, certain=has_other_collectives)
+
+
+def _is_local(comparison: Comparison, partitions: int) -> bool:
+    """Whether arguments changed by a factor of the device count while intermediates did not.
+
+    A larger batch would grow activations, too.
+    """
+    return not any(
+        _is_split(entry.change.before, entry.change.after, partitions)
+        for entry in comparison.entries
+        if entry.buffer.opcode != "parameter"
+    )
+
+
+def _split_finding(comparison: Comparison, text: str, *, certain: bool) -> Finding:
+    count = max(program.memory.device_count for program in comparison.programs)
+
+    def claims(entry: Entry) -> bool:
+        change = entry.change
+        return _is_split(change.before, change.after, count)
+
+    return Finding(
+        kind="sharding", text=text, claims=claims, is_certain=certain, adds_operations=True
+    )
+
+
+def _is_resharded(pair: ArgumentPair, partitions: int) -> bool:
+    """Whether every dimension grew or shrank by a factor of the device count."""
+    return all(_is_factor(a, b, partitions) for a, b in pair.changed_dimensions.values())
+
+
+def _is_factor(one: int, other: int, partitions: int) -> bool:
+    small, large = sorted((one, other))
+    return small > 0 and large % small == 0 and partitions % (large // small) == 0
+
+
+def _is_split(one: Buffer | None, other: Buffer | None, partitions: int) -> bool:
+    return (
+        one is not None
+        and other is not None
+        and one.size != other.size
+        and _is_factor(one.size, other.size, partitions)
+    )
+
+
+def _arguments(comparison: Comparison) -> str:
+    """The arguments each device holds more or less of."""
+    parts = []
+    for word, pairs in (
+        ("less", [p for p in comparison.resized if p.after.size < p.before.size]),
+        ("more", [p for p in comparison.resized if p.after.size > p.before.size]),
+    ):
+        if pairs:
+            everything = comparison.after.arguments.values()
+            names = name_arguments([pair.after for pair in pairs], everything)
+            parts.append(f"{word} of {names}")
+    return f": each device holds {' and '.join(parts)}" if parts else ""
+
+
+_OF_LOOPS = frozenset({roles.STACKED, roles.CARRIED})
+
+
+def find_loops(comparison: Comparison) -> Iterator[Finding]:
+    before, after = comparison.programs
+    added, dropped = after.loops - before.loops, before.loops - after.loops
+    if bool(added) == bool(dropped):  # none, or others in their place
+        return
+    line = _loop_line(after if added else before)
+    scan = f"(lax.scan{at_line(line, ' at ')})"
+    text = f"runs in a loop {scan}" if added else f"no longer runs in a loop {scan}, but unrolled"
+    yield Finding(
+        kind="loop",
+        text=text,
+        claims=_is_of_loop,
+        source=line,
+        adds_operations=True,
+    )
+
+
+def _is_of_loop(entry: Entry) -> bool:
+    return entry.buffer.role in _OF_LOOPS
+
+
+def _loop_line(program: Program) -> str | None:
+    for operation in program.operations:
+        if operation.opcode == "while" and (line := program.line(operation)):
+            return line
+    return None
